@@ -1,0 +1,52 @@
+# The commands of a working day. Each sets up what it needs first; CMakePresets.json holds the builds themselves.
+# With WEFT_PYTHON set, the torch of that interpreter is used instead of the one in .venv.
+JOBS ?= $(shell nproc)
+PYTHON = $(or $(WEFT_PYTHON),.venv/bin/python)
+SOURCES = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' | xargs -0r ls -d 2>/dev/null
+
+.PHONY: help setup demo test bench lint format asan tsan clean
+.PRECIOUS: build/%/build.ninja
+
+help:
+	@echo "make demo            build and run the demonstration"
+	@echo "make test            build with warnings as errors, run all tests"
+	@echo "make lint            format, layers, mirror of sources and tests, file sizes"
+	@echo "make format          format all sources"
+	@echo "make bench [ONLY=x]  build and run the benchmarks, or only x"
+	@echo "make asan, tsan      run all tests under the address (and undefined) or the thread sanitizer"
+	@echo "make clean           remove build/"
+
+setup:
+	@scripts/setup
+
+# Once configured, Ninja runs CMake again when one of its files changes; the presets are the one thing it does not see.
+build/%/build.ninja: CMakePresets.json | setup
+	cmake --preset $*
+	@touch $@
+
+demo: build/release/build.ninja
+	cmake --build --preset release -j $(JOBS) --target weft_command
+	build/release/bin/weft demo
+
+bench: build/release/build.ninja
+	cmake --build --preset release -j $(JOBS) --target benches weft_command
+	$(PYTHON) bench/run.py $(if $(ONLY),--only $(ONLY))
+
+test: check-dev
+asan: check-asan
+tsan: check-tsan
+check-%: build/%/build.ninja
+	cmake --build --preset $* -j $(JOBS)
+	ctest --preset $* -j $(JOBS)
+
+lint: setup
+	@$(SOURCES) | xargs -r .venv/bin/clang-format --dry-run --Werror && echo "format: as .clang-format says"
+	@.venv/bin/python scripts/check_layers.py
+	@.venv/bin/python scripts/check_mirror.py
+	@.venv/bin/python scripts/check_sizes.py
+
+format: setup
+	@$(SOURCES) | xargs -r .venv/bin/clang-format -i
+
+clean:
+	rm -rf build

@@ -1,0 +1,26 @@
+# Optional communication backends. weft/comm has two files for each: <name>.cpp, and <name>_absent.cpp that stands in
+# for it. The one not chosen goes to WEFT_EXCLUDED_SOURCES; a test of an excluded source is not built.
+set(WEFT_EXCLUDED_SOURCES "")
+
+macro(weft_backend name found why_not)
+  if(${found})
+    list(APPEND WEFT_EXCLUDED_SOURCES weft/comm/${name}_absent.cpp)
+    message(STATUS "weft: ${name} backend on")
+  else()
+    list(APPEND WEFT_EXCLUDED_SOURCES weft/comm/${name}.cpp)
+    message(STATUS "weft: ${name} backend off, its test is not built (${why_not})")
+  endif()
+endmacro()
+
+# The library is inside libtorch_cpu; only the headers, which the pip package leaves out, come from the system.
+find_path(WEFT_GLOO_INCLUDE_DIR gloo/rendezvous/context.h)
+weft_backend(gloo WEFT_GLOO_INCLUDE_DIR "gloo/rendezvous/context.h not found")
+
+# Likewise: libtorch_cuda holds the process group, and pip's nvidia-nccl package, beside torch, holds nccl.h.
+if(TARGET torch_cuda)
+  find_path(WEFT_NCCL_INCLUDE_DIR nccl.h HINTS "${TORCH_INSTALL_PREFIX}/../nvidia/nccl/include")
+  weft_backend(nccl WEFT_NCCL_INCLUDE_DIR "nccl.h not found")
+else()
+  set(WEFT_NCCL_INCLUDE_DIR "")
+  weft_backend(nccl WEFT_NCCL_INCLUDE_DIR "torch has no CUDA")
+endif()

@@ -1,0 +1,48 @@
+# Every tests/<layer>/<name>_test.cpp is a program of its own and the ctest entry <layer>/<name>.
+find_package(GTest REQUIRED)
+
+# What a test runs under. Torch is not instrumented: a race that only its code can see is no finding. A report that
+# still has to be silenced goes, with the reason, into cmake/sanitizers/<tool>.supp, and only if it is not our code.
+set(WEFT_TEST_ENVIRONMENT OMP_NUM_THREADS=1)
+set(WEFT_TEST_TIMEOUT 300)
+if(WEFT_SANITIZE)
+  set(WEFT_TEST_TIMEOUT 900)
+  set(_asan_options "detect_stack_use_after_return=1")
+  set(_lsan_options "print_suppressions=0")
+  set(_ubsan_options "halt_on_error=1:print_stacktrace=1")
+  set(_tsan_options "halt_on_error=1:second_deadlock_stack=1:ignore_noninstrumented_modules=1")
+  foreach(_tool asan lsan ubsan tsan)
+    set(_file "${PROJECT_SOURCE_DIR}/cmake/sanitizers/${_tool}.supp")
+    if(EXISTS "${_file}")
+      string(APPEND _${_tool}_options ":suppressions=${_file}")
+    endif()
+    string(TOUPPER "${_tool}_OPTIONS=" _variable)
+    list(APPEND WEFT_TEST_ENVIRONMENT "${_variable}${_${_tool}_options}")
+  endforeach()
+endif()
+
+# tests/support holds main() and what several tests share.
+file(GLOB _support CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cpp")
+if(_support)
+  add_library(weft_test_support STATIC ${_support})
+  target_link_libraries(weft_test_support PUBLIC weft GTest::gtest)
+  weft_use_pch(weft_test_support)
+else()
+  add_library(weft_test_support INTERFACE)
+  target_link_libraries(weft_test_support INTERFACE weft GTest::gtest_main)
+endif()
+
+# weft_test(core/placement) for tests/core/placement_test.cpp
+function(weft_test name)
+  string(REPLACE "/" "_" target "${name}_test")
+  cmake_path(GET name PARENT_PATH folder)
+  add_executable(${target} "${PROJECT_SOURCE_DIR}/tests/${name}_test.cpp")
+  target_link_libraries(${target} PRIVATE weft_test_support)
+  weft_use_pch(${target})
+  cmake_path(GET name FILENAME program)
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME ${program}_test RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/${folder}")
+  add_test(NAME ${name} COMMAND ${target})
+  set_tests_properties(${name} PROPERTIES
+    ENVIRONMENT "${WEFT_TEST_ENVIRONMENT}" TIMEOUT ${WEFT_TEST_TIMEOUT} LABELS "${folder}")
+endfunction()

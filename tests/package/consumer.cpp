@@ -1,0 +1,7 @@
+#include <weft/weft.h>
+
+#include <iostream>
+
+int main() {
+  std::cout << "consumer says: " << weft::Placement::shard(0).to_string() << '\n';
+}

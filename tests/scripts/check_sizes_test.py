@@ -1,0 +1,25 @@
+import unittest
+
+from tree import TreeTest
+
+
+class CheckSizes(TreeTest):
+    script = "check_sizes.py"
+
+    def test_small_files_pass_without_a_word(self):
+        self.write({"weft/core/mesh.h": "\n" * 150, "weft/core/mesh.cpp": "\n" * 400})
+        self.assert_passes()
+        self.assertNotIn("mesh", self.run_script().stdout)
+
+    def test_a_large_header_is_noted_but_passes(self):
+        self.write({"weft/core/mesh.h": "\n" * 151})
+        self.assert_passes()
+        self.assertIn("weft/core/mesh.h: 151 lines, 150 are recommended", self.run_script().stdout)
+
+    def test_past_the_limit_fails(self):
+        self.write({"tests/core/mesh_test.cpp": "\n" * 601})
+        self.assert_fails_with("tests/core/mesh_test.cpp: 601 lines, the limit is 600")
+
+
+if __name__ == "__main__":
+    unittest.main()

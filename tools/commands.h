@@ -1,0 +1,14 @@
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace weft {
+
+/// One function per subcommand, each in a file of its name.
+void add_demo_command(CLI::App& app);
+void add_plan_command(CLI::App& app);
+void add_show_command(CLI::App& app);
+
+} // namespace weft

@@ -1,0 +1,38 @@
+#include "weft/comm/backend_channel.h"
+
+#include <c10/util/Exception.h>
+
+namespace weft {
+
+uint64_t BackendChannel::next_message(Collective direction, int64_t peer) {
+  const std::lock_guard lock(mutex_);
+  return messages_[{direction, peer}]++;
+}
+
+void BackendChannel::fail(const Group& group, const Call& call, std::string_view what) {
+  const auto text = c10::str(
+      "[", call.to_string(), "] call ", call.sequence, " of ", group.to_string(), " failed on rank ",
+      group.ranks()[group.rank()], ": ", what);
+  {
+    const std::lock_guard lock(mutex_);
+    if (first_failure_.empty()) {
+      first_failure_ = text;
+    }
+  }
+  TORCH_CHECK_WITH(
+      DistBackendError, false, text,
+      ". A rank has died, is stuck, or made another call: look at the first error of the other ranks.");
+}
+
+void BackendChannel::check_usable(const Group& group, const Call& call) {
+  std::string failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure = first_failure_;
+  }
+  TORCH_CHECK_WITH(
+      DistBackendError, failure.empty(), "[", call.to_string(), "] ", group.to_string(),
+      " cannot be used any more, because an earlier call failed: ", failure, ". Restart the ranks.");
+}
+
+} // namespace weft

@@ -1,0 +1,169 @@
+#include "weft/comm/c10d_world.h"
+
+#include "weft/comm/gloo.h"
+#include "weft/comm/message_group.h"
+#include "weft/comm/native_group.h"
+#include "weft/comm/nccl.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+namespace weft {
+
+namespace {
+
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+std::string join(const std::vector<int64_t>& ranks) {
+  std::string text;
+  for (const auto rank : ranks) {
+    text += (text.empty() ? "" : ",") + std::to_string(rank);
+  }
+  return text;
+}
+
+/// Says in the store that this rank is here and waits for the others; raises with those that have not come.
+void wait_for_arrival(
+    const StorePtr& store,
+    const std::string& what,
+    const std::vector<int64_t>& ranks,
+    int64_t rank,
+    std::chrono::milliseconds timeout) {
+  const auto key = [](int64_t r) { return "arrived/" + std::to_string(r); };
+  std::vector<std::string> keys;
+  for (const auto r : ranks) {
+    keys.push_back(key(r));
+  }
+  std::string reason;
+  try {
+    store->set(key(rank), std::vector<uint8_t>{1});
+    store->wait(keys, timeout);
+    return;
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  std::vector<int64_t> missing;
+  for (const auto r : ranks) {
+    try {
+      if (!store->check({key(r)})) {
+        missing.push_back(r);
+      }
+    } catch (const std::exception&) {
+      missing.push_back(r); // the store itself is gone
+    }
+  }
+  TORCH_CHECK_WITH(
+      DistBackendError, false, "[comm] ", what, " was not complete within ", timeout.count(), " ms on rank ", rank,
+      ": ranks ", join(missing), " of ", join(ranks), " have not arrived (", reason.substr(0, reason.find('\n')),
+      "). Every rank must make this mesh and use it.");
+}
+
+class C10dCommunicator : public Communicator {
+ public:
+  C10dCommunicator(StorePtr store, int64_t rank, int64_t size, std::chrono::milliseconds timeout)
+      : Communicator(rank, size, timeout), store_(std::move(store)) {}
+
+  void adopt(const ExistingGroup& group, c10::DeviceType device_type) {
+    channels_[{group.ranks, device_type}] = std::make_shared<BackendChannel>(group.backend);
+  }
+
+ protected:
+  std::shared_ptr<Group> make_group(
+      std::string label,
+      std::vector<int64_t> ranks,
+      int64_t rank_in_group,
+      c10::DeviceType device_type) override {
+    auto& channel = channels_[{ranks, device_type}];
+    if (!channel) {
+      channel = std::make_shared<BackendChannel>(make_backend(label, ranks, rank_in_group, device_type));
+    }
+    const bool native = channel->backend().getBackendName() == "nccl";
+    const auto make = native ? make_native_group : make_message_group;
+    return make(*this, std::move(label), std::move(ranks), rank_in_group, channel);
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Backend> make_backend(
+      const std::string& label,
+      const std::vector<int64_t>& ranks,
+      int64_t rank_in_group,
+      c10::DeviceType device_type) {
+    const auto size = static_cast<int64_t>(ranks.size());
+    const auto name = c10::DeviceTypeName(device_type, /*lower_case=*/true);
+    const auto store = c10::make_intrusive<c10d::PrefixStore>(name + "/" + join(ranks), store_);
+    wait_for_arrival(store, "group " + label, ranks, rank(), timeout());
+    const auto make = device_type == c10::kCUDA ? make_nccl_backend : make_gloo_backend;
+    return make(store, rank_in_group, size, timeout());
+  }
+
+  StorePtr store_;
+  std::map<std::pair<std::vector<int64_t>, c10::DeviceType>, std::shared_ptr<BackendChannel>> channels_;
+};
+
+StorePtr connect(const LaunchEnvironment& environment, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(environment.master_port);
+  options.isServer = environment.rank == 0 && !environment.launcher_serves_store;
+  options.numWorkers = environment.world_size;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
+  } catch (const std::exception& error) {
+    const std::string_view what(error.what());
+    TORCH_CHECK_WITH(
+        DistBackendError, false, "[comm] rank ", environment.rank, " of ", environment.world_size,
+        options.isServer ? " could not serve" : " could not reach", " the store at ", environment.master_address, ":",
+        environment.master_port, ": ", what.substr(0, what.find('\n')),
+        ". Check MASTER_ADDR and MASTER_PORT, and that rank 0 has started.");
+  }
+}
+
+} // namespace
+
+c10::intrusive_ptr<Communicator> make_c10d_world(const LaunchEnvironment& environment) {
+  const auto timeout = default_timeout();
+  auto store = connect(environment, timeout);
+  auto own = c10::make_intrusive<c10d::PrefixStore>("weft/" + std::to_string(environment.attempt), std::move(store));
+  return make_c10d_world(std::move(own), environment.rank, environment.world_size, timeout);
+}
+
+c10::intrusive_ptr<Communicator> make_c10d_world(
+    StorePtr store,
+    int64_t rank,
+    int64_t size,
+    std::chrono::milliseconds timeout) {
+  std::vector<int64_t> ranks(size);
+  for (int64_t r = 0; r < size; ++r) {
+    ranks[r] = r;
+  }
+  wait_for_arrival(store, "the world", ranks, rank, timeout);
+  return c10::make_intrusive<C10dCommunicator>(std::move(store), rank, size, timeout);
+}
+
+DeviceMesh mesh_from_groups(
+    c10::DeviceType device_type,
+    c10::ArrayRef<ExistingGroup> groups,
+    c10::IntArrayRef shape,
+    c10::IntArrayRef ranks,
+    std::vector<std::string> names,
+    StorePtr store,
+    int64_t rank,
+    int64_t world_size) {
+  TORCH_CHECK_VALUE(
+      groups.size() == shape.size(), "[mesh_from_groups] one group per mesh dim is required, but got ", groups.size(),
+      " groups for shape ", shape, ".");
+  auto world = c10::make_intrusive<C10dCommunicator>(std::move(store), rank, world_size, default_timeout());
+  const DeviceMesh mesh(world, device_type, shape, ranks, std::move(names));
+  for (int64_t m = 0; m < mesh.ndim(); ++m) {
+    const auto& group = groups[m];
+    TORCH_CHECK_VALUE(
+        group.ranks == mesh.ranks_along(m), "[mesh_from_groups] the group of mesh dim ", mesh.name(m), " of ", mesh,
+        " must have ranks ", join(mesh.ranks_along(m)), " on rank ", rank, ", but got ", join(group.ranks), ".");
+    world->adopt(group, device_type);
+  }
+  return mesh;
+}
+
+} // namespace weft

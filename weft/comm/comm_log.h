@@ -1,0 +1,64 @@
+#pragma once
+
+#include "weft/comm/collective.h"
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+class Communicator;
+class DeviceMesh;
+
+/// Counts what one rank communicates while it is attached, whatever the backend.
+///
+///   CommLog log(mesh);
+///   ... run ...
+///   std::cout << log.to_string();     // all_gather  tp     aten::linear      12 calls      3.1 MB
+///
+/// Bytes are those that the rank receives from other ranks.
+class CommLog {
+ public:
+  /// Attaches to the communicator of the mesh's world until destroyed; logs may be nested, each counts all.
+  explicit CommLog(const DeviceMesh& mesh);
+  ~CommLog();
+  CommLog(const CommLog&) = delete;
+  CommLog& operator=(const CommLog&) = delete;
+
+  struct Row {
+    Collective collective;
+    std::string mesh_dims;     // "tp" or "dp,tp"
+    std::string operator_name; // see OperatorScope; empty outside one
+    int64_t calls = 0;
+    int64_t bytes = 0;
+  };
+  /// A row per collective, mesh dims and operator, in the order of those.
+  std::vector<Row> rows() const;
+  int64_t calls() const;
+  int64_t bytes() const;
+  void clear();
+  std::string to_string() const;
+
+  void add(Collective collective, const std::string& mesh_dims, int64_t bytes);
+
+ private:
+  Communicator& communicator_;
+  mutable std::mutex mutex_;
+  std::map<std::tuple<Collective, std::string, std::string>, Row> rows_;
+};
+
+/// Names the operator on whose behalf this thread communicates while the scope lasts.
+class OperatorScope {
+ public:
+  explicit OperatorScope(const char* name);
+  ~OperatorScope();
+  OperatorScope(const OperatorScope&) = delete;
+  OperatorScope& operator=(const OperatorScope&) = delete;
+
+ private:
+  const char* outer_;
+};
+
+} // namespace weft

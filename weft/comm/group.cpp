@@ -1,0 +1,246 @@
+#include "weft/comm/group.h"
+
+#include "weft/comm/communicator.h"
+#include "weft/comm/reduce_pieces.h"
+#include "weft/core/shard_math.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_like.h>
+
+namespace weft {
+
+namespace {
+
+/// Below this an all_reduce sends everything to everybody: one round instead of two. Measured by bench/collectives.
+constexpr int64_t kOneRoundBytes = 64 * 1024;
+
+int64_t bytes_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+}
+
+at::Tensor first_defined(Tensors sends, Tensors recvs) {
+  for (const auto tensors : {sends, recvs}) {
+    for (const auto& tensor : tensors) {
+      if (tensor.defined()) {
+        return tensor;
+      }
+    }
+  }
+  return {};
+}
+
+std::vector<at::Tensor> flat_chunks(const at::Tensor& tensor, int64_t parts) {
+  const auto flat = tensor.reshape({-1});
+  std::vector<at::Tensor> chunks;
+  for (int64_t i = 0; i < parts; ++i) {
+    const auto run = chunk(flat.numel(), parts, i);
+    chunks.push_back(flat.narrow(0, run.begin, run.length));
+  }
+  return chunks;
+}
+
+} // namespace
+
+Group::Group(Communicator& communicator, std::string label, std::vector<int64_t> ranks, int64_t rank)
+    : communicator_(communicator), label_(std::move(label)), ranks_(std::move(ranks)), rank_(rank) {}
+
+std::string Group::to_string() const {
+  auto text = "group " + label_ + " (ranks ";
+  // A group of thousands is recognised by its first ranks.
+  constexpr size_t kShown = 16;
+  for (size_t i = 0; i < std::min(ranks_.size(), kShown); ++i) {
+    text += (i == 0 ? "" : ",") + std::to_string(ranks_[i]);
+  }
+  return text + (ranks_.size() > kShown ? ", ... " + std::to_string(ranks_.size()) + " in all)" : ")");
+}
+
+Call Group::make_call(Collective collective, const at::Tensor& tensor, Reserved reserved) {
+  Call call{.collective = collective};
+  const bool is_message = collective == Collective::Send || collective == Collective::Recv;
+  if (!is_message) {
+    call.sequence = reserved.sequence >= 0 ? reserved.sequence : next_sequence();
+  }
+  if (tensor.defined()) {
+    call.dtype = tensor.scalar_type();
+    call.sizes = c10::DimVector(tensor.sizes());
+  }
+  return call;
+}
+
+Pending Group::track(const Call& call, int64_t received_bytes, Pending pending, int64_t stages) {
+  communicator_.log_call(call, *this, received_bytes);
+  return communicator_.progress().track(std::move(pending), stages);
+}
+
+Pending Group::all_to_all(Tensors sends, Tensors recvs, Reserved reserved) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  TORCH_INTERNAL_ASSERT(static_cast<int64_t>(sends.size()) == size() && static_cast<int64_t>(recvs.size()) == size());
+  if (sends[rank_].defined() && recvs[rank_].defined()) {
+    recvs[rank_].copy_(sends[rank_]);
+  }
+  if (size() == 1) {
+    return {};
+  }
+  const auto call = make_call(Collective::AllToAll, first_defined(sends, recvs), reserved);
+  int64_t received = -bytes_of(recvs[rank_]);
+  for (const auto& tensor : recvs) {
+    received += bytes_of(tensor);
+  }
+  return track(call, received, do_exchange(call, sends, recvs));
+}
+
+Pending Group::all_gather(const at::Tensor& input, Tensors outputs, Reserved reserved) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  outputs[rank_].copy_(input);
+  if (size() == 1) {
+    return {};
+  }
+  const auto call = make_call(Collective::AllGather, input, reserved);
+  int64_t received = -bytes_of(input);
+  for (const auto& tensor : outputs) {
+    received += bytes_of(tensor);
+  }
+  return track(call, received, do_all_gather(call, input, outputs));
+}
+
+Pending Group::reduce_scatter(Tensors inputs, const at::Tensor& output, ReduceOp op, Reserved reserved) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  if (size() == 1) {
+    output.copy_(inputs[0]);
+    return {};
+  }
+  auto call = make_call(Collective::ReduceScatter, output, reserved);
+  call.op = op;
+  return track(call, (size() - 1) * bytes_of(output), do_reduce_scatter(call, inputs, output));
+}
+
+Pending Group::all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op, Reserved reserved) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  TORCH_INTERNAL_ASSERT(output.is_contiguous() && output.sizes() == input.sizes());
+  if (size() == 1) {
+    output.copy_(input);
+    return {};
+  }
+  auto call = make_call(Collective::AllReduce, input, reserved);
+  call.op = op;
+  const bool one_round = is_small(input);
+  const auto bytes = bytes_of(input);
+  const auto received = one_round ? (size() - 1) * bytes : 2 * (bytes - bytes / size());
+  return track(call, received, do_all_reduce(call, input, output), one_round ? 1 : 2);
+}
+
+Pending Group::broadcast(const at::Tensor& tensor, int64_t root) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  if (size() == 1) {
+    return {};
+  }
+  auto call = make_call(Collective::Broadcast, tensor);
+  call.root = root;
+  return track(call, rank_ == root ? 0 : bytes_of(tensor), do_broadcast(call, tensor));
+}
+
+Pending Group::scatter(Tensors inputs, const at::Tensor& output, int64_t root) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  if (size() == 1) {
+    output.copy_(inputs[0]);
+    return {};
+  }
+  auto call = make_call(Collective::Scatter, output);
+  call.root = root;
+  std::vector<at::Tensor> sends(size());
+  std::vector<at::Tensor> recvs(size());
+  if (rank_ == root) {
+    sends.assign(inputs.begin(), inputs.end());
+    output.copy_(inputs[root]);
+  } else {
+    recvs[root] = output;
+  }
+  return track(call, rank_ == root ? 0 : bytes_of(output), do_exchange(call, sends, recvs));
+}
+
+Pending Group::send(const at::Tensor& tensor, int64_t to) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  auto call = make_call(Collective::Send, tensor);
+  call.root = to;
+  call.sequence = next_message(Collective::Send, to);
+  std::vector<at::Tensor> sends(size());
+  sends[to] = tensor;
+  return track(call, 0, do_exchange(call, sends, std::vector<at::Tensor>(size())));
+}
+
+Pending Group::recv(const at::Tensor& tensor, int64_t from) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  auto call = make_call(Collective::Recv, tensor);
+  call.root = from;
+  call.sequence = next_message(Collective::Recv, from);
+  std::vector<at::Tensor> recvs(size());
+  recvs[from] = tensor;
+  return track(call, bytes_of(tensor), do_exchange(call, std::vector<at::Tensor>(size()), recvs));
+}
+
+Pending Group::barrier() {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  if (size() == 1) {
+    return {};
+  }
+  const auto call = make_call(Collective::Barrier, {});
+  const auto token = at::zeros({1}, at::kByte);
+  const std::vector<at::Tensor> sends(size(), token);
+  std::vector<at::Tensor> recvs(size());
+  for (auto& recv : recvs) {
+    recv = at::empty({1}, at::kByte);
+  }
+  return track(call, 0, do_exchange(call, sends, recvs));
+}
+
+Pending Group::do_all_gather(const Call& call, const at::Tensor& input, Tensors outputs) {
+  return do_exchange(call, std::vector<at::Tensor>(size(), input), outputs);
+}
+
+Pending Group::do_reduce_scatter(const Call& call, Tensors inputs, const at::Tensor& output) {
+  // One of the first two pieces may arrive in the output itself.
+  const auto into_output = rank_ == 0 ? 1 : 0;
+  std::vector<at::Tensor> pieces(size());
+  for (int64_t i = 0; i < size(); ++i) {
+    pieces[i] = i == into_output ? output : at::empty_like(output);
+  }
+  auto arrival = std::make_shared<Pending>(do_exchange(call, inputs, pieces));
+  pieces[rank_] = inputs[rank_];
+  return Pending([arrival, output, op = call.op, pieces = std::move(pieces)] {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    arrival->wait();
+    reduce_pieces(output, pieces, op);
+  });
+}
+
+bool Group::is_small(const at::Tensor& tensor) const {
+  return bytes_of(tensor) * (size() - 1) <= kOneRoundBytes;
+}
+
+Pending Group::do_all_reduce(const Call& call, const at::Tensor& input, const at::Tensor& output) {
+  if (is_small(input)) {
+    return do_reduce_scatter(call, std::vector<at::Tensor>(size(), input), output);
+  }
+  const auto outputs = flat_chunks(output, size());
+  auto scattered = std::make_shared<Pending>(do_reduce_scatter(call, flat_chunks(input, size()), outputs[rank_]));
+  auto gather = call;
+  gather.stage = 1;
+  return Pending([this, self = shared_from_this(), scattered, gather, outputs] {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    scattered->wait();
+    do_all_gather(gather, outputs[rank_], outputs).wait();
+  });
+}
+
+Pending Group::do_broadcast(const Call& call, const at::Tensor& tensor) {
+  std::vector<at::Tensor> sends(size());
+  std::vector<at::Tensor> recvs(size());
+  if (rank_ == call.root) {
+    sends.assign(size(), tensor);
+  } else {
+    recvs[call.root] = tensor;
+  }
+  return do_exchange(call, sends, recvs);
+}
+
+} // namespace weft

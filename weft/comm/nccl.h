@@ -1,0 +1,17 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+
+namespace weft {
+
+/// An NCCL group of `size` processes, a CUDA device each, that meet in `store`. Raises where Weft was built without NCCL.
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    int64_t rank,
+    int64_t size,
+    std::chrono::milliseconds timeout);
+
+} // namespace weft

@@ -1,0 +1,110 @@
+#include "weft/comm/pending.h"
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+
+namespace weft {
+
+void Pending::State::run() {
+  if (!finish) {
+    return;
+  }
+  const auto once = std::exchange(finish, nullptr);
+  try {
+    once();
+  } catch (...) {
+    error = std::current_exception();
+  }
+}
+
+Pending::Pending(std::function<void()> finish) : state_(std::make_shared<State>()) {
+  state_->finish = std::move(finish);
+}
+
+Pending::~Pending() {
+  settle();
+}
+
+Pending& Pending::operator=(Pending&& other) noexcept {
+  if (this != &other) {
+    settle();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+bool Pending::done() const {
+  return !state_ || !state_->finish;
+}
+
+void Pending::wait() {
+  if (!state_) {
+    return;
+  }
+  if (state_->progress) {
+    state_->progress->complete_before(state_->ticket);
+  }
+  state_->run();
+  if (state_->error) {
+    std::rethrow_exception(state_->error);
+  }
+}
+
+void Pending::settle() noexcept {
+  if (done()) {
+    return;
+  }
+  if (std::uncaught_exceptions() > 0) {
+    // The transfer may still read and write the buffers that the state owns.
+    new std::shared_ptr<State>(std::move(state_));
+    return;
+  }
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    TORCH_WARN("[weft] an operation that nobody waited for failed: ", error.what());
+  }
+}
+
+Pending Progress::track(Pending pending, int64_t stages) {
+  if (pending.state_ && !pending.state_->progress) {
+    const std::lock_guard lock(mutex_);
+    pending.state_->progress = shared_from_this();
+    pending.state_->ticket = next_ticket_++;
+    if (stages > 1) {
+      staged_.push_back(pending.state_);
+    }
+  }
+  return pending;
+}
+
+void Progress::complete_before(uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  while (!staged_.empty() && staged_.front()->ticket < ticket) {
+    const auto first = std::move(staged_.front());
+    staged_.pop_front();
+    first->run();
+  }
+}
+
+AsyncTensor::AsyncTensor(at::Tensor value, Pending pending)
+    : AsyncTensor(std::make_shared<at::Tensor>(std::move(value)), std::move(pending)) {}
+
+AsyncTensor::AsyncTensor(std::shared_ptr<at::Tensor> value, Pending pending)
+    : transfer_(std::make_shared<Transfer>(Transfer{std::move(value), std::move(pending)})) {}
+
+bool AsyncTensor::ready() const {
+  return !transfer_ || transfer_->pending.done();
+}
+
+const at::Tensor& AsyncTensor::wait() const {
+  if (transfer_) {
+    transfer_->pending.wait();
+    value_ = *transfer_->value;
+    transfer_.reset();
+  }
+  return value_;
+}
+
+} // namespace weft

@@ -1,0 +1,131 @@
+#pragma once
+
+#include "weft/core/layout.h"
+#include "weft/core/world.h"
+
+#include <c10/core/DeviceType.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+/// An N-D array of ranks with named dims, as one rank sees it. A cheap immutable handle.
+///
+///   DeviceMesh mesh(world, c10::kCPU, {2, 4}, {"dp", "tp"});
+///   mesh.to_string();              // "mesh(dp=2,tp=4)"
+///   mesh.coordinate();             // {1, 2} on rank 6
+///   mesh.submesh({"tp"});          // "mesh(tp=4; ranks=4,5,6,7)" on rank 6
+///   mesh.flatten({"dp", "tp"});    // "mesh(dp_tp=8)"
+///
+/// Every rank of the world may hold the mesh; one that is not among its ranks is no member and cannot compute on it.
+class DeviceMesh {
+ public:
+  /// No mesh: to be assigned to.
+  DeviceMesh() = default;
+  /// Ranks 0, 1, ... in row-major order. Without names the dims are d0, d1, ...
+  DeviceMesh(WorldPtr world, c10::DeviceType device_type, c10::IntArrayRef shape, std::vector<std::string> names = {});
+  /// An explicit rank array, row-major.
+  DeviceMesh(
+      WorldPtr world,
+      c10::DeviceType device_type,
+      c10::IntArrayRef shape,
+      c10::IntArrayRef ranks,
+      std::vector<std::string> names = {});
+
+  /// Without a world the mesh is for planning only: as rank 0 sees it, with nobody to talk to.
+  static DeviceMesh parse(std::string_view text, WorldPtr world = {});
+  static DeviceMesh parse(class TextCursor& cursor, WorldPtr world = {});
+
+  bool defined() const {
+    return data_ != nullptr;
+  }
+  const WorldPtr& world() const {
+    return data_->world;
+  }
+  c10::DeviceType device_type() const {
+    return data_->device_type;
+  }
+  int64_t ndim() const {
+    return static_cast<int64_t>(data_->shape.size());
+  }
+  c10::IntArrayRef shape() const {
+    return data_->shape;
+  }
+  /// The number of ranks, of the mesh or along one dim.
+  int64_t size() const {
+    return static_cast<int64_t>(data_->ranks.size());
+  }
+  int64_t size(int64_t mesh_dim) const {
+    return data_->shape[mesh_dim];
+  }
+  c10::IntArrayRef ranks() const {
+    return data_->ranks;
+  }
+  const std::vector<std::string>& names() const {
+    return data_->names;
+  }
+  const std::string& name(int64_t mesh_dim) const {
+    return data_->names[mesh_dim];
+  }
+
+  bool is_member() const {
+    return !data_->coordinate.empty();
+  }
+  /// This rank's index along every dim; raises on a rank that is not in the mesh.
+  c10::IntArrayRef coordinate() const;
+  /// This rank's index along one dim.
+  int64_t rank(int64_t mesh_dim) const {
+    return coordinate()[mesh_dim];
+  }
+
+  /// The index of a dim, or of several, by name; an unknown name raises with the names there are.
+  int64_t dim(std::string_view name) const;
+  MeshDims dims(c10::ArrayRef<std::string> names) const;
+
+  /// The mesh over the named dims, in the order named, through this rank's position on the others.
+  DeviceMesh submesh(c10::ArrayRef<std::string> names) const;
+  /// The mesh in which the named dims are one dim, at the place of the first of them; called a_b unless named.
+  DeviceMesh flatten(c10::ArrayRef<std::string> names, std::string flat_name = {}) const;
+
+  /// The ranks that differ from this one only along these dims, row-major in mesh order: a group.
+  std::vector<int64_t> ranks_along(c10::IntArrayRef mesh_dims) const;
+  /// "dp,tp": how a set of dims is named in plans, logs and errors.
+  std::string dims_text(c10::IntArrayRef mesh_dims) const;
+
+  std::string to_string() const;
+  size_t hash() const {
+    return data_->hash;
+  }
+  /// The same ranks in the same shape under the same names, seen from the same place.
+  friend bool operator==(const DeviceMesh& a, const DeviceMesh& b);
+
+ private:
+  struct Data {
+    WorldPtr world;
+    c10::DeviceType device_type;
+    std::vector<int64_t> shape;
+    std::vector<int64_t> ranks;
+    std::vector<std::string> names;
+    std::vector<int64_t> coordinate; // empty where this rank is no member
+    size_t hash;
+  };
+
+  /// The ranks of the sub-array spanned by `mesh_dims` (in that order) through `start`.
+  std::vector<int64_t> ranks_spanned(c10::IntArrayRef mesh_dims, c10::IntArrayRef start) const;
+
+  std::shared_ptr<const Data> data_;
+};
+
+std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh);
+
+} // namespace weft
+
+template <>
+struct std::hash<weft::DeviceMesh> {
+  size_t operator()(const weft::DeviceMesh& mesh) const {
+    return mesh.hash();
+  }
+};

@@ -1,0 +1,184 @@
+#include "weft/core/picture.h"
+
+#include <map>
+#include <set>
+
+namespace weft {
+
+namespace {
+
+/// Cuts a tensor dim at every index where the holders change.
+std::vector<Run> bands(const std::set<int64_t>& edges) {
+  std::vector<Run> result;
+  for (auto edge = edges.begin(); edge != edges.end() && std::next(edge) != edges.end(); ++edge) {
+    result.push_back({*edge, *std::next(edge) - *edge});
+  }
+  if (result.empty()) {
+    result.push_back({0, 0});
+  }
+  return result;
+}
+
+bool holds(const Runs& runs, const Run& band) {
+  for (const auto& run : runs) {
+    if (band.begin >= run.begin && band.begin + band.length <= run.begin + run.length) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string band_text(const Run& band) {
+  if (band.length == 0) {
+    return "empty";
+  }
+  const auto last = band.begin + band.length - 1;
+  return band.length == 1 ? std::to_string(last) : std::to_string(band.begin) + ".." + std::to_string(last);
+}
+
+std::string centered(const std::string& text, size_t width) {
+  const auto left = (width - text.size()) / 2;
+  return std::string(left, ' ') + text + std::string(width - text.size() - left, ' ');
+}
+
+std::string right_aligned(const std::string& text, size_t width) {
+  return std::string(width - text.size(), ' ') + text;
+}
+
+class Picture {
+ public:
+  explicit Picture(const TensorSpec& spec) : spec_(spec), layout_(spec.layout()), shape_(spec.mesh().shape()) {
+    choose_dims();
+    rows_ = cut(0);
+    columns_ = cut(1);
+  }
+
+  std::string draw() const {
+    std::vector<std::vector<std::string>> cells;
+    std::vector<size_t> widths;
+    for (const auto& column : columns_) {
+      widths.push_back(band_text(column).size() + 2);
+    }
+    size_t margin = 0;
+    for (const auto& row : rows_) {
+      margin = std::max(margin, band_text(row).size() + 2);
+      auto& line = cells.emplace_back();
+      for (size_t c = 0; c < columns_.size(); ++c) {
+        line.push_back(holders(row, columns_[c]));
+        widths[c] = std::max(widths[c], line.back().size() + 2);
+      }
+    }
+    std::string text = spec_.to_string() + "\n" + std::string(margin + 2, ' ');
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      text += (c == 0 ? "" : " ") + centered(drawn_[1] < 0 ? "" : band_text(columns_[c]), widths[c]);
+    }
+    text += "\n" + border(margin, widths, "┌", "┬", "┐");
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      text += r == 0 ? "" : border(margin, widths, "├", "┼", "┤");
+      text += right_aligned(drawn_[0] < 0 ? "" : band_text(rows_[r]), margin) + " │";
+      for (size_t c = 0; c < columns_.size(); ++c) {
+        text += centered(cells[r][c], widths[c]) + "│";
+      }
+      text += "\n";
+    }
+    return text + border(margin, widths, "└", "┴", "┘");
+  }
+
+ private:
+  void choose_dims() {
+    std::vector<int64_t> dims;
+    for (const bool want_cut : {true, false}) {
+      for (int64_t d = 0; d < spec_.dim() && dims.size() < 2; ++d) {
+        if (layout_.shard_order(d).empty() != want_cut) {
+          dims.push_back(d);
+        }
+      }
+    }
+    std::sort(dims.begin(), dims.end());
+    for (size_t i = 0; i < dims.size(); ++i) {
+      drawn_[i] = dims[i];
+    }
+  }
+
+  std::vector<int64_t> coordinate(int64_t index) const {
+    std::vector<int64_t> result(shape_.size());
+    for (auto m = static_cast<int64_t>(shape_.size()) - 1; m >= 0; --m) {
+      result[m] = index % shape_[m];
+      index /= shape_[m];
+    }
+    return result;
+  }
+
+  Runs runs(int64_t index, int64_t dim) const {
+    return local_runs(spec_.sizes()[dim], dim, layout_, shape_, coordinate(index));
+  }
+
+  std::vector<Run> cut(size_t side) const {
+    const auto dim = drawn_[side];
+    if (dim < 0) {
+      return {{0, 1}};
+    }
+    std::set<int64_t> edges = {0, spec_.sizes()[dim]};
+    for (int64_t i = 0; i < spec_.mesh().size(); ++i) {
+      for (const auto& run : runs(i, dim)) {
+        edges.insert(run.begin);
+        edges.insert(run.begin + run.length);
+      }
+    }
+    return bands(edges);
+  }
+
+  std::string holders(const Run& row, const Run& column) const {
+    // Terms of one value differ only along partial mesh dims.
+    std::map<std::vector<int64_t>, std::string> replicas;
+    for (int64_t i = 0; i < spec_.mesh().size(); ++i) {
+      const bool in_row = drawn_[0] < 0 || holds(runs(i, drawn_[0]), row);
+      const bool in_column = drawn_[1] < 0 || holds(runs(i, drawn_[1]), column);
+      if (!in_row || !in_column) {
+        continue;
+      }
+      auto where = coordinate(i);
+      for (size_t m = 0; m < where.size(); ++m) {
+        where[m] = layout_[static_cast<int64_t>(m)].is_partial() ? 0 : where[m];
+      }
+      auto& text = replicas[where];
+      text += (text.empty() ? "" : "+") + std::to_string(spec_.mesh().ranks()[i]);
+    }
+    std::string text;
+    for (const auto& [where, ranks] : replicas) {
+      text += (text.empty() ? "" : " ") + ranks;
+    }
+    return text;
+  }
+
+  static std::string border(
+      size_t margin,
+      const std::vector<size_t>& widths,
+      const char* left,
+      const char* middle,
+      const char* right) {
+    std::string text = std::string(margin + 1, ' ') + left;
+    for (size_t c = 0; c < widths.size(); ++c) {
+      text += c == 0 ? "" : middle;
+      for (size_t i = 0; i < widths[c]; ++i) {
+        text += "─";
+      }
+    }
+    return text + right + "\n";
+  }
+
+  const TensorSpec& spec_;
+  const Layout& layout_;
+  c10::IntArrayRef shape_;
+  int64_t drawn_[2] = {-1, -1}; // tensor dims down and across
+  std::vector<Run> rows_;
+  std::vector<Run> columns_;
+};
+
+} // namespace
+
+std::string draw(const TensorSpec& spec) {
+  return Picture(spec).draw();
+}
+
+} // namespace weft

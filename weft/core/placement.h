@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+class TextCursor;
+
+enum class ReduceOp : uint8_t { Sum, Avg, Max, Min, Product };
+
+std::string_view to_string(ReduceOp op);
+ReduceOp parse_reduce_op(std::string_view text);
+
+/// Whether reducing with `a` over one mesh dim and `b` over another gives the same value in either order.
+bool commute(ReduceOp a, ReduceOp b);
+
+/// How a tensor lies along one mesh dim. A closed value; its text form parses back.
+///
+///   R         every rank holds the same value
+///   S(0)      tensor dim 0 is cut as torch.chunk does, one piece per rank
+///   SS(0,4)   tensor dim 0 is first cut into 4 pieces, each of which is cut as S(0) does; a rank holds its piece of each
+///   P(sum)    every rank holds a term; the value is their sum (avg, max, min, product)
+class Placement {
+ public:
+  Placement() = default; // R
+
+  static Placement replicate() {
+    return {};
+  }
+  static Placement shard(int64_t dim) {
+    return {Kind::Shard, dim, 1};
+  }
+  /// A split factor of 1 is a plain shard.
+  static Placement strided_shard(int64_t dim, int64_t split_factor);
+  static Placement partial(ReduceOp op = ReduceOp::Sum) {
+    return {Kind::Partial, 0, static_cast<int64_t>(op)};
+  }
+  static Placement parse(std::string_view text);
+  static Placement parse(TextCursor& cursor);
+
+  bool is_replicate() const {
+    return kind_ == Kind::Replicate;
+  }
+  /// Plain or strided.
+  bool is_shard() const {
+    return kind_ == Kind::Shard;
+  }
+  bool is_shard(int64_t dim) const {
+    return is_shard() && dim_ == dim;
+  }
+  bool is_partial() const {
+    return kind_ == Kind::Partial;
+  }
+
+  /// The tensor dim of a shard.
+  int64_t dim() const {
+    return dim_;
+  }
+  int64_t split_factor() const {
+    return is_shard() ? argument_ : 1;
+  }
+  ReduceOp reduce_op() const {
+    return static_cast<ReduceOp>(argument_);
+  }
+
+  /// The same placement with a negative dim counted from the end; raises if the tensor has no such dim.
+  Placement normalized(int64_t tensor_rank) const;
+
+  std::string to_string() const;
+  size_t hash() const;
+
+  friend bool operator==(const Placement&, const Placement&) = default;
+
+ private:
+  enum class Kind : uint8_t { Replicate, Shard, Partial };
+
+  Placement(Kind kind, int64_t dim, int64_t argument)
+      : kind_(kind), dim_(static_cast<int16_t>(dim)), argument_(static_cast<int32_t>(argument)) {}
+
+  // Eight bytes: layouts are copied and compared a lot while planning.
+  Kind kind_ = Kind::Replicate;
+  int16_t dim_ = 0;
+  int32_t argument_ = 0; // split factor of a shard, reduce op of a partial
+};
+
+inline Placement Replicate() {
+  return Placement::replicate();
+}
+inline Placement Shard(int64_t dim) {
+  return Placement::shard(dim);
+}
+inline Placement StridedShard(int64_t dim, int64_t split_factor) {
+  return Placement::strided_shard(dim, split_factor);
+}
+inline Placement Partial(ReduceOp op = ReduceOp::Sum) {
+  return Placement::partial(op);
+}
+
+std::ostream& operator<<(std::ostream& out, const Placement& placement);
+
+} // namespace weft
+
+template <>
+struct std::hash<weft::Placement> {
+  size_t operator()(const weft::Placement& placement) const {
+    return placement.hash();
+  }
+};

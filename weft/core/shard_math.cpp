@@ -1,0 +1,133 @@
+#include "weft/core/shard_math.h"
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+int64_t ceil_divide(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+int64_t total_length(const Runs& runs) {
+  int64_t total = 0;
+  for (const auto& run : runs) {
+    total += run.length;
+  }
+  return total;
+}
+
+void append(Runs& runs, Run run) {
+  if (run.length == 0) {
+    return;
+  }
+  if (!runs.empty() && runs.back().begin + runs.back().length == run.begin) {
+    runs.back().length += run.length;
+  } else {
+    runs.push_back(run);
+  }
+}
+
+/// Appends to `result` the part of `runs` at the local positions of `part`.
+void append_part(Runs& result, const Runs& runs, Run part) {
+  int64_t position = 0;
+  for (const auto& run : runs) {
+    const auto begin = std::max(part.begin, position);
+    const auto end = std::min(part.begin + part.length, position + run.length);
+    if (begin < end) {
+      append(result, {run.begin + begin - position, end - begin});
+    }
+    position += run.length;
+  }
+}
+
+/// The global index at a local position, one past the end included: where an empty shard begins.
+int64_t index_at(const Runs& runs, int64_t position) {
+  for (const auto& run : runs) {
+    if (position < run.length) {
+      return run.begin + position;
+    }
+    position -= run.length;
+  }
+  return runs.back().begin + runs.back().length;
+}
+
+Runs cut(const Runs& runs, int64_t parts, int64_t index, int64_t split_factor) {
+  const auto length = total_length(runs);
+  Runs result;
+  for (int64_t split = 0; split < split_factor; ++split) {
+    const auto outer = chunk(length, split_factor, split);
+    const auto inner = chunk(outer.length, parts, index);
+    append_part(result, runs, {outer.begin + inner.begin, inner.length});
+  }
+  if (result.empty()) {
+    const auto first = chunk(chunk(length, split_factor, 0).length, parts, index);
+    result.push_back({index_at(runs, first.begin), 0});
+  }
+  return result;
+}
+
+} // namespace
+
+Run chunk(int64_t length, int64_t parts, int64_t index) {
+  const auto full = ceil_divide(length, parts);
+  const auto begin = std::min(index * full, length);
+  return {begin, std::min(full, length - begin)};
+}
+
+int64_t longest_chunk(int64_t length, int64_t parts, int64_t split_factor) {
+  // With a split factor the first of every split's pieces falls to the same rank, the last split may be shorter.
+  int64_t longest = 0;
+  for (int64_t split = 0; split < split_factor; ++split) {
+    longest += ceil_divide(chunk(length, split_factor, split).length, parts);
+  }
+  return longest;
+}
+
+Runs local_runs(
+    int64_t size,
+    int64_t tensor_dim,
+    const Layout& layout,
+    c10::IntArrayRef mesh_shape,
+    c10::IntArrayRef coordinate) {
+  Runs runs = {Run{0, size}};
+  for (const auto m : layout.shard_order(tensor_dim)) {
+    runs = cut(runs, mesh_shape[m], coordinate[m], layout[m].split_factor());
+  }
+  return runs;
+}
+
+LocalBlock local_shape_and_offset(
+    c10::IntArrayRef sizes,
+    const Layout& layout,
+    c10::IntArrayRef mesh_shape,
+    c10::IntArrayRef coordinate) {
+  LocalBlock block;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const auto runs = local_runs(sizes[d], static_cast<int64_t>(d), layout, mesh_shape, coordinate);
+    block.shape.push_back(total_length(runs));
+    block.offset.push_back(runs.front().begin);
+  }
+  return block;
+}
+
+c10::SmallVector<Overlap, 1> overlap(const Runs& held, const Runs& wanted) {
+  c10::SmallVector<Overlap, 1> result;
+  int64_t wanted_position = 0;
+  for (const auto& want : wanted) {
+    int64_t held_position = 0;
+    for (const auto& have : held) {
+      const auto begin = std::max(have.begin, want.begin);
+      const auto end = std::min(have.begin + have.length, want.begin + want.length);
+      if (begin < end) {
+        result.push_back({held_position + begin - have.begin, wanted_position + begin - want.begin, end - begin});
+      }
+      held_position += have.length;
+    }
+    wanted_position += want.length;
+  }
+  return result;
+}
+
+} // namespace weft

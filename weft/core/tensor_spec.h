@@ -1,0 +1,100 @@
+#pragma once
+
+#include "weft/core/device_mesh.h"
+#include "weft/core/layout.h"
+#include "weft/core/shard_math.h"
+
+#include <c10/core/ScalarType.h>
+#include <c10/util/DimVector.h>
+
+namespace weft {
+
+class TensorSpec;
+using SpecPtr = c10::intrusive_ptr<TensorSpec>;
+
+/// What a distributed tensor is, beside its data: mesh, layout, global shape, global strides, dtype.
+///
+///   f32[8,16] @ mesh(dp=2,tp=4) {S(0), R}
+///   f32[8,16|1,8] @ mesh(dp=2,tp=4) {S(0), R}      with strides that are not contiguous
+///
+/// Immutable and interned: equal specs are one object, so that comparing them is comparing pointers. A spec lives as
+/// long as something refers to it.
+class TensorSpec : public c10::intrusive_ptr_target {
+ public:
+  /// The spec of a contiguous tensor. Raises if mesh, layout and shape do not fit each other.
+  static SpecPtr make(const DeviceMesh& mesh, const Layout& layout, c10::IntArrayRef sizes, c10::ScalarType dtype);
+  static SpecPtr make(
+      const DeviceMesh& mesh,
+      const Layout& layout,
+      c10::IntArrayRef sizes,
+      c10::IntArrayRef strides,
+      c10::ScalarType dtype);
+  static SpecPtr parse(std::string_view text, const WorldPtr& world = {});
+
+  const DeviceMesh& mesh() const {
+    return mesh_;
+  }
+  const Layout& layout() const {
+    return layout_;
+  }
+  c10::ArrayRef<Placement> placements() const {
+    return layout_.placements();
+  }
+  /// The mesh dims that cut a tensor dim, first cut first.
+  MeshDims shard_order(int64_t tensor_dim) const {
+    return layout_.shard_order(tensor_dim);
+  }
+  c10::IntArrayRef sizes() const {
+    return sizes_;
+  }
+  c10::IntArrayRef strides() const {
+    return strides_;
+  }
+  c10::ScalarType dtype() const {
+    return dtype_;
+  }
+  int64_t dim() const {
+    return static_cast<int64_t>(sizes_.size());
+  }
+  int64_t numel() const;
+
+  /// This rank's part; an empty one, in every dim, on a rank that is not in the mesh.
+  LocalBlock local_shape_and_offset() const;
+
+  /// The same tensor under another layout.
+  SpecPtr with(const Layout& layout) const;
+
+  std::string to_string() const;
+  size_t hash() const {
+    return hash_;
+  }
+
+  /// How many specs are alive in this process, and how often `make` found one (hits) or made one (misses).
+  struct InternCounters {
+    size_t size;
+    size_t hits;
+    size_t misses;
+  };
+  static InternCounters intern_counters();
+
+  /// Called when the last reference is gone.
+  void release_resources() override;
+
+ private:
+  friend class c10::intrusive_ptr<TensorSpec>;
+  friend class InternTable;
+
+  TensorSpec(DeviceMesh mesh, Layout layout, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype);
+  bool same_as(const TensorSpec& other) const;
+
+  DeviceMesh mesh_;
+  Layout layout_;
+  c10::DimVector sizes_;
+  c10::DimVector strides_;
+  c10::ScalarType dtype_;
+  size_t hash_;
+};
+
+std::ostream& operator<<(std::ostream& out, const TensorSpec& spec);
+
+} // namespace weft

@@ -1,0 +1,104 @@
+#include "weft/redistribute/cost.h"
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+constexpr Link kLoopback = {.latency_seconds = 30e-6, .bytes_per_second = 2e9};
+constexpr Link kNvlink = {.latency_seconds = 10e-6, .bytes_per_second = 200e9};
+/// So that of two plans with the same communication the shorter one wins.
+constexpr double kLocalStepSeconds = 1e-7;
+
+int64_t longest_local(int64_t size, const MeshDims& cuts, const Layout& layout, c10::IntArrayRef mesh_shape) {
+  for (const auto m : cuts) {
+    size = longest_chunk(size, mesh_shape[m], layout[m].split_factor());
+  }
+  return size;
+}
+
+/// How many mesh dims both layouts cut by first, in the same way.
+size_t common_cuts(const MeshDims& a_cuts, const MeshDims& b_cuts, const Layout& a, const Layout& b) {
+  size_t common = 0;
+  while (common < std::min(a_cuts.size(), b_cuts.size()) && a_cuts[common] == b_cuts[common] &&
+         a[a_cuts[common]] == b[b_cuts[common]]) {
+    ++common;
+  }
+  return common;
+}
+
+/// Elements that a rank must have after a move and did not have before.
+double missing_elements(const Step& step, const CostContext& context) {
+  double wanted = 1;
+  double held = 1;
+  for (size_t d = 0; d < context.sizes.size(); ++d) {
+    const auto dim = static_cast<int64_t>(d);
+    const auto from = real_cuts(step.before, dim, context.mesh_shape);
+    const auto to = real_cuts(step.after, dim, context.mesh_shape);
+    const auto length_before = longest_local(context.sizes[d], from, step.before, context.mesh_shape);
+    const auto length_after = longest_local(context.sizes[d], to, step.after, context.mesh_shape);
+    const auto common = common_cuts(from, to, step.before, step.after);
+    wanted *= static_cast<double>(length_after);
+    if (common == from.size()) {
+      held *= static_cast<double>(length_after);
+    } else {
+      // Where the cuts part ways, some rank holds nothing of what it wants.
+      held *= common == to.size() ? static_cast<double>(length_before) : 0;
+    }
+  }
+  return wanted - held;
+}
+
+double local_elements(const Layout& layout, const CostContext& context) {
+  double elements = 1;
+  for (size_t d = 0; d < context.sizes.size(); ++d) {
+    const auto cuts = real_cuts(layout, static_cast<int64_t>(d), context.mesh_shape);
+    elements *= static_cast<double>(longest_local(context.sizes[d], cuts, layout, context.mesh_shape));
+  }
+  return elements;
+}
+
+} // namespace
+
+LinkModel LinkModel::for_mesh(const DeviceMesh& mesh) {
+  LinkModel model;
+  model.links.resize(mesh.ndim(), mesh.device_type() == c10::kCUDA ? kNvlink : kLoopback);
+  return model;
+}
+
+double received_bytes(const Step& step, const CostContext& context) {
+  double members = 1;
+  for (const auto m : step.mesh_dims) {
+    members *= static_cast<double>(context.mesh_shape[m]);
+  }
+  const auto element_bytes = static_cast<double>(context.element_bytes);
+  switch (step.kind) {
+    case StepKind::Slice:
+    case StepKind::MakePartial:
+      return 0;
+    case StepKind::AllGather:
+    case StepKind::AllToAll:
+      return missing_elements(step, context) * element_bytes;
+    case StepKind::ReduceScatter:
+      return local_elements(step.after, context) * (members - 1) * element_bytes;
+    case StepKind::AllReduce:
+      return local_elements(step.before, context) * 2 * (members - 1) / members * element_bytes;
+  }
+  return 0;
+}
+
+double cost(const Step& step, const CostContext& context) {
+  if (!communicates(step.kind)) {
+    return kLocalStepSeconds;
+  }
+  double latency = 0;
+  double bytes_per_second = std::numeric_limits<double>::infinity();
+  for (const auto m : step.mesh_dims) {
+    latency = std::max(latency, context.links.links[m].latency_seconds);
+    bytes_per_second = std::min(bytes_per_second, context.links.links[m].bytes_per_second);
+  }
+  return latency + received_bytes(step, context) / bytes_per_second;
+}
+
+} // namespace weft

@@ -1,0 +1,315 @@
+#include "weft/redistribute/execute.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/hash.h>
+
+#include <unordered_map>
+
+namespace weft {
+
+namespace {
+
+/// The part of `tensor` where a single box lies, on the held or on the wanted side.
+at::Tensor view_of(const at::Tensor& tensor, const Box& box, int64_t Overlap::*begin) {
+  c10::DimVector sizes;
+  auto offset = tensor.storage_offset();
+  for (size_t d = 0; d < box.dims.size(); ++d) {
+    const auto& range = box.dims[d][0];
+    sizes.push_back(range.length);
+    offset += range.*begin * tensor.stride(static_cast<int64_t>(d));
+  }
+  return at::as_strided(tensor, sizes, tensor.strides(), offset);
+}
+
+/// Calls fn(part) with every box of one range per dim that a box is made of.
+template <class Fn>
+void for_each_part(const Box& box, Fn fn) {
+  std::vector<size_t> index(box.dims.size(), 0);
+  while (true) {
+    Box part;
+    for (size_t d = 0; d < index.size(); ++d) {
+      part.dims.push_back({box.dims[d][index[d]]});
+    }
+    fn(part);
+    auto d = static_cast<int64_t>(index.size()) - 1;
+    while (d >= 0 && ++index[d] == box.dims[d].size()) {
+      index[d--] = 0;
+    }
+    if (d < 0) {
+      return;
+    }
+  }
+}
+
+c10::DimVector shape_of(const Box& box) {
+  c10::DimVector shape;
+  for (const auto& ranges : box.dims) {
+    int64_t length = 0;
+    for (const auto& range : ranges) {
+      length += range.length;
+    }
+    shape.push_back(length);
+  }
+  return shape;
+}
+
+/// What a box takes out of a tensor: a view where it can be one.
+at::Tensor take(const at::Tensor& tensor, const Box& box) {
+  if (box.is_single()) {
+    return view_of(tensor, box, &Overlap::held_begin);
+  }
+  const auto packed = at::empty(shape_of(box), tensor.options());
+  for_each_part(box, [&](const Box& part) {
+    view_of(packed, part, &Overlap::wanted_begin).copy_(view_of(tensor, part, &Overlap::held_begin));
+  });
+  return packed;
+}
+
+/// Where what arrives for a box is received: the place itself where that is a view, else a tensor to be put there later.
+at::Tensor landing(const at::Tensor& tensor, const Box& box) {
+  return box.is_single() ? view_of(tensor, box, &Overlap::wanted_begin) : at::empty(shape_of(box), tensor.options());
+}
+
+void put(const at::Tensor& tensor, const Box& box, const at::Tensor& arrived) {
+  for_each_part(box, [&](const Box& part) {
+    view_of(tensor, part, &Overlap::wanted_begin).copy_(view_of(arrived, part, &Overlap::held_begin));
+  });
+}
+
+/// A box of an empty region, or none at all, carries nothing.
+bool carries(const Box& box, int64_t tensor_rank) {
+  return static_cast<int64_t>(box.dims.size()) == tensor_rank && !box.is_empty();
+}
+
+} // namespace
+
+/// Shared with the operations it has started, which may outlive the plan.
+struct CompiledPlan::CompiledStep : std::enable_shared_from_this<CompiledStep> {
+  StepKind kind;
+  std::shared_ptr<Group> group; // of a step that communicates
+  Transfer transfer;            // of a step that moves data
+  ReduceOp op = ReduceOp::Sum;  // of a reduction
+  bool is_identity = false;     // of a slice that keeps everything, or a partial that keeps its value
+
+  CompiledStep(const Step& step, const TensorSpec& spec);
+
+  AsyncTensor run(const at::Tensor& local, Reserved reserved) const;
+
+ private:
+  at::Tensor slice(const at::Tensor& local) const;
+  at::Tensor make_partial(const at::Tensor& local) const;
+  AsyncTensor move(const at::Tensor& local, Reserved reserved) const;
+  AsyncTensor reduce_scatter(const at::Tensor& local, Reserved reserved) const;
+  AsyncTensor all_reduce(const at::Tensor& local, Reserved reserved) const;
+};
+
+CompiledPlan::CompiledStep::CompiledStep(const Step& step, const TensorSpec& spec) : kind(step.kind) {
+  const auto& mesh = spec.mesh();
+  if (communicates(kind)) {
+    group = Communicator::of(mesh).group(mesh, step.mesh_dims);
+  }
+  if (kind != StepKind::AllReduce && kind != StepKind::MakePartial) {
+    transfer = weft::transfer(step, spec.sizes(), mesh.shape(), mesh.coordinate());
+  }
+  if (kind == StepKind::AllReduce || kind == StepKind::ReduceScatter) {
+    op = step.before[step.mesh_dims[0]].reduce_op();
+  }
+  if (kind == StepKind::Slice) {
+    const auto before = weft::local_shape_and_offset(spec.sizes(), step.before, mesh.shape(), mesh.coordinate());
+    is_identity = before.shape == transfer.shape_after;
+  }
+  if (kind == StepKind::MakePartial) {
+    op = step.after[step.mesh_dims[0]].reduce_op();
+    const bool is_first =
+        std::all_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) { return mesh.rank(m) == 0; });
+    const bool has_neutral_others = op == ReduceOp::Sum || op == ReduceOp::Product;
+    is_identity = is_first || !has_neutral_others;
+  }
+}
+
+at::Tensor CompiledPlan::CompiledStep::slice(const at::Tensor& local) const {
+  const auto& kept = transfer.sends[0];
+  if (is_identity) {
+    return local;
+  }
+  if (kept.is_empty()) {
+    return at::empty(transfer.shape_after, local.options());
+  }
+  const auto part = take(local, kept);
+  return part.is_contiguous() ? part : part.contiguous();
+}
+
+at::Tensor CompiledPlan::CompiledStep::make_partial(const at::Tensor& local) const {
+  if (is_identity) {
+    return local;
+  }
+  return op == ReduceOp::Product ? at::ones_like(local) : at::zeros_like(local);
+}
+
+AsyncTensor CompiledPlan::CompiledStep::move(const at::Tensor& local, Reserved reserved) const {
+  const auto output = at::empty(transfer.shape_after, local.options());
+  const auto size = group->size();
+  std::vector<at::Tensor> sends(size);
+  std::vector<at::Tensor> recvs(size);
+  bool all_in_place = true;
+  for (int64_t i = 0; i < size; ++i) {
+    if (carries(transfer.sends[i], local.dim())) {
+      sends[i] = kind == StepKind::AllGather ? local : take(local, transfer.sends[i]);
+    }
+    if (carries(transfer.recvs[i], local.dim())) {
+      recvs[i] = landing(output, transfer.recvs[i]);
+      all_in_place = all_in_place && transfer.recvs[i].is_single();
+    }
+  }
+  auto arrival = kind == StepKind::AllGather ? group->all_gather(local, recvs, reserved)
+                                             : group->all_to_all(sends, recvs, reserved);
+  if (all_in_place) {
+    return {output, std::move(arrival)};
+  }
+  const auto shared_arrival = std::make_shared<Pending>(std::move(arrival));
+  return {output, Pending([self = shared_from_this(), shared_arrival, recvs, output] {
+            at::AutoDispatchBelowADInplaceOrView guard;
+            shared_arrival->wait();
+            for (size_t i = 0; i < recvs.size(); ++i) {
+              if (recvs[i].defined() && !self->transfer.recvs[i].is_single()) {
+                put(output, self->transfer.recvs[i], recvs[i]);
+              }
+            }
+          })};
+}
+
+AsyncTensor CompiledPlan::CompiledStep::reduce_scatter(const at::Tensor& local, Reserved reserved) const {
+  const auto output = at::empty(transfer.shape_after, local.options());
+  std::vector<at::Tensor> pieces;
+  for (const auto& box : transfer.sends) {
+    pieces.push_back(carries(box, local.dim()) ? take(local, box) : at::empty(shape_of(box), local.options()));
+  }
+  return {output, group->reduce_scatter(pieces, output, op, reserved)};
+}
+
+AsyncTensor CompiledPlan::CompiledStep::all_reduce(const at::Tensor& local, Reserved reserved) const {
+  const auto output = at::empty(local.sizes(), local.options());
+  return {output, group->all_reduce(local, output, op, reserved)};
+}
+
+AsyncTensor CompiledPlan::CompiledStep::run(const at::Tensor& local, Reserved reserved) const {
+  switch (kind) {
+    case StepKind::Slice:
+      return slice(local);
+    case StepKind::MakePartial:
+      return make_partial(local);
+    case StepKind::AllGather:
+    case StepKind::AllToAll:
+      return move(local, reserved);
+    case StepKind::ReduceScatter:
+      return reduce_scatter(local, reserved);
+    case StepKind::AllReduce:
+      return all_reduce(local, reserved);
+  }
+  TORCH_INTERNAL_ASSERT(false);
+}
+
+CompiledPlan::CompiledPlan(Plan plan)
+    : plan_(std::move(plan)), local_shape_(plan_.source->local_shape_and_offset().shape) {
+  for (const auto& step : plan_.steps) {
+    steps_.push_back(std::make_shared<const CompiledStep>(step, *plan_.source));
+  }
+}
+
+void CompiledPlan::check_local(const at::Tensor& local) const {
+  TORCH_CHECK_VALUE(
+      local.sizes() == c10::IntArrayRef(local_shape_) && local.scalar_type() == plan_.source->dtype(),
+      "[redistribute] rank ", plan_.source->mesh().world()->rank(), " must hold a local tensor of shape ",
+      c10::IntArrayRef(local_shape_), " of ", *plan_.source, ", but got ", local.sizes(), " of ", local.scalar_type(),
+      ".");
+}
+
+AsyncTensor CompiledPlan::run(const at::Tensor& local) const {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  check_local(local);
+  AsyncTensor current = local;
+  size_t next = 0;
+  while (next < steps_.size() && current.ready()) {
+    const auto& step = *steps_[next++];
+    current = step.run(current.wait(), {});
+    if (step.group && !step.group->blocks_host()) {
+      current.wait();
+    }
+  }
+  return next == steps_.size() ? current : finish_later(std::move(current), next);
+}
+
+AsyncTensor CompiledPlan::finish_later(AsyncTensor current, size_t next) const {
+  // The steps that are left are numbered now: ranks may come to wait for this result at different times.
+  std::vector<std::pair<std::shared_ptr<const CompiledStep>, Reserved>> rest;
+  for (; next < steps_.size(); ++next) {
+    rest.emplace_back(steps_[next], steps_[next]->group ? steps_[next]->group->reserve() : Reserved{});
+  }
+  const auto result = std::make_shared<at::Tensor>();
+  Pending pending([current = std::move(current), rest = std::move(rest), result] {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    *result = current.wait();
+    for (const auto& [step, reserved] : rest) {
+      *result = step->run(*result, reserved).wait();
+    }
+  });
+  return {result, Communicator::of(plan_.source->mesh()).progress().track(std::move(pending), 2)};
+}
+
+namespace {
+
+class PlanCache {
+ public:
+  std::shared_ptr<const CompiledPlan> find_or_compile(const SpecPtr& source, const SpecPtr& target) {
+    const Key key{source.get(), target.get()};
+    if (const auto found = plans_.find(key); found != plans_.end()) {
+      ++hits_;
+      return found->second;
+    }
+    ++misses_;
+    if (plans_.size() >= kMaxPlans) {
+      plans_.clear();
+    }
+    return plans_.emplace(key, std::make_shared<CompiledPlan>(plan(source, target))).first->second;
+  }
+
+  PlanCacheCounters counters() const {
+    return {plans_.size(), hits_, misses_};
+  }
+
+ private:
+  // The plan keeps both specs alive, so that their addresses stay theirs.
+  using Key = std::pair<const TensorSpec*, const TensorSpec*>;
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      return c10::get_hash(key.first, key.second);
+    }
+  };
+
+  static constexpr size_t kMaxPlans = 4096;
+
+  std::unordered_map<Key, std::shared_ptr<const CompiledPlan>, KeyHash> plans_;
+  size_t hits_ = 0;
+  size_t misses_ = 0;
+};
+
+thread_local PlanCache plan_cache;
+
+} // namespace
+
+AsyncTensor redistribute_local(const at::Tensor& local, const SpecPtr& source, const SpecPtr& target) {
+  if (source == target) {
+    return local;
+  }
+  return plan_cache.find_or_compile(source, target)->run(local);
+}
+
+PlanCacheCounters plan_cache_counters() {
+  return plan_cache.counters();
+}
+
+} // namespace weft
