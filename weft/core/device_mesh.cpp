@@ -16,14 +16,13 @@ namespace weft {
 
 namespace {
 
+// More than any machine has. Keeps sizes from overflowing and the rank array in memory.
+constexpr int64_t kMaxRanks = int64_t{1} << 24;
+
 // One for all, so that two parses of the same text are the same mesh.
 const WorldPtr& planning_world() {
   static const auto world = c10::make_intrusive<World>(0, std::numeric_limits<int64_t>::max());
   return world;
-}
-
-int64_t product(c10::IntArrayRef values) {
-  return std::accumulate(values.begin(), values.end(), int64_t{1}, std::multiplies<>());
 }
 
 std::vector<int64_t> first_ranks(int64_t count) {
@@ -40,19 +39,26 @@ std::string join(const auto& values, std::string_view separator) {
   return text;
 }
 
-void check_shape(c10::IntArrayRef shape) {
+/// The number of ranks in a mesh of this shape; raises if there is no such mesh.
+int64_t checked_size(c10::IntArrayRef shape) {
   TORCH_CHECK_VALUE(
       !shape.empty() && static_cast<int64_t>(shape.size()) <= kMaxMeshDims, "[DeviceMesh] a mesh has 1 to ",
       kMaxMeshDims, " dims, but got shape ", shape, ".");
+  int64_t count = 1;
   for (const auto size : shape) {
     TORCH_CHECK_VALUE(size > 0, "[DeviceMesh] every mesh dim needs at least one rank, but got shape ", shape, ".");
+    TORCH_CHECK_VALUE(
+        size <= kMaxRanks / count, "[DeviceMesh] a mesh has at most ", kMaxRanks, " ranks, but got shape ", shape, ".");
+    count *= size;
   }
+  return count;
 }
 
 void check_ranks(c10::IntArrayRef ranks, c10::IntArrayRef shape, int64_t world_size) {
+  const auto count = checked_size(shape);
   TORCH_CHECK_VALUE(
-      static_cast<int64_t>(ranks.size()) == product(shape), "[DeviceMesh] shape ", shape, " needs ", product(shape),
-      " ranks, but got ", ranks.size(), ".");
+      static_cast<int64_t>(ranks.size()) == count, "[DeviceMesh] shape ", shape, " needs ", count, " ranks, but got ",
+      ranks.size(), ".");
   std::unordered_set<int64_t> seen;
   for (const auto rank : ranks) {
     TORCH_CHECK_VALUE(
@@ -98,6 +104,16 @@ std::vector<int64_t> coordinate_of(int64_t rank, c10::IntArrayRef ranks, c10::In
   return coordinate;
 }
 
+c10::DeviceType parse_device_type(const std::string& text) {
+  try {
+    return c10::Device(text).type();
+  } catch (const c10::Error&) {
+    TORCH_CHECK_VALUE(
+        false, "[DeviceMesh::parse] a device type or ranks=... is required after ';', but got '", text,
+        "'. Use for example cuda.");
+  }
+}
+
 } // namespace
 
 DeviceMesh::DeviceMesh(
@@ -105,12 +121,7 @@ DeviceMesh::DeviceMesh(
     c10::DeviceType device_type,
     c10::IntArrayRef shape,
     std::vector<std::string> names)
-    : DeviceMesh(
-          std::move(world),
-          device_type,
-          shape,
-          first_ranks(std::max<int64_t>(product(shape), 0)),
-          std::move(names)) {}
+    : DeviceMesh(std::move(world), device_type, shape, first_ranks(checked_size(shape)), std::move(names)) {}
 
 DeviceMesh::DeviceMesh(
     WorldPtr world,
@@ -118,7 +129,6 @@ DeviceMesh::DeviceMesh(
     c10::IntArrayRef shape,
     c10::IntArrayRef ranks,
     std::vector<std::string> names) {
-  check_shape(shape);
   if (!world) {
     world = planning_world();
   }
@@ -274,16 +284,15 @@ DeviceMesh DeviceMesh::parse(TextCursor& cursor, WorldPtr world) {
     cursor.expect("=");
     shape.push_back(cursor.integer());
   } while (cursor.accept(","));
-  check_shape(shape);
   auto device_type = c10::kCPU;
-  auto ranks = first_ranks(product(shape));
+  auto ranks = first_ranks(checked_size(shape));
   while (cursor.accept(";")) {
     const auto word = cursor.word();
     if (word == "ranks") {
       cursor.expect("=");
       ranks = cursor.integers();
     } else {
-      device_type = c10::Device(std::string(word)).type();
+      device_type = parse_device_type(std::string(word));
     }
   }
   cursor.expect(")");

@@ -97,7 +97,7 @@ class DeviceMesh {
 
   std::string to_string() const;
   size_t hash() const {
-    return data_->hash;
+    return defined() ? data_->hash : 0;
   }
   /// The same ranks in the same shape under the same names, seen from the same place.
   friend bool operator==(const DeviceMesh& a, const DeviceMesh& b);

@@ -50,10 +50,10 @@ MeshDims Layout::shard_order(int64_t tensor_dim) const {
   MeshDims order;
   for (int64_t m = 0; m < ndim(); ++m) {
     if (placements_[m].is_shard(tensor_dim)) {
-      order.push_back(m);
+      order.resize(std::max<size_t>(order.size(), turns_[m] + 1));
+      order[turns_[m]] = m;
     }
   }
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return turns_[a] < turns_[b]; });
   return order;
 }
 
@@ -129,7 +129,7 @@ Layout Layout::parse(TextCursor& cursor) {
     }
     placements.push_back(Placement::parse(cursor));
     turns.push_back(0);
-    if (cursor.accept("[")) {
+    if (placements.back().is_shard() && cursor.accept("[")) {
       has_turns = true;
       turns.back() = cursor.integer();
       cursor.expect("]");

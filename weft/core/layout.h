@@ -5,6 +5,8 @@
 #include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
+#include <initializer_list>
+
 namespace weft {
 
 /// A mesh has at most this many dims, so that sets of mesh dims and layouts stay small values.
@@ -23,7 +25,9 @@ class Layout {
  public:
   Layout() = default;
   /// In the default order: an earlier mesh dim cuts first.
-  explicit Layout(c10::ArrayRef<Placement> placements);
+  Layout(std::initializer_list<Placement> placements)
+      : Layout(c10::ArrayRef<Placement>(placements.begin(), placements.end())) {}
+  Layout(c10::ArrayRef<Placement> placements);
   /// `turns[m]` is the position of mesh dim m among those that cut its tensor dim; of no meaning where m cuts none.
   Layout(c10::ArrayRef<Placement> placements, c10::ArrayRef<int64_t> turns);
 

@@ -68,11 +68,11 @@ class Picture {
         widths[c] = std::max(widths[c], line.back().size() + 2);
       }
     }
-    std::string text = spec_.to_string() + "\n" + std::string(margin + 2, ' ');
-    for (size_t c = 0; c < columns_.size(); ++c) {
-      text += (c == 0 ? "" : " ") + centered(drawn_[1] < 0 ? "" : band_text(columns_[c]), widths[c]);
+    auto text = spec_.to_string() + "\n";
+    if (drawn_[1] >= 0) {
+      text += column_heads(margin + 2, widths) + "\n";
     }
-    text += "\n" + border(margin, widths, "┌", "┬", "┐");
+    text += border(margin, widths, "┌", "┬", "┐");
     for (size_t r = 0; r < rows_.size(); ++r) {
       text += r == 0 ? "" : border(margin, widths, "├", "┼", "┤");
       text += right_aligned(drawn_[0] < 0 ? "" : band_text(rows_[r]), margin) + " │";
@@ -149,6 +149,14 @@ class Picture {
       text += (text.empty() ? "" : " ") + ranks;
     }
     return text;
+  }
+
+  std::string column_heads(size_t margin, const std::vector<size_t>& widths) const {
+    std::string text(margin, ' ');
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      text += (c == 0 ? "" : " ") + centered(band_text(columns_[c]), widths[c]);
+    }
+    return text.substr(0, text.find_last_not_of(' ') + 1);
   }
 
   static std::string border(

@@ -8,14 +8,15 @@ namespace weft {
 /// value are joined by "+":
 ///
 ///   f32[8,16] @ mesh(dp=2,tp=2) {S(0), R}
-///             0..15
-///         ┌───────────┐
-///    0..3 │    0 1    │
-///         ├───────────┤
-///    4..7 │    2 3    │
-///         └───────────┘
+///            0..15
+///          ┌───────┐
+///     0..3 │  0 1  │
+///          ├───────┤
+///     4..7 │  2 3  │
+///          └───────┘
 ///
-/// A tensor of more than two dims is drawn along the first two that are cut (or the first two where none is).
+/// A tensor of more than two dims is drawn along the first two that are cut (or the first two where none is); ranks
+/// that hold different parts of the other dims stand side by side too.
 std::string draw(const TensorSpec& spec);
 
 } // namespace weft

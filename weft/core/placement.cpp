@@ -40,6 +40,9 @@ Placement Placement::strided_shard(int64_t dim, int64_t split_factor) {
       split_factor >= 1 && split_factor <= std::numeric_limits<int32_t>::max(),
       "[StridedShard] split_factor must be at least 1 and below 2^31, but got ", split_factor, " (dim ", dim,
       "). Use Shard(", dim, ") for an unstrided cut.");
+  TORCH_CHECK_INDEX(
+      dim == static_cast<int16_t>(dim), "[Shard] a tensor dim in [-32768, 32768) is required, but got ", dim,
+      ". Shard a dim that the tensor has.");
   return {Kind::Shard, dim, split_factor};
 }
 

@@ -32,7 +32,7 @@ class Placement {
     return {};
   }
   static Placement shard(int64_t dim) {
-    return {Kind::Shard, dim, 1};
+    return strided_shard(dim, 1);
   }
   /// A split factor of 1 is a plain shard.
   static Placement strided_shard(int64_t dim, int64_t split_factor);

@@ -8,8 +8,9 @@ namespace {
 
 constexpr Link kLoopback = {.latency_seconds = 30e-6, .bytes_per_second = 2e9};
 constexpr Link kNvlink = {.latency_seconds = 10e-6, .bytes_per_second = 200e9};
-/// So that of two plans with the same communication the shorter one wins.
+/// So that of two plans with the same communication the shorter one wins, and the one with smaller groups.
 constexpr double kLocalStepSeconds = 1e-7;
+constexpr double kMemberSeconds = 1e-10;
 
 int64_t longest_local(int64_t size, const MeshDims& cuts, const Layout& layout, c10::IntArrayRef mesh_shape) {
   for (const auto m : cuts) {
@@ -28,26 +29,46 @@ size_t common_cuts(const MeshDims& a_cuts, const MeshDims& b_cuts, const Layout&
   return common;
 }
 
-/// Elements that a rank must have after a move and did not have before.
+/// Elements that a rank must have after a move and did not have before: of what it wants, and of what the group holds,
+/// the part that is not its own.
 double missing_elements(const Step& step, const CostContext& context) {
   double wanted = 1;
+  double wanted_and_held = 1;
   double held = 1;
+  double in_group = 1;
   for (size_t d = 0; d < context.sizes.size(); ++d) {
     const auto dim = static_cast<int64_t>(d);
     const auto from = real_cuts(step.before, dim, context.mesh_shape);
     const auto to = real_cuts(step.after, dim, context.mesh_shape);
-    const auto length_before = longest_local(context.sizes[d], from, step.before, context.mesh_shape);
-    const auto length_after = longest_local(context.sizes[d], to, step.after, context.mesh_shape);
     const auto common = common_cuts(from, to, step.before, step.after);
-    wanted *= static_cast<double>(length_after);
-    if (common == from.size()) {
-      held *= static_cast<double>(length_after);
-    } else {
-      // Where the cuts part ways, some rank holds nothing of what it wants.
-      held *= common == to.size() ? static_cast<double>(length_before) : 0;
-    }
+    const auto longest = [&](const MeshDims& cuts, const Layout& layout) {
+      return static_cast<double>(longest_local(context.sizes[d], cuts, layout, context.mesh_shape));
+    };
+    const auto length_before = longest(from, step.before);
+    const auto length_after = longest(to, step.after);
+    wanted *= length_after;
+    held *= length_before;
+    in_group *= longest(MeshDims(from.begin(), from.begin() + common), step.before);
+    // Where the cuts part ways, some rank holds nothing of what it wants.
+    wanted_and_held *= common == from.size() ? length_after : common == to.size() ? length_before : 0;
   }
-  return wanted - held;
+  return std::min(wanted - wanted_and_held, in_group - held);
+}
+
+double member_count(const Step& step, const CostContext& context) {
+  double members = 1;
+  for (const auto m : step.mesh_dims) {
+    members *= static_cast<double>(context.mesh_shape[m]);
+  }
+  return members;
+}
+
+} // namespace
+
+LinkModel LinkModel::for_mesh(const DeviceMesh& mesh) {
+  LinkModel model;
+  model.links.resize(mesh.ndim(), mesh.device_type() == c10::kCUDA ? kNvlink : kLoopback);
+  return model;
 }
 
 double local_elements(const Layout& layout, const CostContext& context) {
@@ -59,19 +80,8 @@ double local_elements(const Layout& layout, const CostContext& context) {
   return elements;
 }
 
-} // namespace
-
-LinkModel LinkModel::for_mesh(const DeviceMesh& mesh) {
-  LinkModel model;
-  model.links.resize(mesh.ndim(), mesh.device_type() == c10::kCUDA ? kNvlink : kLoopback);
-  return model;
-}
-
 double received_bytes(const Step& step, const CostContext& context) {
-  double members = 1;
-  for (const auto m : step.mesh_dims) {
-    members *= static_cast<double>(context.mesh_shape[m]);
-  }
+  const auto members = member_count(step, context);
   const auto element_bytes = static_cast<double>(context.element_bytes);
   switch (step.kind) {
     case StepKind::Slice:
@@ -98,7 +108,7 @@ double cost(const Step& step, const CostContext& context) {
     latency = std::max(latency, context.links.links[m].latency_seconds);
     bytes_per_second = std::min(bytes_per_second, context.links.links[m].bytes_per_second);
   }
-  return latency + received_bytes(step, context) / bytes_per_second;
+  return latency + member_count(step, context) * kMemberSeconds + received_bytes(step, context) / bytes_per_second;
 }
 
 } // namespace weft

@@ -26,6 +26,9 @@ struct CostContext {
   const LinkModel& links;
 };
 
+/// Elements that the rank with the most holds.
+double local_elements(const Layout& layout, const CostContext& context);
+
 /// Bytes that the rank with the most to receive gets from other ranks, with the pieces as long as the longest.
 double received_bytes(const Step& step, const CostContext& context);
 

@@ -123,11 +123,14 @@ CompiledPlan::CompiledStep::CompiledStep(const Step& step, const TensorSpec& spe
     is_identity = before.shape == transfer.shape_after;
   }
   if (kind == StepKind::MakePartial) {
-    op = step.after[step.mesh_dims[0]].reduce_op();
-    const bool is_first =
-        std::all_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) { return mesh.rank(m) == 0; });
-    const bool has_neutral_others = op == ReduceOp::Sum || op == ReduceOp::Product;
-    is_identity = is_first || !has_neutral_others;
+    is_identity = true;
+    for (const auto m : step.mesh_dims) {
+      const auto partial_op = step.after[m].reduce_op();
+      if (mesh.rank(m) != 0 && (partial_op == ReduceOp::Sum || partial_op == ReduceOp::Product)) {
+        is_identity = false;
+        op = partial_op;
+      }
+    }
   }
 }
 
@@ -157,8 +160,8 @@ AsyncTensor CompiledPlan::CompiledStep::move(const at::Tensor& local, Reserved r
   std::vector<at::Tensor> recvs(size);
   bool all_in_place = true;
   for (int64_t i = 0; i < size; ++i) {
-    if (carries(transfer.sends[i], local.dim())) {
-      sends[i] = kind == StepKind::AllGather ? local : take(local, transfer.sends[i]);
+    if (kind == StepKind::AllToAll && carries(transfer.sends[i], local.dim())) {
+      sends[i] = take(local, transfer.sends[i]);
     }
     if (carries(transfer.recvs[i], local.dim())) {
       recvs[i] = landing(output, transfer.recvs[i]);

@@ -25,7 +25,7 @@ void check_ends(const TensorSpec& source, const TensorSpec& target) {
   }
 }
 
-/// Shortest path over layouts.
+/// Shortest path over layouts (A*).
 ///
 /// Once everything is reduced that the target wants reduced, one move is best: data that a detour brings is data that
 /// the direct move may bring. What remains to be found is how to reduce: over which mesh dims at once, into replicas or
@@ -36,25 +36,35 @@ class Search {
       : target_(target.layout()),
         context_{source.sizes(), static_cast<int64_t>(c10::elementSize(source.dtype())), source.mesh().shape(), links},
         tensor_rank_(source.dim()),
-        goal_(reduced_target(source.layout())) {
-    nodes_.push_back({source.layout(), 0, -1, {}, false});
+        goal_(reduced_target(source.layout())),
+        least_latency_(links.links[0].latency_seconds) {
+    for (const auto& link : links.links) {
+      least_latency_ = std::min(least_latency_, link.latency_seconds);
+      most_bytes_per_second_ = std::max(most_bytes_per_second_, link.bytes_per_second);
+    }
+    nodes_.push_back({source.layout(), 0, remaining_cost(source.layout()), -1, {}, false});
   }
 
   std::vector<Step> run() {
     while (true) {
-      const auto best = cheapest_open_node();
+      const auto best = most_promising_node();
       nodes_[best].closed = true;
-      if (same_data(nodes_[best].layout, goal_, context_.mesh_shape, tensor_rank_)) {
-        return steps_to(best);
+      const auto layout = nodes_[best].layout;
+      const auto partial = partials_to_reduce(layout);
+      if (partial.empty()) {
+        return steps_by(best);
       }
-      expand(best);
+      reduce(best, layout, partial);
+      cut_replicas(best, layout);
+      move_shards(best, layout);
     }
   }
 
  private:
   struct Node {
     Layout layout;
-    double cost;
+    double cost;      // so far
+    double remaining; // at least
     int64_t previous;
     Step step;
     bool closed;
@@ -71,54 +81,70 @@ class Search {
     return goal;
   }
 
-  int64_t cheapest_open_node() const {
-    int64_t best = -1;
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (!nodes_[i].closed && (best < 0 || nodes_[i].cost < nodes_[best].cost)) {
-        best = static_cast<int64_t>(i);
+  MeshDims partials_to_reduce(const Layout& layout) const {
+    MeshDims dims;
+    for (int64_t m = 0; m < layout.ndim(); ++m) {
+      if (context_.mesh_shape[m] > 1 && layout[m].is_partial() && layout[m] != goal_[m]) {
+        dims.push_back(m);
       }
     }
-    TORCH_INTERNAL_ASSERT(best >= 0);
+    return dims;
+  }
+
+  bool is_goal(const Layout& layout) const {
+    return same_data(layout, goal_, context_.mesh_shape, tensor_rank_);
+  }
+
+  /// What is still to be paid: exactly, where only a move is left, else a lower bound.
+  double remaining_cost(const Layout& layout) const {
+    const auto partial = partials_to_reduce(layout);
+    if (partial.empty()) {
+      return is_goal(layout) ? 0 : weft::cost(move_step(layout, goal_, context_.mesh_shape, tensor_rank_), context_);
+    }
+    // A reduction receives at least half of what a rank holds, after whatever can still be cut for nothing.
+    auto elements = local_elements(layout, context_);
+    bool must_join = false;
+    for (int64_t m = 0; m < layout.ndim(); ++m) {
+      elements /= layout[m].is_replicate() ? static_cast<double>(context_.mesh_shape[m]) : 1;
+      must_join = must_join || (layout[m].is_shard() && goal_[m].is_replicate() && context_.mesh_shape[m] > 1);
+    }
+    const auto bytes = elements / 2 * static_cast<double>(context_.element_bytes);
+    return least_latency_ * (must_join ? 2 : 1) + bytes / most_bytes_per_second_;
+  }
+
+  size_t most_promising_node() const {
+    size_t best = nodes_.size();
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const auto total = nodes_[i].cost + nodes_[i].remaining;
+      if (!nodes_[i].closed && total < least) {
+        best = i;
+        least = total;
+      }
+    }
+    TORCH_INTERNAL_ASSERT(best < nodes_.size());
     return best;
   }
 
-  void reach(int64_t from, Step step) {
+  void reach(size_t from, Step step) {
     const auto total = nodes_[from].cost + weft::cost(step, context_);
     for (auto& node : nodes_) {
       if (node.layout == step.after) {
         if (total < node.cost) {
           node.cost = total;
-          node.previous = from;
+          node.previous = static_cast<int64_t>(from);
           node.step = std::move(step);
+          node.closed = false;
         }
         return;
       }
     }
     auto after = step.after;
-    nodes_.push_back({std::move(after), total, from, std::move(step), false});
+    const auto remaining = remaining_cost(after);
+    nodes_.push_back({std::move(after), total, remaining, static_cast<int64_t>(from), std::move(step), false});
   }
 
-  bool must_be_reduced(const Layout& layout, int64_t m) const {
-    return context_.mesh_shape[m] > 1 && layout[m].is_partial() && layout[m] != goal_[m];
-  }
-
-  void expand(int64_t from) {
-    const auto layout = nodes_[from].layout;
-    MeshDims partial;
-    for (int64_t m = 0; m < layout.ndim(); ++m) {
-      if (must_be_reduced(layout, m)) {
-        partial.push_back(m);
-      }
-    }
-    if (partial.empty()) {
-      reach(from, move_step(layout, goal_, context_.mesh_shape, tensor_rank_));
-      return;
-    }
-    reduce(from, layout, partial);
-    cut_replicas(from, layout);
-  }
-
-  void reduce(int64_t from, const Layout& layout, const MeshDims& partial) {
+  void reduce(size_t from, const Layout& layout, const MeshDims& partial) {
     for (uint32_t subset = 1; subset < (1U << partial.size()); ++subset) {
       MeshDims dims;
       for (size_t i = 0; i < partial.size(); ++i) {
@@ -134,45 +160,72 @@ class Search {
         replicated = replicated.with(m, Replicate());
       }
       reach(from, {StepKind::AllReduce, dims, layout, std::move(replicated)});
-      if (std::all_of(dims.begin(), dims.end(), [&](int64_t m) { return goal_[m].is_shard(); })) {
-        reach(from, {StepKind::ReduceScatter, dims, layout, scattered(layout, dims)});
+      // Cuts that the target makes are made in its order.
+      auto order = dims;
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return goal_.turn(a) < goal_.turn(b); });
+      scatter(from, {StepKind::ReduceScatter, dims, layout, layout}, order);
+    }
+  }
+
+  /// Every way to scatter the mesh dims that are left in `order`.
+  void scatter(size_t from, const Step& step, c10::ArrayRef<int64_t> order) {
+    if (order.empty()) {
+      reach(from, step);
+      return;
+    }
+    for (const auto& placement : shards_for(order[0])) {
+      auto next = step;
+      next.after = step.after.with(order[0], placement);
+      scatter(from, next, order.slice(1));
+    }
+  }
+
+  /// How a mesh dim may cut on the way: as the target does, or anyhow.
+  Placements shards_for(int64_t m) const {
+    Placements result;
+    if (goal_[m].is_shard()) {
+      result.push_back(goal_[m]);
+    }
+    for (int64_t d = 0; d < tensor_rank_; ++d) {
+      if (context_.sizes[d] > 1 && !(goal_[m] == Shard(d))) {
+        result.push_back(Shard(d));
       }
     }
+    return result;
   }
 
-  Layout scattered(Layout layout, MeshDims dims) const {
-    std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return goal_.turn(a) < goal_.turn(b); });
-    for (const auto m : dims) {
-      layout = layout.with(m, goal_[m]);
-    }
-    return layout;
-  }
-
-  void cut_replicas(int64_t from, const Layout& layout) {
+  void cut_replicas(size_t from, const Layout& layout) {
     for (int64_t m = 0; m < layout.ndim(); ++m) {
       if (!layout[m].is_replicate() || context_.mesh_shape[m] == 1) {
         continue;
       }
-      if (goal_[m].is_shard()) {
-        reach(from, {StepKind::Slice, {m}, layout, layout.with(m, goal_[m])});
-        continue;
-      }
-      for (int64_t d = 0; d < tensor_rank_; ++d) {
-        if (context_.sizes[d] > 1) {
-          reach(from, {StepKind::Slice, {m}, layout, layout.with(m, Shard(d))});
-        }
+      for (const auto& placement : shards_for(m)) {
+        reach(from, {StepKind::Slice, {m}, layout, layout.with(m, placement)});
       }
     }
   }
 
-  std::vector<Step> steps_to(int64_t node) const {
+  /// Everything but the partial values may also be moved before they are reduced.
+  void move_shards(size_t from, const Layout& layout) {
+    auto after = goal_;
+    for (int64_t m = 0; m < layout.ndim(); ++m) {
+      if (layout[m].is_partial() && layout[m] != goal_[m]) {
+        after = after.with(m, layout[m]);
+      }
+    }
+    if (after != layout) {
+      reach(from, move_step(layout, after, context_.mesh_shape, tensor_rank_));
+    }
+  }
+
+  /// The steps to a node and from there to the target.
+  std::vector<Step> steps_by(size_t last) const {
     std::vector<Step> steps;
-    const auto& end = nodes_[node].layout;
-    for (; nodes_[node].previous >= 0; node = nodes_[node].previous) {
+    for (auto node = static_cast<int64_t>(last); nodes_[node].previous >= 0; node = nodes_[node].previous) {
       steps.push_back(nodes_[node].step);
     }
     std::reverse(steps.begin(), steps.end());
-    if (end != goal_) {
+    if (const auto& end = nodes_[last].layout; end != goal_) {
       steps.push_back(move_step(end, goal_, context_.mesh_shape, tensor_rank_));
     }
     if (goal_ != target_) {
@@ -209,6 +262,8 @@ class Search {
   CostContext context_;
   int64_t tensor_rank_;
   Layout goal_;
+  double least_latency_;
+  double most_bytes_per_second_ = 0;
   std::vector<Node> nodes_;
 };
 
