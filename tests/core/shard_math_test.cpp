@@ -1,0 +1,319 @@
+#include "weft/core/shard_math.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace weft {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+constexpr int64_t kLargestSize = 17;
+
+/// A layout on a mesh, and the mesh dims in the order in which they cut.
+struct Case {
+  Ints mesh_shape;
+  Layout layout;
+  Ints cut_order;
+
+  std::string text() const {
+    return c10::str(layout.to_string(), " on ", c10::IntArrayRef(mesh_shape));
+  }
+};
+
+/// Every combination of the placements on the mesh dims, in every order of the cuts.
+std::vector<Case> combinations(const Ints& mesh_shape, const std::vector<Placement>& choices) {
+  std::vector<Case> result;
+  std::set<std::string> seen;
+  const auto ndim = mesh_shape.size();
+  Ints chosen(ndim, 0);
+  do {
+    Placements placements;
+    for (const auto choice : chosen) {
+      placements.push_back(choices[choice]);
+    }
+    Ints order(ndim);
+    std::iota(order.begin(), order.end(), 0);
+    do {
+      Ints turns(ndim, 0);
+      std::map<int64_t, int64_t> cuts;
+      for (const auto m : order) {
+        turns[m] = placements[m].is_shard() ? cuts[placements[m].dim()]++ : 0;
+      }
+      const Layout layout(placements, turns);
+      if (seen.insert(layout.to_string()).second) {
+        result.push_back({mesh_shape, layout, order});
+      }
+    } while (std::next_permutation(order.begin(), order.end()));
+    size_t m = 0;
+    while (m < ndim && ++chosen[m] == static_cast<int64_t>(choices.size())) {
+      chosen[m++] = 0;
+    }
+    if (m == ndim) {
+      return result;
+    }
+  } while (true);
+}
+
+const std::vector<Case>& one_dim_cases() {
+  static const auto cases = [] {
+    std::vector<Case> result;
+    const std::vector<Placement> choices = {
+        Replicate(), Shard(0), StridedShard(0, 2), StridedShard(0, 3), StridedShard(0, 4)};
+    for (const auto& mesh_shape : {Ints{2}, Ints{3}, Ints{4}, Ints{2, 2}, Ints{2, 3}, Ints{3, 2}}) {
+      const auto some = combinations(mesh_shape, choices);
+      result.insert(result.end(), some.begin(), some.end());
+    }
+    const auto three = combinations({2, 2, 2}, {Shard(0), StridedShard(0, 2)});
+    result.insert(result.end(), three.begin(), three.end());
+    return result;
+  }();
+  return cases;
+}
+
+std::vector<Ints> coordinates(const Ints& mesh_shape) {
+  std::vector<Ints> result = {{}};
+  for (const auto size : mesh_shape) {
+    std::vector<Ints> longer;
+    for (const auto& start : result) {
+      for (int64_t i = 0; i < size; ++i) {
+        longer.push_back(start);
+        longer.back().push_back(i);
+      }
+    }
+    result = std::move(longer);
+  }
+  return result;
+}
+
+/// torch.chunk leaves out pieces that would be empty; here they stand at the end.
+std::vector<at::Tensor> pieces(const at::Tensor& tensor, int64_t parts, int64_t dim) {
+  auto result = at::chunk(tensor, parts, dim);
+  while (static_cast<int64_t>(result.size()) < parts) {
+    result.push_back(tensor.slice(dim, tensor.size(dim)));
+  }
+  return result;
+}
+
+/// The definition: what a rank holds of a tensor that is cut step by step.
+at::Tensor cut_step_by_step(at::Tensor tensor, const Case& c, const Ints& coordinate) {
+  for (const auto m : c.cut_order) {
+    const auto& placement = c.layout[m];
+    if (!placement.is_shard()) {
+      continue;
+    }
+    std::vector<at::Tensor> held;
+    for (const auto& outer : pieces(tensor, placement.split_factor(), placement.dim())) {
+      held.push_back(pieces(outer, c.mesh_shape[m], placement.dim())[coordinate[m]]);
+    }
+    tensor = held.size() == 1 ? held[0] : at::cat(held, placement.dim());
+  }
+  return tensor;
+}
+
+Ints values(const at::Tensor& tensor) {
+  const auto flat = tensor.contiguous();
+  return {flat.data_ptr<int64_t>(), flat.data_ptr<int64_t>() + flat.numel()};
+}
+
+Ints indices(const Runs& runs) {
+  Ints result;
+  for (const auto& run : runs) {
+    for (int64_t i = 0; i < run.length; ++i) {
+      result.push_back(run.begin + i);
+    }
+  }
+  return result;
+}
+
+bool has_strided_cut(const Layout& layout) {
+  const auto placements = layout.placements();
+  return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.split_factor() > 1; });
+}
+
+TEST(ShardMath, LocalRunsAreWhatCuttingStepByStepGives) {
+  ASSERT_EQ(one_dim_cases().size(), 3 * 5 + 3 * (5 * 5 + 4 * 4) + 8 * 6);
+  for (int64_t size = 0; size <= kLargestSize; ++size) {
+    const auto whole = at::arange(size, at::kLong);
+    for (const auto& c : one_dim_cases()) {
+      for (const auto& coordinate : coordinates(c.mesh_shape)) {
+        const auto expected = values(cut_step_by_step(whole, c, coordinate));
+        const auto runs = local_runs(size, 0, c.layout, c.mesh_shape, coordinate);
+        ASSERT_EQ(indices(runs), expected) << c.text() << " size " << size << " at " << coordinate;
+
+        const auto block = local_shape_and_offset({size}, c.layout, c.mesh_shape, coordinate);
+        ASSERT_EQ(block.shape, c10::DimVector{static_cast<int64_t>(expected.size())}) << c.text() << " size " << size;
+        ASSERT_EQ(block.offset, c10::DimVector{expected.empty() ? runs[0].begin : expected[0]})
+            << c.text() << " size " << size;
+      }
+    }
+  }
+}
+
+TEST(ShardMath, RunsAreAsFewAsPossibleAndInsideTheTensor) {
+  for (int64_t size = 0; size <= kLargestSize; ++size) {
+    for (const auto& c : one_dim_cases()) {
+      for (const auto& coordinate : coordinates(c.mesh_shape)) {
+        const auto runs = local_runs(size, 0, c.layout, c.mesh_shape, coordinate);
+        ASSERT_FALSE(runs.empty()) << c.text() << " size " << size;
+        ASSERT_TRUE(has_strided_cut(c.layout) || runs.size() == 1) << c.text() << " size " << size;
+        for (size_t i = 0; i < runs.size(); ++i) {
+          ASSERT_TRUE(runs[i].length > 0 || runs.size() == 1) << c.text() << " size " << size;
+          ASSERT_TRUE(runs[i].begin >= 0 && runs[i].begin + runs[i].length <= size) << c.text() << " size " << size;
+          ASSERT_TRUE(i == 0 || runs[i - 1].begin + runs[i - 1].length < runs[i].begin) << c.text() << " size " << size;
+        }
+      }
+    }
+  }
+}
+
+TEST(ShardMath, AllRanksTogetherHoldEveryIndexOncePerReplica) {
+  for (int64_t size = 0; size <= kLargestSize; ++size) {
+    for (const auto& c : one_dim_cases()) {
+      int64_t replicas = 1;
+      for (int64_t m = 0; m < c.layout.ndim(); ++m) {
+        replicas *= c.layout[m].is_replicate() ? c.mesh_shape[m] : 1;
+      }
+      Ints holders(size, 0);
+      for (const auto& coordinate : coordinates(c.mesh_shape)) {
+        for (const auto index : indices(local_runs(size, 0, c.layout, c.mesh_shape, coordinate))) {
+          ++holders.at(index);
+        }
+      }
+      ASSERT_EQ(holders, Ints(size, replicas)) << c.text() << " size " << size;
+    }
+  }
+}
+
+TEST(ShardMath, OverlapIsExactlyTheCommonIndicesInTheOrderWanted) {
+  for (int64_t size = 0; size <= kLargestSize; ++size) {
+    std::map<Ints, Runs> shards;
+    for (const auto& c : one_dim_cases()) {
+      for (const auto& coordinate : coordinates(c.mesh_shape)) {
+        const auto runs = local_runs(size, 0, c.layout, c.mesh_shape, coordinate);
+        shards.emplace(indices(runs), runs);
+      }
+    }
+    for (const auto& [held, held_runs] : shards) {
+      Ints position_held(size, -1);
+      for (size_t i = 0; i < held.size(); ++i) {
+        position_held[held[i]] = static_cast<int64_t>(i);
+      }
+      for (const auto& [wanted, wanted_runs] : shards) {
+        std::vector<std::pair<int64_t, int64_t>> expected;
+        for (size_t i = 0; i < wanted.size(); ++i) {
+          if (position_held[wanted[i]] >= 0) {
+            expected.emplace_back(position_held[wanted[i]], i);
+          }
+        }
+        std::vector<std::pair<int64_t, int64_t>> common;
+        for (const auto& part : overlap(held_runs, wanted_runs)) {
+          ASSERT_GT(part.length, 0);
+          for (int64_t i = 0; i < part.length; ++i) {
+            common.emplace_back(part.held_begin + i, part.wanted_begin + i);
+          }
+        }
+        ASSERT_EQ(common, expected) << c10::IntArrayRef(held) << " and " << c10::IntArrayRef(wanted);
+      }
+    }
+  }
+}
+
+TEST(ShardMath, OverlapOfOneRunIsOnePart) {
+  const auto parts = overlap({weft::Run{2, 6}}, {weft::Run{0, 3}, weft::Run{5, 2}, weft::Run{8, 4}});
+  ASSERT_EQ(parts.size(), 2);
+  EXPECT_EQ(parts[0], (Overlap{.held_begin = 0, .wanted_begin = 2, .length = 1}));
+  EXPECT_EQ(parts[1], (Overlap{.held_begin = 3, .wanted_begin = 3, .length = 2}));
+}
+
+TEST(ShardMath, ChunkIsTorchChunkAndEmptyPiecesBeginAtTheEnd) {
+  for (int64_t size = 0; size <= kLargestSize; ++size) {
+    for (int64_t parts = 1; parts <= 6; ++parts) {
+      const auto expected = pieces(at::arange(size, at::kLong), parts, 0);
+      const auto full = (size + parts - 1) / parts;
+      for (int64_t index = 0; index < parts; ++index) {
+        const auto run = chunk(size, parts, index);
+        EXPECT_EQ(indices({run}), values(expected[index])) << size << " " << parts << " " << index;
+        EXPECT_EQ(run.begin, std::min(index * full, size)) << size << " " << parts << " " << index;
+        const auto block = local_shape_and_offset({size}, {Shard(0)}, {parts}, {index});
+        EXPECT_EQ(block.shape[0], run.length) << size << " " << parts << " " << index;
+        EXPECT_EQ(block.offset[0], run.begin) << size << " " << parts << " " << index;
+      }
+    }
+  }
+}
+
+TEST(ShardMath, EmptyShardOfSeveralCutsBeginsWhereItsLastCutEnds) {
+  const std::vector<std::tuple<int64_t, std::string, Ints, Ints, int64_t>> empty = {
+      {1, "{S(0), S(0)}", {2, 2}, {0, 1}, 1},
+      {1, "{S(0), S(0)}", {2, 2}, {1, 0}, 1},
+      {4, "{S(0), S(0)}", {2, 3}, {0, 2}, 2},
+      {4, "{S(0), S(0)}", {2, 3}, {1, 2}, 4},
+      {3, "{SS(0,2)}", {4}, {2}, 2},
+      {4, "{S(0)[1], S(0)[0]}", {3, 2}, {2, 0}, 2},
+      {4, "{SS(0,2), S(0)}", {2, 3}, {0, 2}, 3},
+      {0, "{SS(0,3)}", {2}, {1}, 0},
+  };
+  for (const auto& [size, layout, mesh_shape, coordinate, offset] : empty) {
+    const auto runs = local_runs(size, 0, Layout::parse(layout), mesh_shape, coordinate);
+    EXPECT_EQ(runs, (Runs{weft::Run{offset, 0}})) << layout << " size " << size << " at " << coordinate;
+  }
+}
+
+TEST(ShardMath, LongestChunkIsThatOfTheRankWhichHoldsMost) {
+  for (int64_t size = 0; size <= kLargestSize; ++size) {
+    for (int64_t parts = 1; parts <= 6; ++parts) {
+      for (int64_t split_factor = 1; split_factor <= 5; ++split_factor) {
+        const Case c{{parts}, {StridedShard(0, split_factor)}, {0}};
+        int64_t longest = 0;
+        for (int64_t index = 0; index < parts; ++index) {
+          longest = std::max(longest, cut_step_by_step(at::arange(size), c, {index}).numel());
+        }
+        EXPECT_EQ(longest_chunk(size, parts, split_factor), longest) << size << " " << parts << " " << split_factor;
+      }
+    }
+  }
+}
+
+TEST(ShardMath, TwoTensorDimsAreCutIndependently) {
+  const std::vector<Placement> choices = {Replicate(), Shard(0), Shard(1), StridedShard(0, 2), StridedShard(1, 2)};
+  for (const auto& mesh_shape : {Ints{2, 2}, Ints{2, 3}, Ints{3, 2}}) {
+    for (const auto& c : combinations(mesh_shape, choices)) {
+      for (const auto& sizes : {Ints{0, 3}, Ints{1, 1}, Ints{2, 5}, Ints{5, 4}, Ints{7, 6}}) {
+        const auto whole = at::arange(sizes[0] * sizes[1], at::kLong).view(sizes);
+        for (const auto& coordinate : coordinates(mesh_shape)) {
+          const auto expected = cut_step_by_step(whole, c, coordinate);
+          const auto rows = indices(local_runs(sizes[0], 0, c.layout, mesh_shape, coordinate));
+          const auto columns = indices(local_runs(sizes[1], 1, c.layout, mesh_shape, coordinate));
+          const auto held =
+              whole.index_select(0, at::tensor(rows, at::kLong)).index_select(1, at::tensor(columns, at::kLong));
+          ASSERT_EQ(held.sizes(), expected.sizes()) << c.text() << " sizes " << sizes << " at " << coordinate;
+          ASSERT_EQ(values(held), values(expected)) << c.text() << " sizes " << sizes << " at " << coordinate;
+
+          const auto block = local_shape_and_offset(sizes, c.layout, mesh_shape, coordinate);
+          ASSERT_EQ(c10::IntArrayRef(block.shape), expected.sizes()) << c.text() << " sizes " << sizes;
+          if (expected.numel() > 0) {
+            ASSERT_EQ(block.offset, (c10::DimVector{rows[0], columns[0]})) << c.text() << " sizes " << sizes;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ShardMath, UncutDimsAreHeldWhole) {
+  const auto block = local_shape_and_offset({5, 3}, {Shard(0)}, {4}, {2});
+  EXPECT_EQ(block.shape, (c10::DimVector{1, 3}));
+  EXPECT_EQ(block.offset, (c10::DimVector{4, 0}));
+  const auto scalar = local_shape_and_offset({}, {Partial(), Replicate()}, {2, 2}, {1, 0});
+  EXPECT_TRUE(scalar.shape.empty());
+  EXPECT_TRUE(scalar.offset.empty());
+}
+
+} // namespace
+} // namespace weft
