@@ -17,7 +17,7 @@ void print_plan(const std::string& source_text, const std::string& target_text) 
   const auto found = plan(source, target);
   std::cout << *source << " -> " << target->layout() << "\n"
             << found.to_string() << "\n"
-            << "receives at most " << static_cast<int64_t>(received_bytes(found)) << " bytes per rank, "
+            << "receives about " << static_cast<int64_t>(received_bytes(found)) << " bytes per rank, "
             << std::setprecision(3) << cost(found) * 1e6 << " us by the link model\n";
 }
 

@@ -27,10 +27,10 @@ TEST_F(Cost, CountsTheBytesThatARankReceives) {
   EXPECT_EQ(bytes(StepKind::MakePartial, {1}, "{R, R}", "{R, P(sum)}", {8, 8}), 0);
 }
 
-TEST_F(Cost, ReckonsWithTheLongestPieces) {
-  // 5 rows on 4 ranks: 2, 2, 1, 0.
-  EXPECT_EQ(bytes(StepKind::AllGather, {1}, "{R, S(0)}", "{R, R}", {5, 1}), 12);
-  EXPECT_EQ(bytes(StepKind::ReduceScatter, {1}, "{R, P(sum)}", "{R, S(0)}", {5, 1}), 24);
+TEST_F(Cost, ReckonsWithEvenSharesOfAtLeastOneElement) {
+  // 6 rows on 4 ranks are 1.5 each; of 2 rows some rank holds one.
+  EXPECT_EQ(bytes(StepKind::AllGather, {1}, "{R, S(0)}", "{R, R}", {6, 1}), 18);
+  EXPECT_EQ(bytes(StepKind::ReduceScatter, {1}, "{R, P(sum)}", "{R, S(0)}", {2, 1}), 12);
 }
 
 TEST_F(Cost, SomeRankHoldsNothingOfWhatItWantsWhereCutsPartWays) {

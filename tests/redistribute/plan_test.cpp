@@ -234,7 +234,8 @@ bool is_refused(const Layout& source, const Layout& target) {
 
 TEST_P(PlanOnEveryPair, CostsNoMoreThanAnyPathAndNoDetourIsCheaper) {
   const auto mesh = DeviceMesh::parse(GetParam());
-  for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{{5, 3}, {2048, 1536}, {1, 7}, {}}) {
+  for (const std::vector<int64_t>& sizes :
+       std::vector<std::vector<int64_t>>{{5, 3}, {2048, 1536}, {1, 7}, {}, {640, 7, 512}}) {
     const auto layouts = layouts_on(mesh, static_cast<int64_t>(sizes.size()));
     const auto any = TensorSpec::make(mesh, layouts[0], sizes, c10::kFloat);
     const ExhaustiveSearch exhaustive(*any, layouts);

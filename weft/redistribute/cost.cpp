@@ -12,11 +12,18 @@ constexpr Link kNvlink = {.latency_seconds = 10e-6, .bytes_per_second = 200e9};
 constexpr double kLocalStepSeconds = 1e-7;
 constexpr double kMemberSeconds = 1e-10;
 
-int64_t longest_local(int64_t size, const MeshDims& cuts, const Layout& layout, c10::IntArrayRef mesh_shape) {
+/// What a rank holds of a tensor dim: an even share, but where there is anything to hold some rank holds an element.
+/// Rounding up to whole pieces would make detours through dims that divide better look cheaper than they are.
+double share(double length, int64_t parts) {
+  return std::max(length / static_cast<double>(parts), std::min(length, 1.0));
+}
+
+double local_length(int64_t size, c10::ArrayRef<int64_t> cuts, c10::IntArrayRef mesh_shape) {
+  auto length = static_cast<double>(size);
   for (const auto m : cuts) {
-    size = longest_chunk(size, mesh_shape[m], layout[m].split_factor());
+    length = share(length, mesh_shape[m]);
   }
-  return size;
+  return length;
 }
 
 /// How many mesh dims both layouts cut by first, in the same way.
@@ -41,14 +48,11 @@ double missing_elements(const Step& step, const CostContext& context) {
     const auto from = real_cuts(step.before, dim, context.mesh_shape);
     const auto to = real_cuts(step.after, dim, context.mesh_shape);
     const auto common = common_cuts(from, to, step.before, step.after);
-    const auto longest = [&](const MeshDims& cuts, const Layout& layout) {
-      return static_cast<double>(longest_local(context.sizes[d], cuts, layout, context.mesh_shape));
-    };
-    const auto length_before = longest(from, step.before);
-    const auto length_after = longest(to, step.after);
+    const auto length_before = local_length(context.sizes[d], from, context.mesh_shape);
+    const auto length_after = local_length(context.sizes[d], to, context.mesh_shape);
     wanted *= length_after;
     held *= length_before;
-    in_group *= longest(MeshDims(from.begin(), from.begin() + common), step.before);
+    in_group *= local_length(context.sizes[d], c10::ArrayRef<int64_t>(from).slice(0, common), context.mesh_shape);
     // Where the cuts part ways, some rank holds nothing of what it wants.
     wanted_and_held *= common == from.size() ? length_after : common == to.size() ? length_before : 0;
   }
@@ -72,10 +76,16 @@ LinkModel LinkModel::for_mesh(const DeviceMesh& mesh) {
 }
 
 double local_elements(const Layout& layout, const CostContext& context) {
+  c10::SmallVector<double, 8> lengths(context.sizes.begin(), context.sizes.end());
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    if (layout[m].is_shard()) {
+      auto& length = lengths[layout[m].dim()];
+      length = share(length, context.mesh_shape[m]);
+    }
+  }
   double elements = 1;
-  for (size_t d = 0; d < context.sizes.size(); ++d) {
-    const auto cuts = real_cuts(layout, static_cast<int64_t>(d), context.mesh_shape);
-    elements *= static_cast<double>(longest_local(context.sizes[d], cuts, layout, context.mesh_shape));
+  for (const auto length : lengths) {
+    elements *= length;
   }
   return elements;
 }

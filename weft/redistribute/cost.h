@@ -26,10 +26,10 @@ struct CostContext {
   const LinkModel& links;
 };
 
-/// Elements that the rank with the most holds.
+/// Elements that a rank holds, in even shares.
 double local_elements(const Layout& layout, const CostContext& context);
 
-/// Bytes that the rank with the most to receive gets from other ranks, with the pieces as long as the longest.
+/// Bytes that the rank with the most to receive gets from other ranks, in even shares.
 double received_bytes(const Step& step, const CostContext& context);
 
 /// Seconds: the latency of the slowest link and the bytes over it; a local step counts almost nothing.

@@ -37,11 +37,14 @@ class Search {
         context_{source.sizes(), static_cast<int64_t>(c10::elementSize(source.dtype())), source.mesh().shape(), links},
         tensor_rank_(source.dim()),
         goal_(reduced_target(source.layout())),
+        useful_dims_(useful_dims(source.layout())),
+        goal_elements_(local_elements(goal_, context_)),
         least_latency_(links.links[0].latency_seconds) {
     for (const auto& link : links.links) {
       least_latency_ = std::min(least_latency_, link.latency_seconds);
       most_bytes_per_second_ = std::max(most_bytes_per_second_, link.bytes_per_second);
     }
+    hashes_.push_back(source.layout().hash());
     nodes_.push_back({source.layout(), 0, remaining_cost(source.layout()), -1, {}, false});
   }
 
@@ -101,15 +104,25 @@ class Search {
     if (partial.empty()) {
       return is_goal(layout) ? 0 : weft::cost(move_step(layout, goal_, context_.mesh_shape, tensor_rank_), context_);
     }
-    // A reduction receives at least half of what a rank holds, after whatever can still be cut for nothing.
-    auto elements = local_elements(layout, context_);
-    bool must_join = false;
+    // Ranks that hold the same may cut for nothing first. Then a rank reduces its share and gets the rest from others.
+    auto held = local_elements(layout, context_);
+    double terms = 1;
+    bool joins = false;
+    bool scatters = false;
+    bool moves = false;
     for (int64_t m = 0; m < layout.ndim(); ++m) {
-      elements /= layout[m].is_replicate() ? static_cast<double>(context_.mesh_shape[m]) : 1;
-      must_join = must_join || (layout[m].is_shard() && goal_[m].is_replicate() && context_.mesh_shape[m] > 1);
+      const auto size = static_cast<double>(context_.mesh_shape[m]);
+      const bool is_partial = std::find(partial.begin(), partial.end(), m) != partial.end();
+      terms *= is_partial ? size : 1;
+      held /= layout[m].is_replicate() ? size : 1;
+      joins = joins || (is_partial && !goal_[m].is_shard());
+      scatters = scatters || (is_partial && goal_[m].is_shard());
+      moves = moves || (layout[m].is_shard() && layout[m] != goal_[m] && size > 1);
     }
-    const auto bytes = elements / 2 * static_cast<double>(context_.element_bytes);
-    return least_latency_ * (must_join ? 2 : 1) + bytes / most_bytes_per_second_;
+    const auto share = held / terms;
+    const auto elements = held - share + std::max(0.0, goal_elements_ - share);
+    const auto bytes = elements * static_cast<double>(context_.element_bytes);
+    return least_latency_ * ((joins && scatters) || moves ? 2 : 1) + bytes / most_bytes_per_second_;
   }
 
   size_t most_promising_node() const {
@@ -128,24 +141,39 @@ class Search {
 
   void reach(size_t from, Step step) {
     const auto total = nodes_[from].cost + weft::cost(step, context_);
-    for (auto& node : nodes_) {
-      if (node.layout == step.after) {
-        if (total < node.cost) {
-          node.cost = total;
-          node.previous = static_cast<int64_t>(from);
-          node.step = std::move(step);
-          node.closed = false;
-        }
-        return;
+    if (total >= cheapest_known_) {
+      return;
+    }
+    const auto hash = step.after.hash();
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (hashes_[i] != hash || nodes_[i].layout != step.after) {
+        continue;
       }
+      if (auto& node = nodes_[i]; total < node.cost) {
+        node.cost = total;
+        node.previous = static_cast<int64_t>(from);
+        node.step = std::move(step);
+        node.closed = false;
+      }
+      return;
+    }
+    const auto remaining = remaining_cost(step.after);
+    if (total + remaining >= cheapest_known_) {
+      return;
+    }
+    if (partials_to_reduce(step.after).empty()) {
+      cheapest_known_ = total + remaining; // what remains is known exactly
     }
     auto after = step.after;
-    const auto remaining = remaining_cost(after);
+    hashes_.push_back(hash);
     nodes_.push_back({std::move(after), total, remaining, static_cast<int64_t>(from), std::move(step), false});
   }
 
   void reduce(size_t from, const Layout& layout, const MeshDims& partial) {
-    for (uint32_t subset = 1; subset < (1U << partial.size()); ++subset) {
+    // All at once first: it is often the best, and bounds the rest of the search.
+    const auto all = (1U << partial.size()) - 1;
+    for (uint32_t number = 0; number < all; ++number) {
+      const auto subset = number == 0 ? all : number;
       MeshDims dims;
       for (size_t i = 0; i < partial.size(); ++i) {
         if ((subset >> i & 1U) != 0) {
@@ -180,18 +208,43 @@ class Search {
     }
   }
 
-  /// How a mesh dim may cut on the way: as the target does, or anyhow.
+  /// How a mesh dim may cut on the way: as the target does, or along any tensor dim worth it.
   Placements shards_for(int64_t m) const {
     Placements result;
     if (goal_[m].is_shard()) {
       result.push_back(goal_[m]);
     }
-    for (int64_t d = 0; d < tensor_rank_; ++d) {
-      if (context_.sizes[d] > 1 && !(goal_[m] == Shard(d))) {
+    for (const auto d : useful_dims_) {
+      if (goal_[m] != Shard(d)) {
         result.push_back(Shard(d));
       }
     }
     return result;
+  }
+
+  /// The tensor dims to cut along on the way. Of those that neither source nor target cut, one that all ranks together
+  /// cut evenly is as good as any.
+  c10::SmallVector<int64_t, 4> useful_dims(const Layout& source) const {
+    int64_t all_ranks = 1;
+    for (const auto size : context_.mesh_shape) {
+      all_ranks *= size;
+    }
+    c10::SmallVector<int64_t, 4> dims;
+    c10::SmallVector<int64_t, 4> free_dims;
+    for (int64_t d = 0; d < tensor_rank_; ++d) {
+      if (context_.sizes[d] > 1) {
+        const bool is_free = source.shard_order(d).empty() && goal_.shard_order(d).empty();
+        (is_free ? free_dims : dims).push_back(d);
+      }
+    }
+    const auto even =
+        std::find_if(free_dims.begin(), free_dims.end(), [&](int64_t d) { return context_.sizes[d] % all_ranks == 0; });
+    if (even != free_dims.end()) {
+      dims.push_back(*even);
+    } else {
+      dims.append(free_dims.begin(), free_dims.end());
+    }
+    return dims;
   }
 
   void cut_replicas(size_t from, const Layout& layout) {
@@ -262,8 +315,12 @@ class Search {
   CostContext context_;
   int64_t tensor_rank_;
   Layout goal_;
+  c10::SmallVector<int64_t, 4> useful_dims_;
+  double goal_elements_;
   double least_latency_;
   double most_bytes_per_second_ = 0;
+  double cheapest_known_ = std::numeric_limits<double>::infinity();
+  std::vector<size_t> hashes_; // of the nodes' layouts
   std::vector<Node> nodes_;
 };
 

@@ -27,7 +27,7 @@ Plan plan(const SpecPtr& source, const SpecPtr& target, const LinkModel& links);
 double cost(const Plan& plan);
 double cost(const Plan& plan, const LinkModel& links);
 
-/// Bytes that the rank with the most to receive gets from other ranks.
+/// Bytes that the rank with the most to receive gets from other ranks, in even shares.
 double received_bytes(const Plan& plan);
 
 } // namespace weft
