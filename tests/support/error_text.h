@@ -15,15 +15,14 @@ template <class Error = c10::Error>
 std::string error_text(const std::function<void()>& fn) {
   try {
     fn();
-  } catch (const Error& error) {
-    if constexpr (std::is_base_of_v<c10::Error, Error>) {
-      return error.what_without_backtrace();
-    } else {
-      return error.what();
-    }
   } catch (const std::exception& error) {
-    ADD_FAILURE() << "an error of another type was raised: " << error.what();
-    return {};
+    if constexpr (!std::is_same_v<Error, std::exception>) {
+      if (dynamic_cast<const Error*>(&error) == nullptr) {
+        ADD_FAILURE() << "an error of another type was raised: " << error.what();
+      }
+    }
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+    return torch_error == nullptr ? error.what() : torch_error->what_without_backtrace();
   }
   ADD_FAILURE() << "no error was raised";
   return {};

@@ -13,10 +13,17 @@ namespace weft {
 /// One c10d group as one rank sees it, shared by every label it goes under, so that its calls are numbered once.
 class BackendChannel {
  public:
-  explicit BackendChannel(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
+  /// With a second backend of the same members, each pair has a connection per direction: a thread that sends then does
+  /// not hold up the one that receives.
+  explicit BackendChannel(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Backend> downward = {})
+      : backend_(std::move(backend)), downward_(std::move(downward)) {}
 
   c10d::Backend& backend() {
     return *backend_;
+  }
+  /// The one that carries messages from one member to another.
+  c10d::Backend& backend(int64_t from, int64_t to) {
+    return from < to || !downward_ ? *backend_ : *downward_;
   }
   uint64_t next_sequence() {
     return calls_++;
@@ -30,6 +37,7 @@ class BackendChannel {
 
  private:
   c10::intrusive_ptr<c10d::Backend> backend_;
+  c10::intrusive_ptr<c10d::Backend> downward_; // to lower members; none: backend_ carries everything
   std::atomic<uint64_t> calls_ = 0;
   std::mutex mutex_;
   std::map<std::pair<Collective, int64_t>, uint64_t> messages_;

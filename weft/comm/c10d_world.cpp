@@ -44,19 +44,20 @@ void wait_for_arrival(
     reason = error.what();
   }
   std::vector<int64_t> missing;
-  for (const auto r : ranks) {
-    try {
+  std::string who;
+  try {
+    for (const auto r : ranks) {
       if (!store->check({key(r)})) {
         missing.push_back(r);
       }
-    } catch (const std::exception&) {
-      missing.push_back(r); // the store itself is gone
     }
+    who = "ranks " + join(missing) + " of " + join(ranks) + " have not arrived";
+  } catch (const std::exception&) {
+    who = "who of ranks " + join(ranks) + " has not arrived is unknown, because the rank that serves the store is gone";
   }
   TORCH_CHECK_WITH(
       DistBackendError, false, "[comm] ", what, " was not complete within ", timeout.count(), " ms on rank ", rank,
-      ": ranks ", join(missing), " of ", join(ranks), " have not arrived (", reason.substr(0, reason.find('\n')),
-      "). Every rank must make this mesh and use it.");
+      ": ", who, " (", reason.substr(0, reason.find('\n')), "). Every rank must make this mesh and use it.");
 }
 
 class C10dCommunicator : public Communicator {
@@ -76,7 +77,7 @@ class C10dCommunicator : public Communicator {
       c10::DeviceType device_type) override {
     auto& channel = channels_[{ranks, device_type}];
     if (!channel) {
-      channel = std::make_shared<BackendChannel>(make_backend(label, ranks, rank_in_group, device_type));
+      channel = make_channel(label, ranks, rank_in_group, device_type);
     }
     const bool native = channel->backend().getBackendName() == "nccl";
     const auto make = native ? make_native_group : make_message_group;
@@ -84,7 +85,7 @@ class C10dCommunicator : public Communicator {
   }
 
  private:
-  c10::intrusive_ptr<c10d::Backend> make_backend(
+  std::shared_ptr<BackendChannel> make_channel(
       const std::string& label,
       const std::vector<int64_t>& ranks,
       int64_t rank_in_group,
@@ -93,13 +94,37 @@ class C10dCommunicator : public Communicator {
     const auto name = c10::DeviceTypeName(device_type, /*lower_case=*/true);
     const auto store = c10::make_intrusive<c10d::PrefixStore>(name + "/" + join(ranks), store_);
     wait_for_arrival(store, "group " + label, ranks, rank(), timeout());
-    const auto make = device_type == c10::kCUDA ? make_nccl_backend : make_gloo_backend;
-    return make(store, rank_in_group, size, timeout());
+    try {
+      if (device_type == c10::kCUDA) {
+        return std::make_shared<BackendChannel>(make_nccl_backend(store, rank_in_group, size, timeout()));
+      }
+      const auto down_store = c10::make_intrusive<c10d::PrefixStore>("down", store);
+      auto upward = make_gloo_backend(store, rank_in_group, size, timeout());
+      auto downward = make_gloo_backend(down_store, rank_in_group, size, timeout());
+      return std::make_shared<BackendChannel>(std::move(upward), std::move(downward));
+    } catch (const c10::NotImplementedError&) {
+      throw; // the backend is not built in, which says all
+    } catch (const std::exception& error) {
+      const std::string_view what(error.what());
+      TORCH_CHECK_WITH(
+          DistBackendError, false, "[comm] group ", label, " (ranks ", join(ranks), ") could not be connected on rank ",
+          rank(), ": ", what.substr(0, what.find('\n')),
+          ". A rank has died or is stuck: look at the first error of the other ranks.");
+    }
   }
 
   StorePtr store_;
   std::map<std::pair<std::vector<int64_t>, c10::DeviceType>, std::shared_ptr<BackendChannel>> channels_;
 };
+
+/// A store that this rank serves lives as long as the process: when the world cannot be made here, the other ranks still
+/// ask it who has not come.
+void keep_for_good(StorePtr store) {
+  static auto* mutex = new std::mutex();
+  static auto* kept = new std::vector<StorePtr>();
+  const std::lock_guard lock(*mutex);
+  kept->push_back(std::move(store));
+}
 
 StorePtr connect(const LaunchEnvironment& environment, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
@@ -109,7 +134,11 @@ StorePtr connect(const LaunchEnvironment& environment, std::chrono::milliseconds
   options.waitWorkers = false;
   options.timeout = timeout;
   try {
-    return c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
+    auto store = c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
+    if (options.isServer) {
+      keep_for_good(store);
+    }
+    return store;
   } catch (const std::exception& error) {
     const std::string_view what(error.what());
     TORCH_CHECK_WITH(

@@ -2,8 +2,6 @@
 
 #include "weft/core/dtype_text.h"
 
-#include <c10/util/hash.h>
-
 #include <array>
 
 namespace weft {
@@ -25,6 +23,11 @@ bool is_point_to_point(Collective collective) {
   return collective == Collective::Send || collective == Collective::Recv;
 }
 
+/// A send meets a recv.
+Collective kind_of(Collective collective) {
+  return is_point_to_point(collective) ? Collective::Send : collective;
+}
+
 } // namespace
 
 std::string_view to_string(Collective collective) {
@@ -32,17 +35,17 @@ std::string_view to_string(Collective collective) {
 }
 
 bool Call::matches(const Call& other) const {
-  return collective == other.collective && stage == other.stage && (!is_reduction(collective) || op == other.op) &&
-      (!has_root(collective) || root == other.root) && (collective == Collective::Barrier || dtype == other.dtype);
+  const bool same_dtype = dtype == other.dtype || !brings_tensor() || !other.brings_tensor();
+  return kind_of(collective) == kind_of(other.collective) && stage == other.stage &&
+      (!is_reduction(collective) || op == other.op) && (!has_root(collective) || root == other.root) && same_dtype;
 }
 
 uint32_t Call::fingerprint() const {
-  // A send meets a recv.
-  const auto kind = is_point_to_point(collective) ? Collective::Send : collective;
-  const auto hash = c10::get_hash(
-      static_cast<int>(kind), is_reduction(collective) ? static_cast<int>(op) : 0, has_root(collective) ? root : 0,
-      static_cast<int>(dtype), stage);
-  return static_cast<uint32_t>(hash ^ (hash >> 32));
+  const auto root_bits = has_root(collective) ? static_cast<uint32_t>(root) & 0xffff : 0;
+  const auto dtype_bits = static_cast<uint32_t>(dtype) & 0x7f;
+  const auto op_bits = is_reduction(collective) ? static_cast<uint32_t>(op) : 0;
+  const auto kind_bits = static_cast<uint32_t>(kind_of(collective));
+  return root_bits << 16 | dtype_bits << 9 | op_bits << 6 | kind_bits << 2 | (static_cast<uint32_t>(stage) & 3);
 }
 
 std::string Call::to_string() const {
@@ -54,7 +57,7 @@ std::string Call::to_string() const {
   } else if (is_point_to_point(collective)) {
     text += (collective == Collective::Send ? "(to member " : "(from member ") + std::to_string(root) + ")";
   }
-  if (collective != Collective::Barrier) {
+  if (brings_tensor()) {
     text += " " + std::string(dtype_text(dtype)) + "[";
     for (size_t d = 0; d < sizes.size(); ++d) {
       text += (d == 0 ? "" : ",") + std::to_string(sizes[d]);

@@ -20,12 +20,12 @@ std::shared_ptr<Group> Communicator::group(const DeviceMesh& mesh, c10::IntArray
   auto ranks = mesh.ranks_along(mesh_dims);
   auto label = mesh.dims_text(mesh_dims);
   const std::lock_guard lock(mutex_);
-  auto& group = groups_[{ranks, label, mesh.device_type()}];
-  if (!group) {
-    const auto position = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
-    group = make_group(std::move(label), std::move(ranks), position, mesh.device_type());
+  const GroupKey key{ranks, label, mesh.device_type()};
+  if (const auto found = groups_.find(key); found != groups_.end()) {
+    return found->second;
   }
-  return group;
+  const auto position = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
+  return groups_[key] = make_group(std::move(label), std::move(ranks), position, mesh.device_type());
 }
 
 size_t Communicator::group_count() const {

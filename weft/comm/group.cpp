@@ -2,6 +2,7 @@
 
 #include "weft/comm/communicator.h"
 #include "weft/comm/reduce_pieces.h"
+#include "weft/core/dtype_text.h"
 #include "weft/core/shard_math.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -11,8 +12,10 @@ namespace weft {
 
 namespace {
 
-/// Below this an all_reduce sends everything to everybody: one round instead of two. Measured by bench/collectives.
-constexpr int64_t kOneRoundBytes = 64 * 1024;
+/// An all_reduce in one round receives everything from everybody; two rounds receive less but wait twice. One round is
+/// taken up to this size, and while it receives at most so much more than two. Measured by bench/collectives.
+constexpr int64_t kOneRoundBytes = 1024 * 1024;
+constexpr int64_t kMostExtraBytes = 192 * 1024;
 
 int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
@@ -37,6 +40,21 @@ std::vector<at::Tensor> flat_chunks(const at::Tensor& tensor, int64_t parts) {
     chunks.push_back(flat.narrow(0, run.begin, run.length));
   }
   return chunks;
+}
+
+/// Raises before anything is sent, and so on every rank, where the numbers have no such reduction.
+void check_reducible(const Call& call) {
+  const bool is_complex = c10::isComplexType(call.dtype);
+  if (call.op == ReduceOp::Avg) {
+    TORCH_CHECK_TYPE(
+        is_complex || c10::isFloatingType(call.dtype), "[", call.to_string(),
+        "] an average needs a floating point or complex dtype, but got ", dtype_text(call.dtype),
+        ". Reduce by sum, or convert first.");
+  } else if (call.op == ReduceOp::Max || call.op == ReduceOp::Min) {
+    TORCH_CHECK_TYPE(
+        !is_complex, "[", call.to_string(), "] max and min need numbers that have an order, but got ",
+        dtype_text(call.dtype), ".");
+  }
 }
 
 } // namespace
@@ -75,10 +93,13 @@ Pending Group::track(const Call& call, int64_t received_bytes, Pending pending, 
 Pending Group::all_to_all(Tensors sends, Tensors recvs, Reserved reserved) {
   at::AutoDispatchBelowADInplaceOrView guard;
   TORCH_INTERNAL_ASSERT(static_cast<int64_t>(sends.size()) == size() && static_cast<int64_t>(recvs.size()) == size());
-  if (sends[rank_].defined() && recvs[rank_].defined()) {
-    recvs[rank_].copy_(sends[rank_]);
-  }
+  const auto copy_own = [&] {
+    if (sends[rank_].defined() && recvs[rank_].defined()) {
+      recvs[rank_].copy_(sends[rank_]);
+    }
+  };
   if (size() == 1) {
+    copy_own();
     return {};
   }
   const auto call = make_call(Collective::AllToAll, first_defined(sends, recvs), reserved);
@@ -86,13 +107,20 @@ Pending Group::all_to_all(Tensors sends, Tensors recvs, Reserved reserved) {
   for (const auto& tensor : recvs) {
     received += bytes_of(tensor);
   }
-  return track(call, received, do_exchange(call, sends, recvs));
+  auto arrival = do_exchange(call, sends, recvs);
+  copy_own(); // while the others' parts are on their way
+  return track(call, received, std::move(arrival));
 }
 
 Pending Group::all_gather(const at::Tensor& input, Tensors outputs, Reserved reserved) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  outputs[rank_].copy_(input);
+  const auto copy_own = [&] {
+    if (outputs[rank_].defined()) {
+      outputs[rank_].copy_(input);
+    }
+  };
   if (size() == 1) {
+    copy_own();
     return {};
   }
   const auto call = make_call(Collective::AllGather, input, reserved);
@@ -100,7 +128,9 @@ Pending Group::all_gather(const at::Tensor& input, Tensors outputs, Reserved res
   for (const auto& tensor : outputs) {
     received += bytes_of(tensor);
   }
-  return track(call, received, do_all_gather(call, input, outputs));
+  auto arrival = do_all_gather(call, input, outputs);
+  copy_own(); // while the others' parts are on their way
+  return track(call, received, std::move(arrival));
 }
 
 Pending Group::reduce_scatter(Tensors inputs, const at::Tensor& output, ReduceOp op, Reserved reserved) {
@@ -111,6 +141,7 @@ Pending Group::reduce_scatter(Tensors inputs, const at::Tensor& output, ReduceOp
   }
   auto call = make_call(Collective::ReduceScatter, output, reserved);
   call.op = op;
+  check_reducible(call);
   return track(call, (size() - 1) * bytes_of(output), do_reduce_scatter(call, inputs, output));
 }
 
@@ -123,6 +154,7 @@ Pending Group::all_reduce(const at::Tensor& input, const at::Tensor& output, Red
   }
   auto call = make_call(Collective::AllReduce, input, reserved);
   call.op = op;
+  check_reducible(call);
   const bool one_round = is_small(input);
   const auto bytes = bytes_of(input);
   const auto received = one_round ? (size() - 1) * bytes : 2 * (bytes - bytes / size());
@@ -214,7 +246,9 @@ Pending Group::do_reduce_scatter(const Call& call, Tensors inputs, const at::Ten
 }
 
 bool Group::is_small(const at::Tensor& tensor) const {
-  return bytes_of(tensor) * (size() - 1) <= kOneRoundBytes;
+  const auto bytes = bytes_of(tensor);
+  const auto extra = bytes * (size() - 1) * (size() - 2) / size();
+  return bytes <= kOneRoundBytes && extra <= kMostExtraBytes;
 }
 
 Pending Group::do_all_reduce(const Call& call, const at::Tensor& input, const at::Tensor& output) {

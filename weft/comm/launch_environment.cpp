@@ -62,6 +62,9 @@ std::optional<LaunchEnvironment> read_launch_environment() {
     TORCH_CHECK_VALUE(
         environment.world_size > 0 && environment.rank >= 0 && environment.rank < environment.world_size, "[launch] ",
         launcher.rank, " must be in [0, ", launcher.world_size, "), but got ", rank, " of ", world_size, ".");
+    TORCH_CHECK_VALUE(
+        environment.master_port > 0 && environment.master_port < 65536,
+        "[launch] MASTER_PORT must be in [1, 65535], but got ", environment.master_port, ".");
     return environment;
   }
   return std::nullopt;

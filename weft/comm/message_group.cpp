@@ -1,18 +1,35 @@
 #include "weft/comm/message_group.h"
 
+#include "weft/comm/scratch.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/empty.h>
-#include <c10/util/hash.h>
+
+#include <map>
 
 namespace weft {
 
 namespace {
 
-/// c10d's tags have 31 bits: 15 of the call's number, so that calls under way differ, and 16 of what it is.
+/// c10d's tags have 31 bits: whether it is a send or recv, whose calls are numbered apart, 14 bits of the call's number,
+/// so that calls under way differ, and 16 bits of what it is.
 int tag_of(const Call& call, const at::Tensor& message) {
-  const auto fingerprint = c10::get_hash(call.fingerprint(), message.numel());
-  const auto folded = (fingerprint ^ (fingerprint >> 16) ^ (fingerprint >> 32) ^ (fingerprint >> 48)) & 0xffff;
-  return static_cast<int>(((call.sequence & 0x7fff) << 16) | folded);
+  const bool is_message = call.collective == Collective::Send || call.collective == Collective::Recv;
+  // The finalizer of splitmix64: every bit of the input changes about half of the bits that are kept.
+  auto mixed = static_cast<uint64_t>(call.fingerprint()) << 32 ^ static_cast<uint64_t>(message.numel());
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  return static_cast<int>((is_message ? 1U : 0U) << 30 | (call.sequence & 0x3fff) << 16 | mixed >> 48);
+}
+
+/// An exchange of pieces that are cut out of tensors must pack them. Large ones travel in parts of whole rows, so that
+/// one part is on its way while the next is packed. Both sides cut alike, since they have the same shape.
+std::vector<at::Tensor> parts_of(const Call& call, const at::Tensor& tensor) {
+  constexpr int64_t kPartBytes = 2 << 20;
+  if (call.collective != Collective::AllToAll || static_cast<int64_t>(tensor.nbytes()) <= 2 * kPartBytes) {
+    return {tensor};
+  }
+  const auto row_bytes = static_cast<int64_t>(tensor.nbytes()) / tensor.size(0);
+  return tensor.split(std::max<int64_t>(kPartBytes / row_bytes, 1), 0);
 }
 
 bool carries_data(const at::Tensor& tensor) {
@@ -77,36 +94,47 @@ class MessageGroup : public Group {
       if (i == rank() || !carries_data(recvs[i])) {
         continue;
       }
-      const bool in_place = recvs[i].is_contiguous();
-      Message message{
-          .peer = i,
-          .incoming = true,
-          .buffer = in_place ? recvs[i] : at::empty(recvs[i].sizes(), recvs[i].options()),
-          .target = in_place ? at::Tensor() : recvs[i],
-          .work = {}};
-      post(call, std::move(message), messages, [this](auto& buffers, int peer, int tag) {
-        return channel_->backend().recv(buffers, peer, tag);
-      });
+      for (const auto& part : parts_of(call, recvs[i])) {
+        const bool in_place = part.is_contiguous();
+        Message message{
+            .peer = i,
+            .incoming = true,
+            .buffer = in_place ? part : scratch_.take(part.sizes(), part.options()),
+            .target = in_place ? at::Tensor() : part,
+            .work = {}};
+        post(call, std::move(message), messages, [this](auto& buffers, int peer, int tag) {
+          return channel_->backend(peer, rank()).recv(buffers, peer, tag);
+        });
+      }
     }
   }
 
   void post_sends(const Call& call, Tensors sends, std::vector<Message>& messages) {
-    at::Tensor packed;
+    // A tensor that goes to several members is packed once. The tensors are held, so that addresses stay theirs.
+    std::vector<at::Tensor> held;
+    std::map<const c10::TensorImpl*, at::Tensor> packed;
     for (int64_t step = 1; step < size(); ++step) {
       // Everybody begins with its right neighbour, so that no member is sent to by all at once.
       const auto i = (rank() + step) % size();
       if (!carries_data(sends[i])) {
         continue;
       }
-      const auto& previous = sends[(rank() + step - 1) % size()];
-      if (!packed.defined() || !sends[i].is_same(previous)) {
-        packed = sends[i].contiguous();
+      for (const auto& part : parts_of(call, sends[i])) {
+        auto& buffer = packed[part.unsafeGetTensorImpl()];
+        if (!buffer.defined()) {
+          held.push_back(part);
+          buffer = pack(part);
+        }
+        Message message{.peer = i, .incoming = false, .buffer = buffer, .target = {}, .work = {}};
+        post(call, std::move(message), messages, [this](auto& buffers, int peer, int tag) {
+          return channel_->backend(rank(), peer).send(buffers, peer, tag);
+        });
       }
-      Message message{.peer = i, .incoming = false, .buffer = packed, .target = {}, .work = {}};
-      post(call, std::move(message), messages, [this](auto& buffers, int peer, int tag) {
-        return channel_->backend().send(buffers, peer, tag);
-      });
     }
+  }
+
+  at::Tensor pack(const at::Tensor& tensor) {
+    return tensor.is_contiguous() ? tensor : scratch_.take(tensor.sizes(), tensor.options()).copy_(tensor);
   }
 
   void finish(const Call& call, std::vector<Message>& messages) {
@@ -124,6 +152,7 @@ class MessageGroup : public Group {
   }
 
   std::shared_ptr<BackendChannel> channel_;
+  Scratch scratch_;
 };
 
 } // namespace

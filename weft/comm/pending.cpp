@@ -43,7 +43,7 @@ void Pending::wait() {
     return;
   }
   if (state_->progress) {
-    state_->progress->complete_before(state_->ticket);
+    state_->progress->complete_until(state_->ticket);
   }
   state_->run();
   if (state_->error) {
@@ -56,8 +56,11 @@ void Pending::settle() noexcept {
     return;
   }
   if (std::uncaught_exceptions() > 0) {
-    // The transfer may still read and write the buffers that the state owns.
-    new std::shared_ptr<State>(std::move(state_));
+    // The transfer may still read and write the buffers that the state owns: they are kept for good.
+    static auto* mutex = new std::mutex();
+    static auto* abandoned = new std::vector<std::shared_ptr<State>>();
+    const std::lock_guard lock(*mutex);
+    abandoned->push_back(std::move(state_));
     return;
   }
   try {
@@ -79,9 +82,9 @@ Pending Progress::track(Pending pending, int64_t stages) {
   return pending;
 }
 
-void Progress::complete_before(uint64_t ticket) {
+void Progress::complete_until(uint64_t ticket) {
   const std::lock_guard lock(mutex_);
-  while (!staged_.empty() && staged_.front()->ticket < ticket) {
+  while (!staged_.empty() && staged_.front()->ticket <= ticket) {
     const auto first = std::move(staged_.front());
     staged_.pop_front();
     first->run();

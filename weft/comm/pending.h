@@ -56,8 +56,8 @@ class Progress : public std::enable_shared_from_this<Progress> {
  public:
   /// Puts a pending operation in order; `stages` > 1 if finishing it communicates.
   Pending track(Pending pending, int64_t stages);
-  /// Completes what was started before `ticket`; errors stay with their operations.
-  void complete_before(uint64_t ticket);
+  /// Completes the operations of several stages up to the one of this ticket; errors stay with their operations.
+  void complete_until(uint64_t ticket);
 
  private:
   std::recursive_mutex mutex_;

@@ -39,9 +39,11 @@ void reduce_pieces(const at::Tensor& output, c10::ArrayRef<at::Tensor> pieces, R
     output.copy_(pieces[0]);
     return;
   }
-  const bool widen = pieces.size() > 2 && rounds_at_every_step(output.scalar_type(), op);
+  // Two of them are added with one rounding anyway, but an average's sum may be too large for 16 bits.
+  const bool widen = rounds_at_every_step(output.scalar_type(), op) && (pieces.size() > 2 || op == ReduceOp::Avg);
   const auto total = widen ? at::empty(output.sizes(), output.options().dtype(at::kFloat)) : output;
-  combine(total, pieces[0], pieces[1], op);
+  // ATen adds in the dtype of the operands, whatever that of the result: one of them has to be wide.
+  combine(total, widen ? total.copy_(pieces[0]) : pieces[0], pieces[1], op);
   for (const auto& piece : pieces.slice(2)) {
     combine(total, total, piece, op);
   }

@@ -25,17 +25,28 @@ void synchronize_own_stream(Tensors tensors) {
   }
 }
 
-/// The members of one call meet here: everybody lays down what it sends, then everybody reads, then everybody leaves.
+/// The members of one call meet here. Everybody lays down its part: what it sends, and where it receives. Once all have,
+/// whoever waits does its own part and then those that nobody has taken yet, so that no rank has to wait for another one
+/// that has started the call, in whatever order the ranks wait for theirs.
 struct Meeting {
-  explicit Meeting(int64_t members) : laid_down(members), present(members, false) {}
+  struct Part {
+    std::vector<at::Tensor> sends;
+    std::vector<at::Tensor> recvs;
+    at::Tensor reduced; // instead of recvs: becomes the reduction of what is sent here
+    bool present = false;
+    bool taken = false;
+    std::exception_ptr error = {};
+    std::string error_text = {};
+  };
 
-  std::vector<std::vector<at::Tensor>> laid_down;
-  std::vector<bool> present;
-  int64_t arrived = 0;
-  int64_t departed = 0;
+  explicit Meeting(int64_t members) : parts(members) {}
+
+  std::vector<Part> parts;
+  size_t arrived = 0;
+  size_t done = 0;
   Call first_call{};
   int64_t first_member = -1;
-  std::string error;
+  std::string disagreement;
 };
 
 /// A collective is named by its number; a message also by sender and receiver.
@@ -115,68 +126,38 @@ class ThreadGroup : public Group {
   }
 
   Pending do_exchange(const Call& call, Tensors sends, Tensors recvs) override {
-    auto targets = recvs.vec();
-    return meet(call, sends, [this, targets = std::move(targets)](const Meeting& meeting) {
-      for (int64_t i = 0; i < size(); ++i) {
-        if (i == rank() || !targets[i].defined() || !meeting.present[i]) {
-          continue;
-        }
-        const auto& sent = meeting.laid_down[i][rank()];
-        check_piece(meeting.first_call, sent, targets[i], i);
-        targets[i].copy_(sent.sizes() == targets[i].sizes() ? sent : sent.reshape(targets[i].sizes()));
-      }
-      synchronize_own_stream(targets);
-    });
+    return meet(call, sends, recvs, {});
   }
-
   Pending do_reduce_scatter(const Call& call, Tensors inputs, const at::Tensor& output) override {
-    return meet(call, inputs, [this, output, op = call.op](const Meeting& meeting) {
-      std::vector<at::Tensor> pieces;
-      for (int64_t i = 0; i < size(); ++i) {
-        const auto& sent = meeting.laid_down[i][rank()];
-        check_piece(meeting.first_call, sent, output, i);
-        pieces.push_back(sent.reshape(output.sizes()));
-      }
-      reduce_pieces(output, pieces, op);
-      synchronize_own_stream(output);
-    });
+    return meet(call, inputs, {}, output);
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  void check_piece(const Call& call, const at::Tensor& sent, const at::Tensor& target, int64_t from) const {
-    TORCH_CHECK_VALUE(
-        (sent.defined() ? sent.numel() : 0) == target.numel(), "[", call.to_string(), "] rank ", ranks()[rank()],
-        " expects ", target.sizes(), " from rank ", ranks()[from], " in ", to_string(), ", but got ",
-        sent.defined() ? c10::str(sent.sizes()) : "nothing", ". The ranks must agree on the shapes.");
-  }
-
-  Pending meet(const Call& call, Tensors sends, std::function<void(const Meeting&)> read) {
+  Pending meet(const Call& call, Tensors sends, Tensors recvs, const at::Tensor& reduced) {
     synchronize_own_stream(sends);
     const bool is_message = call.collective == Collective::Send || call.collective == Collective::Recv;
     const auto from = call.collective == Collective::Send ? rank() : call.root;
     const auto to = call.collective == Collective::Send ? call.root : rank();
     const auto key =
         is_message ? MeetingKey{call.sequence, call.stage, from, to} : MeetingKey{call.sequence, call.stage, -1, -1};
-    auto meeting = arrive(key, call, sends);
     std::vector<int64_t> members;
     for (int64_t i = 0; i < size(); ++i) {
       if (!is_message || i == from || i == to) {
         members.push_back(i);
       }
     }
-    return Pending(
-        [this, self = shared_from_this(), key, call, meeting, members = std::move(members), read = std::move(read)] {
-          at::AutoDispatchBelowADInplaceOrView guard;
-          const auto deadline = Clock::now() + channel_->hub->timeout_;
-          wait_for_all(*meeting, meeting->arrived, members, call, deadline);
-          read(*meeting);
-          depart(key, *meeting, members, call, deadline);
-        });
+    auto meeting = arrive(key, members, call, {.sends = sends.vec(), .recvs = recvs.vec(), .reduced = reduced});
+    return Pending([this, self = shared_from_this(), call, meeting, members = std::move(members)] {
+      at::AutoDispatchBelowADInplaceOrView guard;
+      attend(*meeting, members, call);
+    });
   }
 
-  std::shared_ptr<Meeting> arrive(const MeetingKey& key, const Call& call, Tensors sends) {
+  std::shared_ptr<Meeting> arrive(
+      const MeetingKey& key,
+      const std::vector<int64_t>& members,
+      const Call& call,
+      Meeting::Part part) {
     auto& room = *channel_->room;
     const std::lock_guard lock(room.mutex);
     auto& slot = room.meetings[key];
@@ -184,78 +165,142 @@ class ThreadGroup : public Group {
       slot = std::make_shared<Meeting>(size());
       slot->first_call = call;
       slot->first_member = rank();
-    } else if (std::get<2>(key) == -1 && !call.matches(slot->first_call) && slot->error.empty()) {
-      slot->error = c10::str(
+    } else if (!call.matches(slot->first_call) && slot->disagreement.empty()) {
+      slot->disagreement = c10::str(
           "all ranks must make the same call, but rank ", ranks()[slot->first_member], " called ",
           slot->first_call.to_string(), " and rank ", ranks()[rank()], " called ", call.to_string());
     }
-    slot->laid_down[rank()] = sends.vec();
-    slot->present[rank()] = true;
-    ++slot->arrived;
+    if (!slot->first_call.brings_tensor()) {
+      slot->first_call = call;
+      slot->first_member = rank();
+    }
+    const auto meeting = slot;
+    part.present = true;
+    meeting->parts[rank()] = std::move(part);
+    if (++meeting->arrived == members.size()) {
+      room.meetings.erase(key);
+    }
     room.changed.notify_all();
-    return slot;
+    return meeting;
   }
 
-  void depart(
-      const MeetingKey& key,
-      Meeting& meeting,
-      const std::vector<int64_t>& members,
-      const Call& call,
-      Clock::time_point deadline) {
+  void attend(Meeting& meeting, const std::vector<int64_t>& members, const Call& call) {
     auto& room = *channel_->room;
-    {
-      const std::lock_guard lock(room.mutex);
-      if (++meeting.departed == static_cast<int64_t>(members.size())) {
-        room.meetings.erase(key);
+    std::unique_lock lock(room.mutex);
+    wait_for_all(lock, meeting, members, call);
+    const auto mine = std::find(members.begin(), members.end(), rank()) - members.begin();
+    for (size_t step = 0; step < members.size(); ++step) {
+      const auto member = members[(mine + step) % members.size()];
+      if (meeting.parts[member].taken) {
+        continue;
+      }
+      meeting.parts[member].taken = true;
+      lock.unlock();
+      do_part(meeting, member);
+      lock.lock();
+      if (++meeting.done == members.size()) {
         room.changed.notify_all();
-        return;
       }
     }
-    // The others may still be reading what this rank laid down.
-    wait_for_all(meeting, meeting.departed, members, call, deadline);
+    room.changed.wait(lock, [&] { return meeting.done == members.size(); });
+    // Taken out, so that the last rank to let go of the meeting does not destroy what this one is still handling.
+    if (const auto error = std::exchange(meeting.parts[rank()].error, nullptr)) {
+      std::rethrow_exception(error);
+    }
+    for (const auto member : members) {
+      if (const auto& text = meeting.parts[member].error_text; !text.empty()) {
+        fail(call, c10::str("it failed on rank ", ranks()[member], ": ", text), "Look at the shapes on that rank");
+      }
+    }
   }
 
-  /// Waits until `count` reaches the number of members; `count` is guarded by the room's mutex.
+  /// Does a member's part; its error is kept for it.
+  void do_part(Meeting& meeting, int64_t member) const {
+    auto& part = meeting.parts[member];
+    try {
+      if (part.reduced.defined()) {
+        reduce_into(part.reduced, meeting, member);
+      } else {
+        receive_into(part.recvs, meeting, member);
+      }
+    } catch (const c10::Error& error) {
+      part.error = std::current_exception();
+      part.error_text = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      part.error = std::current_exception();
+      part.error_text = error.what();
+    }
+  }
+
+  void receive_into(Tensors targets, const Meeting& meeting, int64_t member) const {
+    for (int64_t i = 0; i < size(); ++i) {
+      if (i == member || !targets[i].defined() || !meeting.parts[i].present) {
+        continue;
+      }
+      const auto& sent = meeting.parts[i].sends[member];
+      check_piece(meeting, sent, targets[i], i, member);
+      if (targets[i].numel() > 0) {
+        targets[i].copy_(sent.sizes() == targets[i].sizes() ? sent : sent.reshape(targets[i].sizes()));
+      }
+    }
+    synchronize_own_stream(targets);
+  }
+
+  void reduce_into(const at::Tensor& output, const Meeting& meeting, int64_t member) const {
+    std::vector<at::Tensor> pieces;
+    for (int64_t i = 0; i < size(); ++i) {
+      const auto& sent = meeting.parts[i].sends[member];
+      check_piece(meeting, sent, output, i, member);
+      pieces.push_back(sent.reshape(output.sizes()));
+    }
+    reduce_pieces(output, pieces, meeting.first_call.op);
+    synchronize_own_stream(output);
+  }
+
+  void check_piece(
+      const Meeting& meeting,
+      const at::Tensor& sent,
+      const at::Tensor& target,
+      int64_t from,
+      int64_t member) const {
+    TORCH_CHECK_VALUE(
+        (sent.defined() ? sent.numel() : 0) == target.numel(), "[", meeting.first_call.to_string(), "] rank ",
+        ranks()[member], " expects ", target.sizes(), " from rank ", ranks()[from], " in ", to_string(), ", but got ",
+        sent.defined() ? c10::str(sent.sizes()) : "nothing", ". The ranks must agree on the shapes.");
+  }
+
+  /// Waits until every member has laid down its part.
   void wait_for_all(
-      Meeting& meeting,
-      const int64_t& count,
+      std::unique_lock<std::mutex>& lock,
+      const Meeting& meeting,
       const std::vector<int64_t>& members,
-      const Call& call,
-      Clock::time_point deadline) {
-    auto& room = *channel_->room;
+      const Call& call) const {
     const auto& hub = *channel_->hub;
-    const bool reading = &count == &meeting.departed;
-    const auto is_missing = [&](int64_t member) { return !meeting.present[member]; };
+    const auto all_there = [&] { return meeting.arrived == members.size(); };
     const auto lost_member = [&]() -> int64_t {
       for (const auto member : members) {
-        if (hub.has_left(ranks()[member]) && (reading || is_missing(member))) {
+        if (!meeting.parts[member].present && hub.has_left(ranks()[member])) {
           return member;
         }
       }
       return -1;
     };
-    std::unique_lock lock(room.mutex);
-    const bool in_time = room.changed.wait_until(lock, deadline, [&] {
-      return count == static_cast<int64_t>(members.size()) || !meeting.error.empty() || lost_member() >= 0;
-    });
-    if (count == static_cast<int64_t>(members.size()) && meeting.error.empty()) {
+    channel_->room->changed.wait_for(
+        lock, hub.timeout_, [&] { return all_there() || !meeting.disagreement.empty() || lost_member() >= 0; });
+    if (!meeting.disagreement.empty()) {
+      fail(call, meeting.disagreement, "Look for a branch that depends on the rank");
+    }
+    if (all_there()) {
       return;
     }
-    if (!meeting.error.empty()) {
-      fail(call, meeting.error, "Look for a branch that depends on the rank");
-    }
     if (const auto lost = lost_member(); lost >= 0) {
-      if (reading) {
-        return; // it read, or it failed and reads no more
-      }
       fail(
           call, c10::str("rank ", ranks()[lost], " takes no part: ", hub.why_left(ranks()[lost])),
           "Every rank of the group must make this call");
     }
-    TORCH_INTERNAL_ASSERT(!in_time);
     std::string missing;
     for (const auto member : members) {
-      if (reading || is_missing(member)) {
+      if (!meeting.parts[member].present) {
         missing += (missing.empty() ? "" : ",") + std::to_string(ranks()[member]);
       }
     }

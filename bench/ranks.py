@@ -1,0 +1,107 @@
+"""Programs of several ranks, started once and asked in turn to time a case, so that a disturbance of the machine falls
+on all sides alike. bench/serve.h describes what is said over their pipes."""
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Ranks:
+    """The processes of one side; a context manager, which ends them."""
+
+    def __init__(self, command, size):
+        environment = dict(
+            os.environ,
+            WORLD_SIZE=str(size),
+            LOCAL_WORLD_SIZE=str(size),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(free_port()),
+            OMP_NUM_THREADS="1",
+            GLOO_SOCKET_IFNAME="lo",
+        )
+        self.command = [str(word) for word in command]
+        self.processes = [
+            subprocess.Popen(
+                self.command,
+                env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                bufsize=1,
+            )
+            for rank in range(size)
+        ]
+
+    def __enter__(self):
+        for rank in range(len(self.processes)):
+            if (line := self._line(rank)) != "ready":
+                raise RuntimeError(f"rank {rank} of {' '.join(self.command)} said '{line}' instead of 'ready'")
+        return self
+
+    def __exit__(self, *error):
+        for process in self.processes:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+        for process in self.processes:
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def _line(self, rank):
+        line = self.processes[rank].stdout.readline()
+        if not line:
+            status = self.processes[rank].wait()
+            raise RuntimeError(f"rank {rank} of {' '.join(self.command)} ended with status {status}")
+        return line.strip()
+
+    def time(self, case, rows, calls):
+        """Microseconds of each call: a call ends when the last rank has its result."""
+        for process in self.processes:
+            process.stdin.write(f"{calls} {rows} {case}\n")
+        times = [[float(word) for word in self._line(rank).split()] for rank in range(len(self.processes))]
+        return [max(of_call) for of_call in zip(*times)]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A program and the name under which it knows a case."""
+
+    ranks: Ranks
+    case: str
+
+
+def started(stack: ExitStack, command, size):
+    return stack.enter_context(Ranks(command, size))
+
+
+def python_peer(script, *arguments):
+    """The command of a peer in Python, without the warnings that torch gives about its own functions."""
+    return [sys.executable, "-W", "ignore", script, *arguments]
+
+
+def interleaved_medians(sides, rows, rounds, calls):
+    """The median microseconds of each side, all of them taking turns; every second round goes backwards."""
+    times = {name: [] for name in sides}
+    for side in sides.values():
+        side.ranks.time(side.case, rows, 2)
+    order = list(sides)
+    for _ in range(rounds):
+        for name in order:
+            times[name] += sides[name].ranks.time(sides[name].case, rows, calls)
+        order.reverse()
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def progress(text):
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks, each side by side with its peer in one run, prints a table per benchmark and writes every row to
+build/bench/results.jsonl. Needs the programs built (make bench does it) and an interpreter with torch for the peers."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import collectives
+import local
+import plan
+import redistribute
+from rows import table
+
+# Every benchmark by name: a module with a docstring that says what is measured, and run(settings), which yields rows.
+BENCHES = {"redistribute": redistribute, "collectives": collectives, "plan": plan, "local": local}
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def parse_arguments():
+    listed = "\n".join(f"  {name:14}{' '.join(module.__doc__.split())}" for name, module in BENCHES.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog=f"benchmarks:\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", metavar="NAME", choices=list(BENCHES), help="run one: " + ", ".join(BENCHES))
+    parser.add_argument(
+        "--programs",
+        type=Path,
+        default=ROOT / "build/release/bench",
+        help="folder of the built programs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=ROOT / "build/bench/results.jsonl",
+        help="file that gets one JSON line per row (default: %(default)s)",
+    )
+    settings = parser.parse_args()
+    settings.peers = ROOT / "bench/peers"
+    if not settings.programs.is_dir():
+        parser.error(f"no built programs in {settings.programs}: run 'make bench', or build the target 'benches'")
+    return settings
+
+
+def main():
+    settings = parse_arguments()
+    settings.results.parent.mkdir(parents=True, exist_ok=True)
+    with settings.results.open("w") as results:
+        for name in [settings.only] if settings.only else BENCHES:
+            rows = []
+            for row in BENCHES[name].run(settings):
+                rows.append(row)
+                print(row.to_json(), file=results, flush=True)
+            print(f"\n{name}: {' '.join(BENCHES[name].__doc__.split())}\n\n{table(rows)}", flush=True)
+    print(f"\n{settings.results} holds every row.")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (RuntimeError, OSError) as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,85 @@
+#include "weft/comm/communicator.h"
+
+#include "tests/support/error_text.h"
+#include "tests/support/scoped_environment.h"
+#include "weft/comm/fake_world.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+
+namespace {
+
+using testing::error_text;
+using testing::expect_contains;
+using testing::ScopedEnvironment;
+
+} // namespace
+
+TEST(Communicator, AMeshForPlanningHasNone) {
+  EXPECT_EQ(
+      error_text<c10::ValueError>([] { Communicator::of(DeviceMesh::parse("mesh(dp=2,tp=4)")); }),
+      "[comm] communication needs a mesh whose ranks can talk, but got mesh(dp=2,tp=4), which is for planning only. "
+      "Make the mesh with init_device_mesh.");
+}
+
+TEST(Communicator, MakesAGroupWhenFirstAskedAndOnlyThoseOfThisRank) {
+  const auto world = make_fake_world(4096, /*rank=*/65);
+  const DeviceMesh mesh(world, c10::kCPU, {16, 16, 16}, {"pp", "dp", "tp"});
+  EXPECT_EQ(world->group_count(), 0);
+  const auto tp = world->group(mesh, 2);
+  EXPECT_EQ(world->group_count(), 1);
+  EXPECT_EQ(world->group(mesh, 2), tp);
+  EXPECT_EQ(world->group_count(), 1);
+  EXPECT_EQ(tp->ranks().front(), 64);
+  EXPECT_EQ(tp->rank(), 1);
+  EXPECT_EQ(tp->label(), "tp");
+  world->group(mesh, {1, 2});
+  world->group(mesh, {0, 1, 2});
+  EXPECT_EQ(world->group_count(), 3) << "of 256 * 3 slices along one dim alone";
+}
+
+TEST(Communicator, AFusedGroupCountsItsMembersRowMajor) {
+  const auto world = make_fake_world(8, /*rank=*/6);
+  const DeviceMesh mesh(world, c10::kCPU, {2, 2, 2}, {"pp", "dp", "tp"});
+  const auto group = world->group(mesh, {0, 2});
+  EXPECT_EQ(group->to_string(), "group pp,tp (ranks 2,3,6,7)");
+  EXPECT_EQ(group->rank(), 2);
+}
+
+TEST(Communicator, MeshesOverTheSameRanksShareAGroupOfTheSameName) {
+  const auto world = make_fake_world(4);
+  const DeviceMesh mesh(world, c10::kCPU, {2, 2}, {"dp", "tp"});
+  const DeviceMesh again(world, c10::kCPU, {2, 2}, {"dp", "tp"});
+  const DeviceMesh renamed(world, c10::kCPU, {2, 2}, {"dp", "ep"});
+  EXPECT_EQ(world->group(mesh, 1), world->group(again, 1));
+  EXPECT_NE(world->group(mesh, 1), world->group(renamed, 1)) << "logs and errors name the dim that was used";
+}
+
+TEST(Communicator, ARankOutsideTheMeshGetsAnError) {
+  const auto world = make_fake_world(4, /*rank=*/3);
+  const DeviceMesh mesh(world, c10::kCPU, {2}, {"tp"});
+  expect_contains(error_text<c10::ValueError>([&] { world->group(mesh, 0); }), "mesh(tp=2)");
+  EXPECT_EQ(world->group_count(), 0);
+}
+
+TEST(Communicator, TheTimeoutIsTenMinutesUnlessTheEnvironmentSaysOtherwise) {
+  {
+    const ScopedEnvironment none({{"WEFT_TIMEOUT_SECONDS", std::nullopt}});
+    EXPECT_EQ(default_timeout(), std::chrono::minutes(10));
+  }
+  const ScopedEnvironment seven(ScopedEnvironment::Values{{"WEFT_TIMEOUT_SECONDS", "7"}});
+  EXPECT_EQ(default_timeout(), std::chrono::seconds(7));
+  EXPECT_EQ(make_fake_world(2)->timeout(), std::chrono::seconds(7));
+}
+
+TEST(Communicator, ATimeoutThatMakesNoSenseIsAnError) {
+  for (const char* text : {"0", "-3", "soon", "5s", ""}) {
+    const ScopedEnvironment environment(ScopedEnvironment::Values{{"WEFT_TIMEOUT_SECONDS", text}});
+    EXPECT_EQ(
+        error_text<c10::ValueError>([] { default_timeout(); }),
+        std::string("[comm] WEFT_TIMEOUT_SECONDS must be a positive number of seconds, but got '") + text + "'.");
+  }
+}
+
+} // namespace weft

@@ -1,0 +1,37 @@
+#include "tests/support/launch_store.h"
+
+#include "weft/comm/c10d_world.h"
+#include "weft/comm/launch_environment.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+namespace weft::testing {
+
+c10::intrusive_ptr<c10d::Store> launch_store() {
+  const auto environment = read_launch_environment().value();
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(environment.master_port);
+  options.isServer = environment.rank == 0;
+  options.numWorkers = environment.world_size;
+  return c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
+}
+
+void meet_in_store(c10d::Store& store, const std::string& place, int64_t rank, int64_t size) {
+  store.set(place + "/" + std::to_string(rank), std::vector<uint8_t>{1});
+  std::vector<std::string> keys;
+  for (int64_t r = 0; r < size; ++r) {
+    keys.push_back(place + "/" + std::to_string(r));
+  }
+  store.wait(keys, std::chrono::minutes(1));
+}
+
+c10::intrusive_ptr<Communicator> make_prompt_world() {
+  const auto environment = read_launch_environment().value();
+  const auto store = launch_store();
+  meet_in_store(*store, "start", environment.rank, environment.world_size);
+  const auto own = c10::make_intrusive<c10d::PrefixStore>("prompt", store);
+  return make_c10d_world(own, environment.rank, environment.world_size, default_timeout());
+}
+
+} // namespace weft::testing
