@@ -17,7 +17,8 @@ if(WEFT_WARNINGS_AS_ERRORS)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # What the optimizer guesses after inlining ATen and std::string is often wrong in GCC 12 and 13.
-  add_compile_options(-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow)
+  add_compile_options(-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow
+    -Wno-stringop-overread)
   # Lets ccache see through a precompiled header.
   add_compile_options(-fpch-preprocess)
 endif()

@@ -36,6 +36,11 @@ else()
   target_link_libraries(weft_test_support INTERFACE weft GTest::gtest_main)
 endif()
 
+# With a CUDA torch, what runs on ranks as threads is tested on the device too.
+if(TARGET torch_cuda)
+  add_compile_definitions(WEFT_TEST_CUDA)
+endif()
+
 # weft_test(core/placement) for tests/core/placement_test.cpp
 function(weft_test name)
   string(REPLACE "/" "_" target "${name}_test")

@@ -82,13 +82,17 @@ RANK_ROLE(stopped_inside_all_reduce) {
     return;
   }
   all_reduce_then_all_gather(mesh);
+  if (mesh.world()->rank() == 0) {
+    testing::wait_to_be_continued();
+  }
   say("survived");
 }
 
 TEST(MessageGroup, AStoppedRankIsAnErrorOnTheOthersWithinTheTimeout) {
   const auto ranks = run_process_ranks(
       "stopped_inside_all_reduce", 3,
-      {.timeout = std::chrono::seconds(3), .signals = {{1, "inside", 1, SIGSTOP}, {0, "survived", 1, SIGCONT}}});
+      {.timeout = std::chrono::seconds(3),
+       .signals = {{1, "inside", 1, SIGSTOP}, {2, "survived", 0, SIGCONT}, {0, "survived", 1, SIGCONT}}});
   expect_all_reduce_failed(ranks, 0);
   expect_all_reduce_failed(ranks, 2);
   expect_ended_well(ranks, 1);

@@ -16,14 +16,21 @@ using namespace weft::testing;
 struct MeshCase {
   std::vector<int64_t> shape;
   std::vector<std::string> names;
+  const char* device = "cpu";
 
   int64_t size() const {
     return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
   }
 };
 
-const std::vector<MeshCase> kMeshes =
-    {{{2}, {"a"}}, {{3}, {"a"}}, {{4}, {"a"}}, {{2, 2}, {"a", "b"}}, {{2, 3}, {"a", "b"}}};
+const std::vector<MeshCase> kMeshes = {
+    {{2}, {"a"}},         {{3}, {"a"}},
+    {{4}, {"a"}},         {{2, 2}, {"a", "b"}},
+    {{2, 3}, {"a", "b"}},
+#ifdef WEFT_TEST_CUDA
+    {{3}, {"a"}, "cuda"}, {{2, 2}, {"a", "b"}, "cuda"},
+#endif
+};
 
 /// Divides by nothing, has empty shards, has no elements, has no dims.
 const std::vector<std::vector<int64_t>> kShapes = {{5, 3}, {1, 2}, {0, 3}, {}};
@@ -56,13 +63,13 @@ TEST_P(ExecuteEveryPair, EqualsGatheringEverythingAndCuttingAgain) {
         layouts.size(),
         std::vector<std::vector<at::Tensor>>(layouts.size(), std::vector<at::Tensor>(mesh_case.size())));
     run_on_ranks(mesh_case.size(), [&](int64_t rank) {
-      const auto mesh = init_device_mesh("cpu", mesh_case.shape, mesh_case.names);
+      const auto mesh = init_device_mesh(mesh_case.device, mesh_case.shape, mesh_case.names);
       for (size_t a = 0; a < layouts.size(); ++a) {
         const auto source = TensorSpec::make(mesh, layouts[a], sizes, at::kFloat);
-        const auto local = local_by_definition(whole, layouts[a], mesh.shape(), mesh.coordinate());
+        const auto local = local_by_definition(whole, layouts[a], mesh.shape(), mesh.coordinate()).to(mesh_case.device);
         for (size_t b = 0; b < layouts.size(); ++b) {
           if (!is_refused(layouts[a], layouts[b])) {
-            results[a][b][rank] = redistribute_local(local, source, source->with(layouts[b])).wait();
+            results[a][b][rank] = redistribute_local(local, source, source->with(layouts[b])).wait().cpu();
           }
         }
       }
@@ -99,7 +106,7 @@ TEST_P(ExecuteEveryPair, LeavesReplicasBitwiseEqual) {
   const std::vector<int64_t> sizes = {97, 211}; // large enough for a reduction in two rounds
   std::vector<std::vector<at::Tensor>> results(layouts.size(), std::vector<at::Tensor>(mesh_case.size()));
   run_on_ranks(mesh_case.size(), [&](int64_t rank) {
-    const auto mesh = init_device_mesh("cpu", mesh_case.shape, mesh_case.names);
+    const auto mesh = init_device_mesh(mesh_case.device, mesh_case.shape, mesh_case.names);
     for (size_t a = 0; a < layouts.size(); ++a) {
       const auto source = TensorSpec::make(mesh, layouts[a], sizes, at::kFloat);
       // Replicas of the source hold the same: the seed depends on where the rank stands on other mesh dims alone.
@@ -108,9 +115,9 @@ TEST_P(ExecuteEveryPair, LeavesReplicasBitwiseEqual) {
         seed = seed * 7 + (layouts[a][m].is_replicate() ? 0 : mesh.rank(m));
       }
       auto generator = at::detail::createCPUGenerator(seed);
-      const auto local = at::randn(source->local_shape_and_offset().shape, generator, at::kFloat);
+      const auto local = at::randn(source->local_shape_and_offset().shape, generator, at::kFloat).to(mesh_case.device);
       const Layout replicated(Placements(mesh.ndim(), Replicate()));
-      results[a][rank] = redistribute_local(local, source, source->with(replicated)).wait();
+      results[a][rank] = redistribute_local(local, source, source->with(replicated)).wait().cpu();
     }
   });
   for (size_t a = 0; a < layouts.size(); ++a) {
@@ -124,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, ExecuteEveryPair, ::testing::Range(size_t{0}, k
 
 /// In a process of its own: every pair that ends in shards and replicas, checked against this rank's part.
 void check_all_pairs(const MeshCase& mesh_case) {
-  const auto mesh = init_device_mesh("cpu", mesh_case.shape, mesh_case.names);
+  const auto mesh = init_device_mesh(mesh_case.device, mesh_case.shape, mesh_case.names);
   const auto whole = whole_numbers({5, 3});
   const auto layouts = all_layouts(mesh.ndim(), 2, all_placements(2));
   int64_t checked = 0;
