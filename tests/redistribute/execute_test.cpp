@@ -250,6 +250,22 @@ TEST(Execute, SharesMemoryWhereNothingMoves) {
   EXPECT_EQ(redistribute_local(local, source, source).wait().data_ptr(), local.data_ptr());
 }
 
+TEST(Execute, CutsSmallAndLargeTensorsAlongAnyDim) {
+  const auto mesh = DeviceMesh(make_fake_world(2, 1), c10::kCPU, {2}, {"tp"});
+  for (const std::vector<int64_t>& sizes :
+       std::vector<std::vector<int64_t>>{{4, 6}, {3, 4, 5}, {2, 3, 2, 7}, {300, 400}}) {
+    const auto whole = whole_numbers(sizes);
+    for (const auto& local : {whole, whole.transpose(0, 1).contiguous().transpose(0, 1)}) {
+      const auto source = TensorSpec::make(mesh, {Replicate()}, sizes, at::kFloat);
+      for (int64_t d = 0; d < whole.dim(); ++d) {
+        const auto part = redistribute_local(local, source, source->with({Shard(d)})).wait();
+        EXPECT_TRUE(part.equal(local_by_definition(whole, {Shard(d)}, {2}, {1}))) << whole.sizes() << " dim " << d;
+        EXPECT_TRUE(part.is_contiguous());
+      }
+    }
+  }
+}
+
 TEST(Execute, RefusesALocalTensorOfAnotherShapeAndReleasesTheOthers) {
   std::array<std::string, 2> errors;
   const auto run = [&](int64_t rank) {

@@ -12,8 +12,8 @@ c10::intrusive_ptr<c10d::Store> launch_store();
 /// In a role: returns when all `size` ranks have come to this place of the store.
 void meet_in_store(c10d::Store& store, const std::string& place, int64_t rank, int64_t size);
 
-/// In a role: a world that all ranks begin to make at the same time, so that a short timeout is not spent on the start of
-/// their processes.
+/// In a role: a world that all ranks begin to make at the same time, so that a short timeout is not spent on the start
+/// of their processes.
 c10::intrusive_ptr<Communicator> make_prompt_world();
 
 } // namespace weft::testing

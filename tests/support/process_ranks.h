@@ -8,8 +8,8 @@
 
 namespace weft::testing {
 
-/// Ranks that are real processes: the test's own program is started once per rank, with the environment a launcher would
-/// give it, and runs a role instead of the tests.
+/// Ranks that are real processes: the test's own program is started once per rank, with the environment a launcher
+/// would give it, and runs a role instead of the tests.
 ///
 ///   RANK_ROLE(sums_ones) {
 ///     const auto mesh = init_device_mesh("cpu", {2}, {"dp"});

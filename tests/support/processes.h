@@ -30,8 +30,8 @@ struct Outcome {
   bool has_line(const std::string& line) const;
 };
 
-/// Runs the programs at the same time until all have ended. Past the deadline everything is killed, and the running test
-/// fails with what was printed: a hang is a failure that says where.
+/// Runs the programs at the same time until all have ended. Past the deadline everything is killed, and the running
+/// test fails with what was printed: a hang is a failure that says where.
 std::vector<Outcome> run_programs(
     const std::vector<Program>& programs,
     std::chrono::seconds deadline,

@@ -117,8 +117,8 @@ class C10dCommunicator : public Communicator {
   std::map<std::pair<std::vector<int64_t>, c10::DeviceType>, std::shared_ptr<BackendChannel>> channels_;
 };
 
-/// A store that this rank serves lives as long as the process: when the world cannot be made here, the other ranks still
-/// ask it who has not come.
+/// A store that this rank serves lives as long as the process: when the world cannot be made here, the other ranks
+/// still ask it who has not come.
 void keep_for_good(StorePtr store) {
   static auto* mutex = new std::mutex();
   static auto* kept = new std::vector<StorePtr>();

@@ -16,7 +16,7 @@ class DeviceMesh;
 ///
 ///   CommLog log(mesh);
 ///   ... run ...
-///   std::cout << log.to_string();     // all_gather  tp     aten::linear      12 calls      3.1 MB
+///   std::cout << log.to_string();     // all_gather tp aten::linear 12 calls 3145728 bytes
 ///
 /// Bytes are those that the rank receives from other ranks.
 class CommLog {

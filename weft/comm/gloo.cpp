@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 /// gloo writes to its sockets in a way that raises SIGPIPE where the other side is gone. That must be an error of the
-/// call and not the end of this rank; Python's interpreter ignores the signal anyway. A handler of the program's own stays.
+/// call and not the end of this rank; Python's interpreter ignores the signal anyway. The program's own handler stays.
 void ignore_broken_pipes() {
   struct sigaction current {};
   if (sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {

@@ -14,7 +14,7 @@ namespace {
 
 /// An all_reduce in one round receives everything from everybody; two rounds receive less but wait twice. One round is
 /// taken up to this size, and while it receives at most so much more than two. Measured by bench/collectives.
-constexpr int64_t kOneRoundBytes = 1024 * 1024;
+constexpr int64_t kOneRoundBytes = 512 * 1024;
 constexpr int64_t kMostExtraBytes = 192 * 1024;
 
 int64_t bytes_of(const at::Tensor& tensor) {

@@ -67,7 +67,7 @@ class Group : public std::enable_shared_from_this<Group> {
     return true;
   }
 
-  /// sends[i] goes to member i, which has a tensor of as many elements at recvs[this member]; undefined or empty: none.
+  /// sends[i] goes to member i, which has a tensor of the same shape at recvs[this member]; undefined or empty: none.
   Pending all_to_all(Tensors sends, Tensors recvs, Reserved reserved = {});
   /// outputs[i] becomes member i's input; undefined where that is empty.
   Pending all_gather(const at::Tensor& input, Tensors outputs, Reserved reserved = {});

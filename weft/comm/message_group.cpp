@@ -10,8 +10,8 @@ namespace weft {
 
 namespace {
 
-/// c10d's tags have 31 bits: whether it is a send or recv, whose calls are numbered apart, 14 bits of the call's number,
-/// so that calls under way differ, and 16 bits of what it is.
+/// c10d's tags have 31 bits: whether it is a send or recv, whose calls are numbered apart, 14 bits of the call's
+/// number, so that calls under way differ, and 16 bits of what it is.
 int tag_of(const Call& call, const at::Tensor& message) {
   const bool is_message = call.collective == Collective::Send || call.collective == Collective::Recv;
   // The finalizer of splitmix64: every bit of the input changes about half of the bits that are kept.

@@ -25,9 +25,9 @@ void synchronize_own_stream(Tensors tensors) {
   }
 }
 
-/// The members of one call meet here. Everybody lays down its part: what it sends, and where it receives. Once all have,
-/// whoever waits does its own part and then those that nobody has taken yet, so that no rank has to wait for another one
-/// that has started the call, in whatever order the ranks wait for theirs.
+/// The members of one call meet here. Everybody lays down its part: what it sends, and where it receives. Once all
+/// have, whoever waits does its own part and then those that nobody has taken yet, so that no rank has to wait for
+/// another one that has started the call, in whatever order the ranks wait for theirs.
 struct Meeting {
   struct Part {
     std::vector<at::Tensor> sends;

@@ -1,5 +1,6 @@
 #include "weft/redistribute/execute.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty.h>
@@ -7,6 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/hash.h>
 
+#include <cstring>
 #include <unordered_map>
 
 namespace weft {
@@ -23,6 +25,33 @@ at::Tensor view_of(const at::Tensor& tensor, const Box& box, int64_t Overlap::*b
     offset += range.*begin * tensor.stride(static_cast<int64_t>(d));
   }
   return at::as_strided(tensor, sizes, tensor.strides(), offset);
+}
+
+/// A contiguous copy. For a small tensor the dispatcher would cost more than the copying.
+at::Tensor packed(const at::Tensor& view) {
+  constexpr int64_t kSmall = 1 << 14;
+  const bool is_plain = view.is_cpu() && !view.is_conj() && !view.is_neg();
+  if (!is_plain || view.dim() == 0 || view.stride(-1) != 1 || view.numel() == 0 || view.numel() > kSmall) {
+    return view.contiguous();
+  }
+  at::Tensor copy = at::detail::empty_cpu(view.sizes(), view.scalar_type());
+  const auto item_bytes = static_cast<int64_t>(view.element_size());
+  const auto row_bytes = view.size(-1) * item_bytes;
+  auto* to = static_cast<char*>(copy.mutable_data_ptr());
+  const auto* from = static_cast<const char*>(view.const_data_ptr());
+  c10::DimVector index(view.dim() - 1, 0);
+  for (auto rows = view.numel() / view.size(-1); rows > 0; --rows, to += row_bytes) {
+    std::memcpy(to, from, row_bytes);
+    for (auto d = static_cast<int64_t>(index.size()) - 1; d >= 0; --d) {
+      from += view.stride(d) * item_bytes;
+      if (++index[d] < view.size(d)) {
+        break;
+      }
+      from -= view.stride(d) * view.size(d) * item_bytes;
+      index[d] = 0;
+    }
+  }
+  return copy;
 }
 
 /// Calls fn(part) with every box of one range per dim that a box is made of.
@@ -143,7 +172,7 @@ at::Tensor CompiledPlan::CompiledStep::slice(const at::Tensor& local) const {
     return at::empty(transfer.shape_after, local.options());
   }
   const auto part = take(local, kept);
-  return part.is_contiguous() ? part : part.contiguous();
+  return part.is_contiguous() ? part : packed(part);
 }
 
 at::Tensor CompiledPlan::CompiledStep::make_partial(const at::Tensor& local) const {
