@@ -44,4 +44,26 @@ class BackendChannel {
   std::string first_failure_;
 };
 
+/// A group on such a channel.
+class BackendGroup : public Group {
+ public:
+  BackendGroup(
+      Communicator& communicator,
+      std::string label,
+      std::vector<int64_t> ranks,
+      int64_t rank,
+      std::shared_ptr<BackendChannel> channel)
+      : Group(communicator, std::move(label), std::move(ranks), rank), channel_(std::move(channel)) {}
+
+ protected:
+  uint64_t next_sequence() override {
+    return channel_->next_sequence();
+  }
+  uint64_t next_message(Collective direction, int64_t peer) override {
+    return channel_->next_message(direction, peer);
+  }
+
+  std::shared_ptr<BackendChannel> channel_;
+};
+
 } // namespace weft

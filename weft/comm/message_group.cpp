@@ -36,24 +36,11 @@ bool carries_data(const at::Tensor& tensor) {
   return tensor.defined() && tensor.numel() > 0;
 }
 
-class MessageGroup : public Group {
+class MessageGroup : public BackendGroup {
  public:
-  MessageGroup(
-      Communicator& communicator,
-      std::string label,
-      std::vector<int64_t> ranks,
-      int64_t rank,
-      std::shared_ptr<BackendChannel> channel)
-      : Group(communicator, std::move(label), std::move(ranks), rank), channel_(std::move(channel)) {}
+  using BackendGroup::BackendGroup;
 
  protected:
-  uint64_t next_sequence() override {
-    return channel_->next_sequence();
-  }
-  uint64_t next_message(Collective direction, int64_t peer) override {
-    return channel_->next_message(direction, peer);
-  }
-
   Pending do_exchange(const Call& call, Tensors sends, Tensors recvs) override {
     channel_->check_usable(*this, call);
     auto messages = std::make_shared<std::vector<Message>>();
@@ -151,7 +138,6 @@ class MessageGroup : public Group {
     }
   }
 
-  std::shared_ptr<BackendChannel> channel_;
   Scratch scratch_;
 };
 

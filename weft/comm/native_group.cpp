@@ -23,28 +23,15 @@ c10d::ReduceOp native_op(ReduceOp op) {
   TORCH_INTERNAL_ASSERT(false);
 }
 
-class NativeGroup : public Group {
+class NativeGroup : public BackendGroup {
  public:
-  NativeGroup(
-      Communicator& communicator,
-      std::string label,
-      std::vector<int64_t> ranks,
-      int64_t rank,
-      std::shared_ptr<BackendChannel> channel)
-      : Group(communicator, std::move(label), std::move(ranks), rank), channel_(std::move(channel)) {}
+  using BackendGroup::BackendGroup;
 
   bool blocks_host() const override {
     return false;
   }
 
  protected:
-  uint64_t next_sequence() override {
-    return channel_->next_sequence();
-  }
-  uint64_t next_message(Collective direction, int64_t peer) override {
-    return channel_->next_message(direction, peer);
-  }
-
   Pending do_exchange(const Call& call, Tensors sends, Tensors recvs) override {
     if (call.collective == Collective::Send || call.collective == Collective::Recv) {
       return message(call, call.collective == Collective::Send ? sends[call.root] : recvs[call.root]);
@@ -154,8 +141,6 @@ class NativeGroup : public Group {
       channel_->fail(*this, call, error.what());
     }
   }
-
-  std::shared_ptr<BackendChannel> channel_;
 };
 
 } // namespace
