@@ -35,15 +35,6 @@ const std::vector<MeshCase> kMeshes = {
 /// Divides by nothing, has empty shards, has no elements, has no dims.
 const std::vector<std::vector<int64_t>> kShapes = {{5, 3}, {1, 2}, {0, 3}, {}};
 
-bool is_refused(const Layout& source, const Layout& target) {
-  for (int64_t m = 0; m < source.ndim(); ++m) {
-    if (source[m].is_shard() && target[m].is_partial()) {
-      return true;
-    }
-  }
-  return false;
-}
-
 at::Tensor whole_numbers(c10::IntArrayRef sizes) {
   const auto count = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
   return (at::arange(count, at::kFloat) - count / 2).view(sizes);

@@ -223,15 +223,6 @@ std::vector<Layout> layouts_on(const DeviceMesh& mesh, int64_t tensor_rank) {
   return all_layouts(mesh.ndim(), tensor_rank, placements);
 }
 
-bool is_refused(const Layout& source, const Layout& target) {
-  for (int64_t m = 0; m < source.ndim(); ++m) {
-    if (source[m].is_shard() && target[m].is_partial()) {
-      return true;
-    }
-  }
-  return false;
-}
-
 TEST_P(PlanOnEveryPair, CostsNoMoreThanAnyPathAndNoDetourIsCheaper) {
   const auto mesh = DeviceMesh::parse(GetParam());
   for (const std::vector<int64_t>& sizes :

@@ -182,6 +182,15 @@ std::vector<at::Tensor> reduce_partials(
   return locals;
 }
 
+bool is_refused(const Layout& source, const Layout& target) {
+  for (int64_t m = 0; m < source.ndim(); ++m) {
+    if (source[m].is_shard() && target[m].is_partial()) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::vector<int64_t> coordinate_at(int64_t index, c10::IntArrayRef mesh_shape) {
   std::vector<int64_t> coordinate(mesh_shape.size());
   for (auto m = static_cast<int64_t>(mesh_shape.size()) - 1; m >= 0; --m) {

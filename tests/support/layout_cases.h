@@ -29,6 +29,9 @@ std::vector<at::Tensor> reduce_partials(
     const Layout& layout,
     c10::IntArrayRef mesh_shape);
 
+/// Whether no plan leads from one layout to the other: a shard cannot become a partial value.
+bool is_refused(const Layout& source, const Layout& target);
+
 /// Row-major.
 std::vector<int64_t> coordinate_at(int64_t index, c10::IntArrayRef mesh_shape);
 
