@@ -265,21 +265,6 @@ TEST(ShardMath, EmptyShardOfSeveralCutsBeginsWhereItsLastCutEnds) {
   }
 }
 
-TEST(ShardMath, LongestChunkIsThatOfTheRankWhichHoldsMost) {
-  for (int64_t size = 0; size <= kLargestSize; ++size) {
-    for (int64_t parts = 1; parts <= 6; ++parts) {
-      for (int64_t split_factor = 1; split_factor <= 5; ++split_factor) {
-        const Case c{{parts}, {StridedShard(0, split_factor)}, {0}};
-        int64_t longest = 0;
-        for (int64_t index = 0; index < parts; ++index) {
-          longest = std::max(longest, cut_step_by_step(at::arange(size), c, {index}).numel());
-        }
-        EXPECT_EQ(longest_chunk(size, parts, split_factor), longest) << size << " " << parts << " " << split_factor;
-      }
-    }
-  }
-}
-
 TEST(ShardMath, TwoTensorDimsAreCutIndependently) {
   const std::vector<Placement> choices = {Replicate(), Shard(0), Shard(1), StridedShard(0, 2), StridedShard(1, 2)};
   for (const auto& mesh_shape : {Ints{2, 2}, Ints{2, 3}, Ints{3, 2}}) {

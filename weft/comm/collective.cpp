@@ -19,16 +19,16 @@ bool has_root(Collective collective) {
   return collective == Collective::Broadcast || collective == Collective::Scatter;
 }
 
-bool is_point_to_point(Collective collective) {
-  return collective == Collective::Send || collective == Collective::Recv;
-}
-
 /// A send meets a recv.
 Collective kind_of(Collective collective) {
-  return is_point_to_point(collective) ? Collective::Send : collective;
+  return is_message(collective) ? Collective::Send : collective;
 }
 
 } // namespace
+
+bool is_message(Collective collective) {
+  return collective == Collective::Send || collective == Collective::Recv;
+}
 
 std::string_view to_string(Collective collective) {
   return kNames[static_cast<size_t>(collective)];
@@ -54,7 +54,7 @@ std::string Call::to_string() const {
     text += "(" + std::string(weft::to_string(op)) + ")";
   } else if (has_root(collective)) {
     text += "(root " + std::to_string(root) + ")";
-  } else if (is_point_to_point(collective)) {
+  } else if (is_message(collective)) {
     text += (collective == Collective::Send ? "(to member " : "(from member ") + std::to_string(root) + ")";
   }
   if (brings_tensor()) {

@@ -23,6 +23,8 @@ enum class Collective : uint8_t {
 };
 
 std::string_view to_string(Collective collective);
+/// Send or recv: between two members, and numbered apart from the collectives.
+bool is_message(Collective collective);
 
 /// What one rank says about one call: enough to tell whether the ranks of a group mean the same one.
 struct Call {

@@ -74,8 +74,7 @@ std::string Group::to_string() const {
 
 Call Group::make_call(Collective collective, const at::Tensor& tensor, Reserved reserved) {
   Call call{.collective = collective};
-  const bool is_message = collective == Collective::Send || collective == Collective::Recv;
-  if (!is_message) {
+  if (!is_message(collective)) {
     call.sequence = reserved.sequence >= 0 ? reserved.sequence : next_sequence();
   }
   if (tensor.defined()) {

@@ -13,12 +13,11 @@ namespace {
 /// c10d's tags have 31 bits: whether it is a send or recv, whose calls are numbered apart, 14 bits of the call's
 /// number, so that calls under way differ, and 16 bits of what it is.
 int tag_of(const Call& call, const at::Tensor& message) {
-  const bool is_message = call.collective == Collective::Send || call.collective == Collective::Recv;
   // The finalizer of splitmix64: every bit of the input changes about half of the bits that are kept.
   auto mixed = static_cast<uint64_t>(call.fingerprint()) << 32 ^ static_cast<uint64_t>(message.numel());
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
   mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return static_cast<int>((is_message ? 1U : 0U) << 30 | (call.sequence & 0x3fff) << 16 | mixed >> 48);
+  return static_cast<int>((is_message(call.collective) ? 1U : 0U) << 30 | (call.sequence & 0x3fff) << 16 | mixed >> 48);
 }
 
 /// An exchange of pieces that are cut out of tensors must pack them. Large ones travel in parts of whole rows, so that

@@ -33,7 +33,7 @@ class NativeGroup : public BackendGroup {
 
  protected:
   Pending do_exchange(const Call& call, Tensors sends, Tensors recvs) override {
-    if (call.collective == Collective::Send || call.collective == Collective::Recv) {
+    if (is_message(call.collective)) {
       return message(call, call.collective == Collective::Send ? sends[call.root] : recvs[call.root]);
     }
     const auto options = options_of(sends, recvs);

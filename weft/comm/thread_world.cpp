@@ -135,14 +135,14 @@ class ThreadGroup : public Group {
  private:
   Pending meet(const Call& call, Tensors sends, Tensors recvs, const at::Tensor& reduced) {
     synchronize_own_stream(sends);
-    const bool is_message = call.collective == Collective::Send || call.collective == Collective::Recv;
+    const bool between_two = is_message(call.collective);
     const auto from = call.collective == Collective::Send ? rank() : call.root;
     const auto to = call.collective == Collective::Send ? call.root : rank();
     const auto key =
-        is_message ? MeetingKey{call.sequence, call.stage, from, to} : MeetingKey{call.sequence, call.stage, -1, -1};
+        between_two ? MeetingKey{call.sequence, call.stage, from, to} : MeetingKey{call.sequence, call.stage, -1, -1};
     std::vector<int64_t> members;
     for (int64_t i = 0; i < size(); ++i) {
-      if (!is_message || i == from || i == to) {
+      if (!between_two || i == from || i == to) {
         members.push_back(i);
       }
     }

@@ -76,15 +76,6 @@ Run chunk(int64_t length, int64_t parts, int64_t index) {
   return {begin, std::min(full, length - begin)};
 }
 
-int64_t longest_chunk(int64_t length, int64_t parts, int64_t split_factor) {
-  // With a split factor the first of every split's pieces falls to the same rank, the last split may be shorter.
-  int64_t longest = 0;
-  for (int64_t split = 0; split < split_factor; ++split) {
-    longest += ceil_divide(chunk(length, split_factor, split).length, parts);
-  }
-  return longest;
-}
-
 Runs local_runs(
     int64_t size,
     int64_t tensor_dim,

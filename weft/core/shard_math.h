@@ -25,9 +25,6 @@ using Runs = c10::SmallVector<Run, 1>;
 /// Piece `index` of `parts` of a range of `length` indices.
 Run chunk(int64_t length, int64_t parts, int64_t index);
 
-/// How long the longest piece is after cutting `length` indices by one placement: what plans reckon with.
-int64_t longest_chunk(int64_t length, int64_t parts, int64_t split_factor);
-
 /// What the rank at `coordinate` holds of tensor dim `tensor_dim`, which has `size` indices.
 Runs local_runs(
     int64_t size,
