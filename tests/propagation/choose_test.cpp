@@ -1,0 +1,178 @@
+#include "weft/propagation/choose.h"
+
+#include "tests/support/rule_text.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+/// A call whose operands lie as the specs say; a spec that begins with "*" is of a parameter.
+std::optional<Strategy> choice(
+    const char* op,
+    const std::vector<std::string>& specs,
+    const Arguments& arguments = {},
+    const std::vector<StoredOutput>& stored = {}) {
+  std::vector<PlacedOperand> operands;
+  std::vector<Ints> shapes;
+  for (const auto& text : specs) {
+    const bool is_stationary = text.starts_with('*');
+    operands.push_back({TensorSpec::parse(text.substr(is_stationary ? 1 : 0)), is_stationary});
+    shapes.push_back(operands.back().spec->sizes().vec());
+  }
+  return choose(RuleCall(op, shapes, arguments).rule().value(), operands, stored);
+}
+
+/// "{S(0)} {R} -> {S(0)}"; "moves: ..." where an operand must be communicated, "nothing" where no way is possible.
+std::string choice_text(
+    const char* op,
+    const std::vector<std::string>& specs,
+    const Arguments& arguments = {},
+    const std::vector<StoredOutput>& stored = {}) {
+  const auto strategy = choice(op, specs, arguments, stored);
+  if (!strategy) {
+    return "nothing";
+  }
+  bool moves = false;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const auto spec = TensorSpec::parse(specs[i].substr(specs[i].starts_with('*') ? 1 : 0));
+    for (const auto& step : plan(spec, spec->with(strategy->inputs[i])).steps) {
+      moves = moves || communicates(step.kind);
+    }
+  }
+  std::string text = moves ? "moves: " : "";
+  for (const auto& layout : strategy->inputs) {
+    text += layout.to_string() + " ";
+  }
+  text += "->";
+  for (const auto& layout : strategy->outputs) {
+    text += " " + layout.to_string();
+  }
+  return text;
+}
+
+const std::vector<StoredOutput> kInFirst = {{.output = 0, .operand = 0}};
+
+TEST(Choose, OperandsThatFitStayWhereTheyAre) {
+  EXPECT_EQ(
+      choice_text("aten::mm", {"f32[8,4] @ mesh(tp=2) {S(0)}", "f32[4,6] @ mesh(tp=2) {R}"}), "{S(0)} {R} -> {S(0)}");
+  EXPECT_EQ(choice_text("aten::relu", {"f32[8,4] @ mesh(tp=2) {S(1)}"}), "{S(1)} -> {S(1)}");
+  EXPECT_EQ(choice_text("aten::relu", {"f32[8,4] @ mesh(tp=2) {R}"}), "{R} -> {R}");
+}
+
+TEST(Choose, EveryMeshDimHasARoleOfItsOwn) {
+  EXPECT_EQ(
+      choice_text("aten::mm", {"f32[8,4] @ mesh(dp=2,tp=2) {S(0), R}", "f32[4,6] @ mesh(dp=2,tp=2) {R, S(1)}"}),
+      "{S(0), R} {R, S(1)} -> {S(0), S(1)}");
+  EXPECT_EQ(
+      choice_text("aten::mm", {"f32[8,4] @ mesh(dp=2,tp=2) {S(0), S(1)}", "f32[4,6] @ mesh(dp=2,tp=2) {R, S(0)}"}),
+      "{S(0), S(1)} {R, S(0)} -> {S(0), P(sum)}");
+}
+
+TEST(Choose, CuttingAContractedDimGivesPartialSums) {
+  EXPECT_EQ(
+      choice_text("aten::mm", {"f32[8,4] @ mesh(tp=2) {S(1)}", "f32[4,6] @ mesh(tp=2) {S(0)}"}),
+      "{S(1)} {S(0)} -> {P(sum)}");
+  EXPECT_EQ(choice_text("aten::amax", {"f32[8,4] @ mesh(tp=2) {S(1)}"}, {{"dim", Ints{1}}}), "{S(1)} -> {P(max)}");
+}
+
+TEST(Choose, AReplicatedOperandIsCutToFitWithoutMoving) {
+  EXPECT_EQ(
+      choice_text("aten::mul.Tensor", {"f32[8,4] @ mesh(tp=2) {S(1)}", "f32[4] @ mesh(tp=2) {R}"}),
+      "{S(1)} {S(0)} -> {S(1)}");
+}
+
+TEST(Choose, TheCheaperOperandMoves) {
+  EXPECT_EQ(
+      choice_text("aten::mm", {"f32[64,4] @ mesh(tp=2) {S(1)}", "f32[4,6] @ mesh(tp=2) {S(1)}"}),
+      "moves: {S(1)} {S(0)} -> {P(sum)}");
+}
+
+TEST(Choose, AnActivationComesToAParameter) {
+  EXPECT_EQ(
+      choice_text("aten::mm", {"f32[64,4] @ mesh(tp=2) {S(1)}", "*f32[4,6] @ mesh(tp=2) {S(1)}"}),
+      "moves: {R} {S(1)} -> {S(1)}");
+}
+
+TEST(Choose, PartialSumsPassWhatIsLinear) {
+  EXPECT_EQ(
+      choice_text("aten::mm", {"f32[8,4] @ mesh(tp=2) {P(sum)}", "f32[4,6] @ mesh(tp=2) {R}"}),
+      "{P(sum)} {R} -> {P(sum)}");
+  EXPECT_EQ(choice_text("aten::neg", {"f32[8,4] @ mesh(tp=2) {P(avg)}"}), "{P(avg)} -> {P(avg)}");
+  EXPECT_EQ(choice_text("aten::t", {"f32[8,4] @ mesh(tp=2) {P(max)}"}), "{P(max)} -> {P(max)}");
+}
+
+TEST(Choose, OnlyCopiesPassPartialValuesOfOtherOperations) {
+  const auto strategy = choice("aten::neg", {"f32[8,4] @ mesh(tp=2) {P(max)}"});
+  EXPECT_FALSE(strategy->inputs[0].has_partial());
+  EXPECT_FALSE(strategy->outputs[0].has_partial());
+  EXPECT_GT(strategy->cost, 0);
+}
+
+TEST(Choose, PartialSumsAreReducedBeforeWhatIsNotLinear) {
+  // Dim 0 is whole, so that one reduce-scatter into dim 1 is the cheapest.
+  EXPECT_EQ(choice_text("aten::_softmax", {"f32[8,4] @ mesh(tp=2) {P(sum)}"}, {{"dim", 0}}), "moves: {S(1)} -> {S(1)}");
+}
+
+TEST(Choose, TheTermsOfASumArePartialTogether) {
+  EXPECT_EQ(
+      choice_text("aten::add.Tensor", {"f32[8,4] @ mesh(tp=2) {P(sum)}", "f32[8,4] @ mesh(tp=2) {P(sum)}"}),
+      "{P(sum)} {P(sum)} -> {P(sum)}");
+  const auto strategy =
+      choice("aten::add.Tensor", {"f32[8,4] @ mesh(tp=2) {P(sum)}", "f32[4] @ mesh(tp=2) {R}"}).value();
+  EXPECT_EQ(strategy.inputs[1], Layout::parse("{P(sum)}"));
+  EXPECT_EQ(strategy.outputs[0], Layout::parse("{P(sum)}"));
+}
+
+TEST(Choose, WhatIsAddedToPartialSumsBecomesPartial) {
+  const auto strategy =
+      choice("aten::addmm", {"f32[6] @ mesh(tp=2) {R}", "f32[8,4] @ mesh(tp=2) {S(1)}", "f32[4,6] @ mesh(tp=2) {S(0)}"})
+          .value();
+  EXPECT_EQ(strategy.inputs[0], Layout::parse("{P(sum)}"));
+  EXPECT_EQ(strategy.inputs[1], Layout::parse("{S(1)}"));
+  EXPECT_EQ(strategy.inputs[2], Layout::parse("{S(0)}"));
+  EXPECT_EQ(strategy.outputs[0], Layout::parse("{P(sum)}"));
+}
+
+TEST(Choose, AWholeDimIsNotCut) {
+  EXPECT_EQ(choice_text("aten::_softmax", {"f32[8,4] @ mesh(tp=2) {S(1)}"}, {{"dim", 1}}), "moves: {S(0)} -> {S(0)}");
+}
+
+TEST(Choose, AStoredOutputKeepsItsLayout) {
+  const char* by_columns = "f32[8,4] @ mesh(tp=2) {S(1)}";
+  EXPECT_EQ(
+      choice_text("aten::add_.Tensor", {"f32[8,4] @ mesh(tp=2) {S(0)}", by_columns}, {}, kInFirst),
+      "moves: {S(0)} {S(0)} -> {S(0)}");
+  EXPECT_EQ(
+      choice_text("aten::add_.Tensor", {"f32[8,4] @ mesh(tp=2) {R}", by_columns}, {}, kInFirst),
+      "moves: {R} {R} -> {R}");
+}
+
+TEST(Choose, WhereAStoredOutputCannotKeepItsLayoutThereIsNothing) {
+  EXPECT_EQ(choice_text("aten::relu_", {"f32[8,4] @ mesh(tp=2) {P(sum)}"}, {}, kInFirst), "nothing");
+}
+
+TEST(Choose, AMergedDimIsCutInStridesByTheMeshDimOfItsFasterPart) {
+  const Arguments flat = {{"size", Ints{24}}};
+  EXPECT_EQ(
+      choice_text("aten::view", {"f32[4,6] @ mesh(dp=2,tp=2) {S(0), S(1)}"}, flat), "{S(0), S(1)} -> {S(0), SS(0,2)}");
+  EXPECT_EQ(
+      choice_text("aten::view", {"f32[4,6] @ mesh(dp=2,tp=2) {S(1), S(0)}"}, flat), "{S(1), S(0)} -> {SS(0,4), S(0)}");
+}
+
+TEST(Choose, ASplitDimIsCutAlongItsSlowestPart) {
+  EXPECT_EQ(choice_text("aten::view", {"f32[24] @ mesh(tp=2) {S(0)}"}, {{"size", Ints{4, 6}}}), "{S(0)} -> {S(0)}");
+  EXPECT_EQ(
+      choice_text("aten::view", {"f32[24] @ mesh(tp=2) {SS(0,4)}"}, {{"size", Ints{4, 6}}}), "{SS(0,4)} -> {S(1)}");
+}
+
+TEST(Choose, APartOfAMergedDimIsNotCutUnevenlyUnlessItIsTheFastest) {
+  EXPECT_EQ(
+      choice_text("aten::view", {"f32[3,4] @ mesh(tp=2) {S(0)}"}, {{"size", Ints{12}}}), "moves: {S(1)} -> {SS(0,3)}");
+  EXPECT_EQ(choice_text("aten::view", {"f32[3,5] @ mesh(tp=2) {S(1)}"}, {{"size", Ints{15}}}), "{S(1)} -> {SS(0,3)}");
+}
+
+} // namespace
+} // namespace weft

@@ -1,0 +1,85 @@
+#include "weft/rules/builders.h"
+
+#include "tests/support/rule_text.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+std::string built(const RuleFunction& rule, const char* op, std::vector<Ints> shapes, const Arguments& arguments = {}) {
+  return rule(RuleCall(op, std::move(shapes), arguments).call())->to_string();
+}
+
+TEST(Builders, PointwiseOperandsBroadcastFromTheBack) {
+  EXPECT_EQ(built(pointwise(), "aten::mul.Tensor", {{5, 1, 3}, {4, 3}}), "([a,-,c],[b,c])->([a,b,c])");
+  EXPECT_EQ(built(pointwise(), "aten::mul.Tensor", {{3}, {}}), "([a],[])->([a])");
+}
+
+TEST(Builders, PointwiseKeepsTheLinearSetsThatTheCallHasOperandsFor) {
+  EXPECT_EQ(built(pointwise({{0}, {1}}), "aten::mul.Tensor", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([a,b]) linear={0}{1}");
+  EXPECT_EQ(built(pointwise({{0}, {1}}), "aten::mul.Scalar", {{5}}, {{"other", 2}}), "([a])->([a]) linear={0}");
+}
+
+TEST(Builders, AdditiveOperandsArePartialTogether) {
+  EXPECT_EQ(built(additive(), "aten::add.Tensor", {{5, 4}, {4}}), "([a,b],[b])->([a,b]) linear={0,1}");
+}
+
+TEST(Builders, AddingANumberIsNotLinear) {
+  EXPECT_EQ(built(additive(), "aten::add.Scalar", {{5}}, {{"other", 2}}), "([a])->([a])");
+}
+
+TEST(Builders, CopyingPassesPartialValuesOfAnyOperation) {
+  EXPECT_EQ(built(copying(), "aten::clone", {{5, 4}}), "([a,b])->([a,b]) linear*={0}");
+}
+
+TEST(Builders, AContractionReducesTheLettersThatTheOutputLacks) {
+  EXPECT_EQ(
+      built(contraction("bmk,kn->bmn"), "aten::matmul", {{2, 5, 4}, {4, 3}}),
+      "([a,b,c],[c,d])->([a,b,d]) sum={c} linear={0}{1}");
+  EXPECT_EQ(built(contraction("k,k->"), "aten::dot", {{4}, {4}}), "([a],[a])->([]) sum={a} linear={0}{1}");
+}
+
+TEST(Builders, AReductionDropsTheNamedDims) {
+  const Arguments last = {{"dim", Ints{-1}}};
+  EXPECT_EQ(
+      built(reduction(ReduceOp::Sum), "aten::sum.dim_IntList", {{5, 4}}, last), "([a,b])->([a]) sum={b} linear={0}");
+  EXPECT_EQ(built(reduction(ReduceOp::Sum), "aten::sum", {{5, 4}}), "([a,b])->([]) sum={a,b} linear={0}");
+}
+
+TEST(Builders, AReductionThatKeepsItsDimsLeavesThemUncut) {
+  EXPECT_EQ(
+      built(reduction(ReduceOp::Sum), "aten::sum.dim_IntList", {{5, 4}}, {{"dim", Ints{0}}, {"keepdim", true}}),
+      "([a,b])->([-,b]) sum={a} linear={0}");
+}
+
+TEST(Builders, OnlyASumIsLinear) {
+  EXPECT_EQ(built(reduction(ReduceOp::Max), "aten::amax", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a]) max={b}");
+}
+
+TEST(Builders, AlongDimKeepsTheNamedDimWhole) {
+  EXPECT_EQ(built(along_dim("dim"), "aten::cumsum", {{5, 4}}, {{"dim", -1}}), "([a,b])->([a,b]) whole={b}");
+  EXPECT_EQ(built(along_dim("dim", 2), "aten::cummax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) whole={a}");
+}
+
+TEST(Builders, OwnFactorsAreOnePerDim) {
+  Rule rule;
+  rule.add_factor(9);
+  const auto dims = own_factors(rule, {5, 4});
+  EXPECT_EQ(dims, Rule::Dims({{1}, {2}}));
+  EXPECT_EQ(rule.sizes, Ints({9, 5, 4}));
+}
+
+TEST(Builders, ADimThatBroadcastsHasNoFactor) {
+  Rule rule;
+  const auto a = rule.add_factor(5);
+  const auto b = rule.add_factor(4);
+  EXPECT_EQ(broadcast_dims(rule, {a, b}, {1, 4}), Rule::Dims({{}, {b}}));
+  EXPECT_EQ(broadcast_dims(rule, {a, b}, {4}), Rule::Dims({{b}}));
+  EXPECT_EQ(broadcast_dims(rule, {a, b}, {5, 1}), Rule::Dims({{a}, {}}));
+}
+
+} // namespace
+} // namespace weft

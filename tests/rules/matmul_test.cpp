@@ -1,0 +1,55 @@
+#include "tests/support/rule_text.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+TEST(Matmul, ProductsReduceTheDimTheyContract) {
+  EXPECT_EQ(rule_text("aten::mm", {{5, 4}, {4, 3}}), "([a,b],[b,c])->([a,c]) sum={b} linear={0}{1}");
+  EXPECT_EQ(rule_text("aten::bmm", {{2, 5, 4}, {2, 4, 3}}), "([a,b,c],[a,c,d])->([a,b,d]) sum={c} linear={0}{1}");
+  EXPECT_EQ(rule_text("aten::mv", {{5, 4}, {4}}), "([a,b],[b])->([a]) sum={b} linear={0}{1}");
+  EXPECT_EQ(rule_text("aten::dot", {{4}, {4}}), "([a],[a])->([]) sum={a} linear={0}{1}");
+}
+
+TEST(Matmul, AnOuterProductReducesNothing) {
+  EXPECT_EQ(rule_text("aten::outer", {{5}, {4}}), "([a],[b])->([a,b]) linear={0}{1}");
+}
+
+TEST(Matmul, WhatIsAddedToAProductIsPartialWithIt) {
+  EXPECT_EQ(
+      rule_text("aten::addmm", {{3}, {5, 4}, {4, 3}}),
+      "([c],[a,b],[b,c])->([a,c]) sum={b} added={0} linear={0,1}{0,2}");
+  EXPECT_EQ(
+      rule_text("aten::baddbmm", {{2, 5, 3}, {2, 5, 4}, {2, 4, 3}}),
+      "([a,b,d],[a,b,c],[a,c,d])->([a,b,d]) sum={c} added={0} linear={0,1}{0,2}");
+  EXPECT_EQ(rule_text("aten::addmv", {{5}, {5, 4}, {4}}), "([a],[a,b],[b])->([a]) sum={b} added={0} linear={0,1}{0,2}");
+}
+
+TEST(Matmul, WhatIsAddedBroadcasts) {
+  EXPECT_EQ(mapping_text("aten::addmm", {{5, 1}, {5, 4}, {4, 3}}), "([a,-],[a,b],[b,c])->([a,c])");
+}
+
+TEST(Matmul, LinearTakesTheWeightTransposed) {
+  EXPECT_EQ(rule_text("aten::linear", {{2, 5, 4}, {3, 4}}), "([a,b,c],[d,c])->([a,b,d]) sum={c} linear={0}{1}");
+  EXPECT_EQ(
+      rule_text("aten::linear", {{2, 5, 4}, {3, 4}, {3}}),
+      "([a,b,c],[d,c],[d])->([a,b,d]) sum={c} added={2} linear={0,2}{1,2}");
+}
+
+TEST(Matmul, BatchDimsBroadcast) {
+  EXPECT_EQ(
+      rule_text("aten::matmul", {{2, 1, 5, 4}, {3, 4, 6}}), "([a,-,c,d],[b,d,e])->([a,b,c,e]) sum={d} linear={0}{1}");
+  EXPECT_EQ(rule_text("aten::matmul", {{5, 4}, {4, 3}}), "([a,b],[b,c])->([a,c]) sum={b} linear={0}{1}");
+}
+
+TEST(Matmul, AVectorHasNoOuterDim) {
+  EXPECT_EQ(mapping_text("aten::matmul", {{5, 4}, {4}}), "([a,b],[b])->([a])");
+  EXPECT_EQ(mapping_text("aten::matmul", {{4}, {4, 3}}), "([b],[b,c])->([c])");
+  EXPECT_EQ(mapping_text("aten::matmul", {{4}, {4}}), "([b],[b])->([])");
+}
+
+} // namespace
+} // namespace weft

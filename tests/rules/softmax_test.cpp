@@ -1,0 +1,32 @@
+#include "tests/support/rule_text.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+TEST(Softmax, TheNormalizedDimIsWhole) {
+  EXPECT_EQ(rule_text("aten::_softmax", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a,b]) whole={b}");
+  EXPECT_EQ(rule_text("aten::_log_softmax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) whole={a}");
+}
+
+TEST(Softmax, ANegativeDimIsCountedFromTheEnd) {
+  EXPECT_EQ(rule_text("aten::_softmax", {{5, 4, 3}}, {{"dim", -2}}), "([a,b,c])->([a,b,c]) whole={b}");
+}
+
+TEST(Softmax, GradientAndResultAreCutAlike) {
+  const Arguments last = {{"dim", -1}};
+  EXPECT_EQ(mapping_text("aten::_softmax_backward_data", {{5, 4}, {5, 4}}, last), "([a,b],[a,b])->([a,b])");
+  EXPECT_EQ(mapping_text("aten::_log_softmax_backward_data", {{5, 4}, {5, 4}}, last), "([a,b],[a,b])->([a,b])");
+}
+
+TEST(Softmax, TheNormalizedDimIsWholeInTheBackwardFormToo) {
+  const auto rule = RuleCall("aten::_softmax_backward_data", {{5, 4}, {5, 4}}, {{"dim", -1}}).rule();
+  EXPECT_TRUE(rule->is_whole(1));
+  EXPECT_FALSE(rule->is_whole(0));
+}
+
+} // namespace
+} // namespace weft

@@ -1,0 +1,252 @@
+#include "weft/propagation/choose.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace weft {
+
+namespace {
+
+/// Far above what any transfer costs: a parameter moves only where everything else is impossible.
+constexpr double kStationarySeconds = 1e6;
+
+/// What one mesh dim does for a call.
+struct Role {
+  enum class Kind : uint8_t { Replicate, Cut, Linear };
+  Kind kind = Kind::Replicate;
+  Rule::Factor factor = 0; // that is cut
+  size_t linear_set = 0;
+  ReduceOp op = ReduceOp::Sum; // of the partial values that pass through
+};
+
+int64_t product(c10::ArrayRef<Rule::Factor> factors, const std::vector<int64_t>& sizes) {
+  int64_t result = 1;
+  for (const auto factor : factors) {
+    result *= sizes[factor];
+  }
+  return result;
+}
+
+/// Expands a rule over a mesh: one role per mesh dim, all combinations, the cheapest wins.
+class Chooser {
+ public:
+  Chooser(const Rule& rule, c10::ArrayRef<PlacedOperand> operands, c10::ArrayRef<StoredOutput> stored)
+      : rule_(rule),
+        operands_(operands),
+        stored_(stored),
+        mesh_(operands[0].spec->mesh()),
+        known_costs_(operands.size()) {
+    for (int64_t m = 0; m < mesh_.ndim(); ++m) {
+      roles_.push_back(roles_of(m));
+    }
+  }
+
+  std::optional<Strategy> best() {
+    std::vector<Role> chosen(mesh_.ndim());
+    extend(chosen, 0);
+    return best_;
+  }
+
+ private:
+  std::vector<Role> roles_of(int64_t m) const {
+    std::vector<Role> roles = {Role{}};
+    for (size_t f = 0; f < rule_.sizes.size(); ++f) {
+      const auto factor = static_cast<Rule::Factor>(f);
+      if (may_be_cut(factor)) {
+        roles.push_back({.kind = Role::Kind::Cut, .factor = factor});
+      }
+    }
+    for (size_t i = 0; i < rule_.linear.size(); ++i) {
+      for (const auto op : partial_ops(m, rule_.linear[i])) {
+        roles.push_back({.kind = Role::Kind::Linear, .linear_set = i, .op = op});
+      }
+    }
+    return roles;
+  }
+
+  bool may_be_cut(Rule::Factor factor) const {
+    const auto has = [&](const Rule::Dims& dims) { return Rule::has(dims, factor); };
+    return !rule_.is_whole(factor) && rule_.sizes[factor] > 1 &&
+        std::any_of(rule_.inputs.begin(), rule_.inputs.end(), has) &&
+        (rule_.is_reduced(factor) || std::all_of(rule_.outputs.begin(), rule_.outputs.end(), has));
+  }
+
+  /// The operations of the partial values that operands of a linear set have on a mesh dim now.
+  std::vector<ReduceOp> partial_ops(int64_t m, const std::vector<int64_t>& set) const {
+    std::vector<ReduceOp> ops;
+    for (const auto i : set) {
+      const auto& placement = operands_[i].spec->layout()[m];
+      if (!placement.is_partial()) {
+        continue;
+      }
+      const auto op = placement.reduce_op();
+      const bool passes = rule_.linear_in_any_op || op == ReduceOp::Sum || op == ReduceOp::Avg;
+      if (passes && std::find(ops.begin(), ops.end(), op) == ops.end()) {
+        ops.push_back(op);
+      }
+    }
+    return ops;
+  }
+
+  void extend(std::vector<Role>& chosen, int64_t m) {
+    if (m == mesh_.ndim()) {
+      consider(chosen);
+      return;
+    }
+    for (const auto& role : roles_[m]) {
+      chosen[m] = role;
+      extend(chosen, m + 1);
+    }
+  }
+
+  /// The placement that cutting `factor` gives a tensor; nothing where the cut falls between elements of the factor.
+  std::optional<Placement> placement(
+      const Rule::Dims& dims,
+      Rule::Factor factor,
+      int64_t parts,
+      const std::vector<int64_t>& sizes) const {
+    for (size_t d = 0; d < dims.size(); ++d) {
+      const auto found = std::find(dims[d].begin(), dims[d].end(), factor);
+      if (found == dims[d].end()) {
+        continue;
+      }
+      const c10::ArrayRef<Rule::Factor> all(dims[d]);
+      const auto position = static_cast<size_t>(found - dims[d].begin());
+      const auto slower = product(all.slice(0, position), sizes);
+      const auto faster = product(all.slice(position + 1), sizes);
+      if (faster > 1 && sizes[factor] % parts != 0) {
+        return std::nullopt;
+      }
+      return StridedShard(static_cast<int64_t>(d), slower);
+    }
+    return Replicate();
+  }
+
+  /// The layouts of some tensors under the chosen roles; nothing where one of them cannot be.
+  std::optional<std::vector<Layout>> layouts(
+      const std::vector<Role>& chosen,
+      const std::vector<Rule::Dims>& tensors,
+      bool are_outputs) const {
+    std::vector<Placements> result(tensors.size());
+    auto sizes = rule_.sizes; // as mesh dims cut, what is left of each factor
+    for (int64_t m = 0; m < mesh_.ndim(); ++m) {
+      const auto& role = chosen[m];
+      for (size_t i = 0; i < tensors.size(); ++i) {
+        auto placed = std::optional(Replicate());
+        if (role.kind == Role::Kind::Cut && are_outputs && rule_.is_reduced(role.factor)) {
+          placed = Partial(rule_.reduction);
+        } else if (role.kind == Role::Kind::Cut && rule_.is_reduced(role.factor) && is_addend(i)) {
+          placed = Partial(rule_.reduction);
+        } else if (role.kind == Role::Kind::Cut) {
+          placed = placement(tensors[i], role.factor, mesh_.size(m), sizes);
+        } else if (role.kind == Role::Kind::Linear) {
+          const auto& set = rule_.linear[role.linear_set];
+          const bool is_in_set = std::find(set.begin(), set.end(), static_cast<int64_t>(i)) != set.end();
+          placed = are_outputs || is_in_set ? Partial(role.op) : Replicate();
+        }
+        if (!placed) {
+          return std::nullopt;
+        }
+        result[i].push_back(*placed);
+      }
+      if (role.kind == Role::Kind::Cut) {
+        auto& size = sizes[role.factor];
+        size = (size + mesh_.size(m) - 1) / mesh_.size(m);
+      }
+    }
+    return std::vector<Layout>(result.begin(), result.end());
+  }
+
+  bool is_addend(size_t operand) const {
+    const auto index = static_cast<int64_t>(operand);
+    return std::find(rule_.addends.begin(), rule_.addends.end(), index) != rule_.addends.end();
+  }
+
+  static bool is_possible(const Layout& layout) {
+    for (const auto& a : layout.placements()) {
+      for (const auto& b : layout.placements()) {
+        if (a.is_partial() && b.is_partial() && !commute(a.reduce_op(), b.reduce_op())) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  void consider(const std::vector<Role>& chosen) {
+    auto inputs = layouts(chosen, rule_.inputs, /*are_outputs=*/false);
+    auto outputs = layouts(chosen, rule_.outputs, /*are_outputs=*/true);
+    if (!inputs || !outputs || !std::all_of(outputs->begin(), outputs->end(), is_possible) ||
+        !std::all_of(inputs->begin(), inputs->end(), is_possible)) {
+      return;
+    }
+    for (const auto& [output, operand] : stored_) {
+      const auto& kept = operands_[operand].spec->layout();
+      if ((*outputs)[output] != kept || (*inputs)[operand] != kept) {
+        return;
+      }
+    }
+    double total = 0;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      total += redistribution_cost(i, (*inputs)[i]);
+      if (best_ && total >= best_->cost) {
+        return;
+      }
+    }
+    best_ = Strategy{std::move(*inputs), std::move(*outputs), total};
+  }
+
+  double redistribution_cost(size_t operand, const Layout& layout) {
+    const auto& [spec, is_stationary] = operands_[operand];
+    if (spec->layout() == layout) {
+      return 0;
+    }
+    auto& known = known_costs_[operand];
+    for (const auto& [known_layout, seconds] : known) {
+      if (known_layout == layout) {
+        return seconds;
+      }
+    }
+    double seconds = std::numeric_limits<double>::infinity();
+    const bool refused =
+        std::any_of(layout.placements().begin(), layout.placements().end(), [&](const Placement& placement) {
+          const auto m = &placement - layout.placements().data();
+          return placement.is_partial() && spec->layout()[m].is_shard();
+        });
+    if (!refused) {
+      const auto found = plan(spec, spec->with(layout));
+      seconds = cost(found);
+      const bool moves =
+          std::any_of(found.steps.begin(), found.steps.end(), [](const Step& step) { return communicates(step.kind); });
+      seconds += is_stationary && moves ? kStationarySeconds : 0;
+    }
+    known.emplace_back(layout, seconds);
+    return seconds;
+  }
+
+  const Rule& rule_;
+  c10::ArrayRef<PlacedOperand> operands_;
+  c10::ArrayRef<StoredOutput> stored_;
+  const DeviceMesh& mesh_;
+  std::vector<std::vector<Role>> roles_;
+  std::vector<std::vector<std::pair<Layout, double>>> known_costs_;
+  std::optional<Strategy> best_;
+};
+
+} // namespace
+
+std::optional<Strategy> choose(
+    const Rule& rule,
+    c10::ArrayRef<PlacedOperand> operands,
+    c10::ArrayRef<StoredOutput> stored) {
+  TORCH_INTERNAL_ASSERT(rule.inputs.size() == operands.size());
+  auto best = Chooser(rule, operands, stored).best();
+  if (best && best->cost == std::numeric_limits<double>::infinity()) {
+    return std::nullopt;
+  }
+  return best;
+}
+
+} // namespace weft

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "weft/core/tensor_spec.h"
+#include "weft/redistribute/plan.h"
+#include "weft/rules/rule.h"
+
+#include <optional>
+#include <vector>
+
+namespace weft {
+
+/// An operand of a call: where it is, and whether it should stay there.
+struct PlacedOperand {
+  SpecPtr spec;
+  /// A parameter: moved only if nothing else is possible, so that activations come to the weights.
+  bool is_stationary = false;
+};
+
+/// An output that is stored in an operand (in-place and out= operators), which keeps its layout.
+struct StoredOutput {
+  int64_t output;
+  int64_t operand;
+};
+
+/// How one call is run: the layout every operand must have, and the one every output then has.
+struct Strategy {
+  std::vector<Layout> inputs;
+  std::vector<Layout> outputs;
+  double cost = 0; // of redistributing the operands, in seconds by the link model
+};
+
+/// The cheapest way to run a call under its rule; nothing where no way leaves stored outputs as they are.
+/// Pure: the same on every rank.
+std::optional<Strategy> choose(
+    const Rule& rule,
+    c10::ArrayRef<PlacedOperand> operands,
+    c10::ArrayRef<StoredOutput> stored = {});
+
+} // namespace weft

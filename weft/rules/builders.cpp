@@ -1,0 +1,161 @@
+#include "weft/rules/builders.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace weft {
+
+namespace {
+
+std::vector<int64_t> broadcast_shape(c10::ArrayRef<Operand> operands) {
+  std::vector<int64_t> shape;
+  for (const auto& operand : operands) {
+    const auto rank = operand.sizes.size();
+    if (rank > shape.size()) {
+      shape.insert(shape.begin(), rank - shape.size(), 1);
+    }
+    for (size_t d = 0; d < rank; ++d) {
+      auto& size = shape[shape.size() - rank + d];
+      size = size == 1 ? operand.sizes[d] : size;
+    }
+  }
+  return shape;
+}
+
+Rule broadcasting(const OpCall& call) {
+  Rule rule;
+  const auto shape = broadcast_shape(call.operands());
+  const auto output = own_factors(rule, shape);
+  std::vector<Rule::Factor> factors(shape.size());
+  std::iota(factors.begin(), factors.end(), Rule::Factor{0});
+  for (const auto& operand : call.operands()) {
+    rule.inputs.push_back(broadcast_dims(rule, factors, operand.sizes));
+  }
+  rule.outputs.push_back(output);
+  return rule;
+}
+
+std::vector<int64_t> all_operands(const OpCall& call) {
+  std::vector<int64_t> all(call.operands().size());
+  std::iota(all.begin(), all.end(), int64_t{0});
+  return all;
+}
+
+} // namespace
+
+Rule::Dims own_factors(Rule& rule, c10::IntArrayRef sizes) {
+  Rule::Dims dims;
+  for (const auto size : sizes) {
+    dims.push_back({rule.add_factor(size)});
+  }
+  return dims;
+}
+
+Rule::Dims broadcast_dims(const Rule& rule, const std::vector<Rule::Factor>& factors, c10::IntArrayRef sizes) {
+  Rule::Dims dims;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const auto factor = factors[factors.size() - sizes.size() + d];
+    dims.push_back(sizes[d] == rule.sizes[factor] ? Rule::Dim{factor} : Rule::Dim{});
+  }
+  return dims;
+}
+
+RuleFunction pointwise(std::vector<std::vector<int64_t>> linear) {
+  return [linear = std::move(linear)](const OpCall& call) {
+    auto rule = broadcasting(call);
+    for (const auto& set : linear) {
+      if (std::all_of(
+              set.begin(), set.end(), [&](int64_t i) { return i < static_cast<int64_t>(rule.inputs.size()); })) {
+        rule.linear.push_back(set);
+      }
+    }
+    return rule;
+  };
+}
+
+RuleFunction additive() {
+  return [](const OpCall& call) {
+    auto rule = broadcasting(call);
+    // Adding a number to every term would add it once per rank.
+    if (rule.inputs.size() > 1) {
+      rule.linear.push_back(all_operands(call));
+    }
+    return rule;
+  };
+}
+
+RuleFunction copying() {
+  return [](const OpCall& call) {
+    auto rule = broadcasting(call);
+    rule.linear.push_back(all_operands(call));
+    rule.linear_in_any_op = true;
+    return rule;
+  };
+}
+
+RuleFunction contraction(std::string_view equation) {
+  const auto arrow = equation.find("->");
+  std::vector<std::string> inputs(1);
+  for (const auto letter : equation.substr(0, arrow)) {
+    letter == ',' ? inputs.emplace_back() : inputs.back() += letter;
+  }
+  return [inputs, output = std::string(equation.substr(arrow + 2))](const OpCall& call) {
+    Rule rule;
+    std::map<char, Rule::Factor> factors;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      auto& dims = rule.inputs.emplace_back();
+      for (size_t d = 0; d < inputs[i].size(); ++d) {
+        const auto letter = inputs[i][d];
+        if (!factors.contains(letter)) {
+          factors[letter] = rule.add_factor(call.operand(static_cast<int64_t>(i)).sizes[d]);
+        }
+        dims.push_back({factors[letter]});
+      }
+      rule.linear.push_back({static_cast<int64_t>(i)});
+    }
+    auto& dims = rule.outputs.emplace_back();
+    for (const auto letter : output) {
+      dims.push_back({factors[letter]});
+    }
+    return rule;
+  };
+}
+
+RuleFunction reduction(ReduceOp op, std::string_view dim_argument) {
+  return [op, dim_argument = std::string(dim_argument)](const OpCall& call) {
+    Rule rule;
+    const auto& sizes = call.operand(0).sizes;
+    const auto dims = call.reduced_dims(dim_argument, static_cast<int64_t>(sizes.size()));
+    rule.inputs.push_back(own_factors(rule, sizes));
+    auto& output = rule.outputs.emplace_back();
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) == dims.end()) {
+        output.push_back(rule.inputs[0][d]);
+      } else if (call.boolean("keepdim")) {
+        output.emplace_back();
+      }
+    }
+    rule.reduction = op;
+    if (op == ReduceOp::Sum) {
+      rule.linear.push_back({0});
+    }
+    return rule;
+  };
+}
+
+RuleFunction along_dim(std::string_view dim_argument, int64_t output_count) {
+  return [dim_argument = std::string(dim_argument), output_count](const OpCall& call) {
+    Rule rule;
+    const auto& sizes = call.operand(0).sizes;
+    const auto dims = own_factors(rule, sizes);
+    rule.inputs.assign(call.operands().size(), dims);
+    rule.outputs.assign(output_count, dims);
+    for (const auto d : call.reduced_dims(dim_argument, static_cast<int64_t>(sizes.size()))) {
+      rule.whole.push_back(dims[d][0]);
+    }
+    return rule;
+  };
+}
+
+} // namespace weft

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <ATen/core/function_schema.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+/// A tensor argument as a rule sees it: global metadata alone.
+struct Operand {
+  c10::IntArrayRef sizes;
+  c10::ScalarType dtype;
+
+  int64_t dim() const {
+    return static_cast<int64_t>(sizes.size());
+  }
+};
+
+/// One call of an operator as a rule sees it. Tensors, also those in lists, are numbered in the order of the arguments;
+/// absent optional tensors are not counted.
+class OpCall {
+ public:
+  /// Where an argument's tensors are among the operands.
+  struct Range {
+    int64_t begin;
+    int64_t count;
+  };
+
+  OpCall(
+      const c10::FunctionSchema& schema,
+      c10::ArrayRef<c10::IValue> arguments,
+      c10::ArrayRef<Operand> operands,
+      c10::ArrayRef<Range> ranges)
+      : schema_(schema), arguments_(arguments), operands_(operands), ranges_(ranges) {}
+
+  const c10::FunctionSchema& schema() const {
+    return schema_;
+  }
+  c10::ArrayRef<Operand> operands() const {
+    return operands_;
+  }
+  const Operand& operand(int64_t index) const {
+    return operands_[index];
+  }
+  /// The operand that a tensor argument is; nothing where it is absent or there is no such argument.
+  std::optional<int64_t> operand_of(std::string_view name) const;
+  /// The operands of a tensor list.
+  Range operands_of(std::string_view name) const;
+
+  bool has(std::string_view name) const;
+  /// The value of a non-tensor argument; a default where the schema has no such argument or it is None.
+  int64_t integer(std::string_view name, int64_t otherwise = 0) const;
+  bool boolean(std::string_view name, bool otherwise = false) const;
+  double number(std::string_view name, double otherwise = 0) const;
+  /// Integers of a list or of a single one; empty where None.
+  std::vector<int64_t> integers(std::string_view name) const;
+  std::string_view text(std::string_view name) const;
+
+  /// A dim argument counted from the front, for a tensor of `rank` dims.
+  int64_t wrapped_dim(std::string_view name, int64_t rank) const;
+  /// Dims of a reduction: all where none is named.
+  std::vector<int64_t> reduced_dims(std::string_view name, int64_t rank) const;
+
+ private:
+  const c10::IValue* find(std::string_view name) const;
+
+  const c10::FunctionSchema& schema_;
+  c10::ArrayRef<c10::IValue> arguments_;
+  c10::ArrayRef<Operand> operands_;
+  c10::ArrayRef<Range> ranges_;
+};
+
+} // namespace weft

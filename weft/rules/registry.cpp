@@ -1,0 +1,51 @@
+#include "weft/rules/registry.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+namespace weft {
+
+const RuleRegistry& RuleRegistry::instance() {
+  static const auto* registry = [] {
+    auto* all = new RuleRegistry();
+    add_pointwise_rules(*all);
+    add_matmul_rules(*all);
+    add_reduction_rules(*all);
+    add_view_rules(*all);
+    add_softmax_rules(*all);
+    return all;
+  }();
+  return *registry;
+}
+
+const RuleFunction* RuleRegistry::find(std::string_view operator_name) const {
+  constexpr std::string_view kNamespace = "aten::";
+  if (!operator_name.starts_with(kNamespace)) {
+    return nullptr;
+  }
+  operator_name.remove_prefix(kNamespace.size());
+  auto found = rules_.find(std::string(operator_name));
+  if (found == rules_.end() && operator_name.ends_with('_')) {
+    operator_name.remove_suffix(1);
+    found = rules_.find(std::string(operator_name));
+  }
+  return found == rules_.end() ? nullptr : &found->second;
+}
+
+void RuleRegistry::add(std::initializer_list<std::string_view> names, const RuleFunction& rule) {
+  for (const auto name : names) {
+    TORCH_INTERNAL_ASSERT(rules_.emplace(name, rule).second, "aten::", name, " has two rules");
+  }
+}
+
+std::vector<std::string> RuleRegistry::names() const {
+  std::vector<std::string> result;
+  for (const auto& [name, rule] : rules_) {
+    result.push_back(name);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+} // namespace weft

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "weft/rules/rule.h"
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace weft {
+
+/// Rules by operator. A name stands for all overloads of an operator, in-place and out= forms included: "add" is
+/// aten::add.Tensor, aten::add_.Tensor, aten::add.out, aten::add.Scalar. Their stored outputs are the caller's matter:
+/// a rule sees the functional form.
+class RuleRegistry {
+ public:
+  /// All rules, made when first asked for.
+  static const RuleRegistry& instance();
+
+  /// The rule for an aten operator's schema name ("aten::add_"); nothing where there is none.
+  const RuleFunction* find(std::string_view operator_name) const;
+
+  void add(std::initializer_list<std::string_view> names, const RuleFunction& rule);
+  std::vector<std::string> names() const;
+
+ private:
+  std::unordered_map<std::string, RuleFunction> rules_;
+};
+
+/// The families, each in a file of its name.
+void add_pointwise_rules(RuleRegistry& registry);
+void add_matmul_rules(RuleRegistry& registry);
+void add_reduction_rules(RuleRegistry& registry);
+void add_view_rules(RuleRegistry& registry);
+void add_softmax_rules(RuleRegistry& registry);
+
+} // namespace weft

@@ -1,0 +1,84 @@
+#include "weft/rules/rule.h"
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+std::string factor_text(Rule::Factor factor) {
+  auto text = std::string(1, static_cast<char>('a' + factor % 26));
+  return factor < 26 ? text : text + std::to_string(factor / 26);
+}
+
+std::string dims_text(const Rule::Dims& dims) {
+  std::string text = "[";
+  for (size_t d = 0; d < dims.size(); ++d) {
+    text += d == 0 ? "" : ",";
+    if (dims[d].empty()) {
+      text += "-";
+    } else if (dims[d].size() == 1) {
+      text += factor_text(dims[d][0]);
+    } else {
+      text += "(";
+      for (size_t i = 0; i < dims[d].size(); ++i) {
+        text += (i == 0 ? "" : " ") + factor_text(dims[d][i]);
+      }
+      text += ")";
+    }
+  }
+  return text + "]";
+}
+
+std::string tensors_text(const std::vector<Rule::Dims>& tensors) {
+  std::string text = "(";
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    text += (i == 0 ? "" : ",") + dims_text(tensors[i]);
+  }
+  return text + ")";
+}
+
+} // namespace
+
+bool Rule::has(const Dims& dims, Factor factor) {
+  return std::any_of(
+      dims.begin(), dims.end(), [&](const Dim& dim) { return std::find(dim.begin(), dim.end(), factor) != dim.end(); });
+}
+
+bool Rule::is_whole(Factor factor) const {
+  return std::find(whole.begin(), whole.end(), factor) != whole.end();
+}
+
+bool Rule::is_reduced(Factor factor) const {
+  return std::none_of(outputs.begin(), outputs.end(), [&](const Dims& dims) { return has(dims, factor); });
+}
+
+std::string Rule::to_string() const {
+  auto text = tensors_text(inputs) + "->" + tensors_text(outputs);
+  std::string reduced;
+  std::string kept_whole;
+  for (size_t f = 0; f < sizes.size(); ++f) {
+    const auto factor = static_cast<Factor>(f);
+    if (is_whole(factor)) {
+      kept_whole += (kept_whole.empty() ? "" : ",") + factor_text(factor);
+    } else if (is_reduced(factor)) {
+      reduced += (reduced.empty() ? "" : ",") + factor_text(factor);
+    }
+  }
+  text += reduced.empty() ? "" : " " + std::string(weft::to_string(reduction)) + "={" + reduced + "}";
+  text += kept_whole.empty() ? "" : " whole={" + kept_whole + "}";
+  for (size_t i = 0; i < addends.size(); ++i) {
+    text += (i == 0 ? " added={" : ",") + std::to_string(addends[i]) + (i + 1 == addends.size() ? "}" : "");
+  }
+  for (size_t i = 0; i < linear.size(); ++i) {
+    text += i == 0 ? (linear_in_any_op ? " linear*=" : " linear=") : "";
+    text += "{";
+    for (size_t k = 0; k < linear[i].size(); ++k) {
+      text += (k == 0 ? "" : ",") + std::to_string(linear[i][k]);
+    }
+    text += "}";
+  }
+  return text;
+}
+
+} // namespace weft

@@ -1,0 +1,10 @@
+#include "weft/rules/builders.h"
+#include "weft/rules/registry.h"
+
+namespace weft {
+
+void add_softmax_rules(RuleRegistry& registry) {
+  registry.add({"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"}, along_dim("dim"));
+}
+
+} // namespace weft

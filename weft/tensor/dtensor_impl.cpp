@@ -1,0 +1,53 @@
+#include "weft/tensor/dtensor_impl.h"
+
+namespace weft {
+
+DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
+    : TensorImpl(c10::DispatchKeySet(kDTensorKey), c10::scalarTypeToTypeMeta(spec->dtype()), device),
+      local_(std::move(local)),
+      spec_(std::move(spec)) {
+  set_storage_access_should_throw();
+  take_sizes_from_spec();
+}
+
+void DTensorImpl::take_sizes_from_spec() {
+  sizes_and_strides_.set_sizes(spec_->sizes());
+  sizes_and_strides_.set_strides(spec_->strides());
+  refresh_numel();
+  refresh_contiguous();
+}
+
+template <class Version>
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version, bool allow_tensor_metadata_change)
+    const {
+  auto copy = c10::make_intrusive<DTensorImpl>(local_, spec_, device());
+  copy->set_version_counter(std::forward<Version>(version));
+  copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
+  return copy;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
+    const c10::VariableVersion& version,
+    bool allow_tensor_metadata_change) const {
+  return detached_copy(version, allow_tensor_metadata_change);
+}
+
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
+    c10::VariableVersion&& version,
+    bool allow_tensor_metadata_change) const {
+  return detached_copy(std::move(version), allow_tensor_metadata_change);
+}
+
+void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other) {
+  const auto* from = static_cast<const DTensorImpl*>(other.get());
+  local_ = from->local_;
+  spec_ = from->spec_;
+  data_type_ = from->data_type_;
+  take_sizes_from_spec();
+}
+
+at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device) {
+  return at::detail::make_tensor<DTensorImpl>(std::move(local), std::move(spec), device);
+}
+
+} // namespace weft

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "weft/comm/pending.h"
+#include "weft/core/tensor_spec.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+
+namespace weft {
+
+/// The dispatch key of distributed tensors.
+constexpr auto kDTensorKey = c10::DispatchKey::PrivateUse2;
+
+/// A distributed tensor: global sizes and strides, the real device, this rank's local tensor and the spec. It has no
+/// storage of its own; views share the storage of their base's local tensor.
+class DTensorImpl : public c10::TensorImpl {
+ public:
+  DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device);
+
+  /// This rank's part; waits for it the first time where it is still on its way.
+  const at::Tensor& local() const {
+    return local_.wait();
+  }
+  const SpecPtr& spec() const {
+    return spec_;
+  }
+
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(
+      const c10::VariableVersion& version,
+      bool allow_tensor_metadata_change) const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(
+      c10::VariableVersion&& version,
+      bool allow_tensor_metadata_change) const override;
+  void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other) override;
+
+ private:
+  template <class Version>
+  c10::intrusive_ptr<TensorImpl> detached_copy(Version&& version, bool allow_tensor_metadata_change) const;
+  void take_sizes_from_spec();
+  const char* tensorimpl_type_name() const override {
+    return "weft::DTensorImpl";
+  }
+
+  AsyncTensor local_;
+  SpecPtr spec_;
+};
+
+inline bool is_dtensor(const at::TensorBase& tensor) {
+  return tensor.defined() && tensor.unsafeGetTensorImpl()->key_set().has(kDTensorKey);
+}
+
+/// The implementation behind a distributed tensor; nullptr for any other.
+inline DTensorImpl* as_dtensor(const at::TensorBase& tensor) {
+  return is_dtensor(tensor) ? static_cast<DTensorImpl*>(tensor.unsafeGetTensorImpl()) : nullptr;
+}
+
+at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device);
+inline at::Tensor make_dtensor(const at::Tensor& local, SpecPtr spec) {
+  const auto device = local.device();
+  return make_dtensor(AsyncTensor(local), std::move(spec), device);
+}
+
+} // namespace weft

@@ -1,0 +1,66 @@
+#include "weft/tensor/linear_backward.h"
+
+#include "weft/tensor/dtensor_impl.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+namespace weft {
+
+namespace {
+
+/// Gradients of linear(input, weight, bias), from the operators that have rules. torch has no dense kernel of its own.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
+    const at::Tensor& input,
+    const at::Tensor& grad_output,
+    const at::Tensor& weight,
+    std::array<bool, 3> wanted) {
+  at::Tensor grad_input;
+  at::Tensor grad_weight;
+  at::Tensor grad_bias;
+  const auto rows = grad_output.dim() > 2 ? grad_output.flatten(0, -2) : grad_output;
+  if (wanted[0]) {
+    grad_input = at::matmul(grad_output, weight);
+  }
+  if (wanted[1]) {
+    grad_weight = at::mm(rows.t(), input.dim() > 2 ? input.flatten(0, -2) : input);
+  }
+  if (wanted[2]) {
+    grad_bias = rows.sum(0);
+  }
+  return {grad_input, grad_weight, grad_bias};
+}
+
+at::Tensor reduced_to(at::Tensor gradient, c10::IntArrayRef sizes) {
+  return gradient.sizes() == sizes ? gradient : at::sum_to(gradient, sizes);
+}
+
+std::tuple<at::Tensor, at::Tensor> matmul_backward(
+    const at::Tensor& grad,
+    const at::Tensor& a,
+    const at::Tensor& b,
+    std::array<bool, 2> wanted) {
+  at::Tensor grad_a;
+  at::Tensor grad_b;
+  // As matrices: a row on the left, a column on the right.
+  const auto left = a.dim() == 1 ? a.unsqueeze(0) : a;
+  const auto right = b.dim() == 1 ? b.unsqueeze(1) : b;
+  auto outer = a.dim() == 1 ? grad.unsqueeze(-1 - (b.dim() == 1 ? 0 : 1)) : grad;
+  outer = b.dim() == 1 ? outer.unsqueeze(-1) : outer;
+  if (wanted[0]) {
+    grad_a = reduced_to(at::matmul(outer, right.transpose(-2, -1)), left.sizes()).reshape(a.sizes());
+  }
+  if (wanted[1]) {
+    grad_b = reduced_to(at::matmul(left.transpose(-2, -1), outer), right.sizes()).reshape(b.sizes());
+  }
+  return {grad_a, grad_b};
+}
+
+} // namespace
+
+void register_linear_backward(torch::Library& library) {
+  library.impl("linear_backward", torch::dispatch(kDTensorKey, TORCH_FN(linear_backward)));
+  library.impl("matmul_backward", torch::dispatch(kDTensorKey, TORCH_FN(matmul_backward)));
+}
+
+} // namespace weft

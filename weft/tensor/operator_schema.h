@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/function_schema.h>
+
+#include <vector>
+
+namespace weft {
+
+/// What is known of an operator from its schema alone, worked out once.
+struct OperatorSchema {
+  enum class ArgumentKind : uint8_t {
+    Tensor,     // also optional
+    TensorList, // also of optional tensors
+    Static,     // its value may change what the rule says: part of the cache key
+    Value,      // floats and scalars: never part of the key, so that a changing learning rate does not fill the cache
+  };
+  struct Return {
+    bool is_tensor = false; // or a list of tensors
+    int64_t stored_in = -1; // the argument it is written to (in-place, out=)
+    int64_t view_of = -1;   // the argument whose memory it shares
+  };
+
+  explicit OperatorSchema(const c10::FunctionSchema& schema);
+
+  std::vector<ArgumentKind> arguments;
+  std::vector<bool> is_out; // out= arguments: written, never read
+  std::vector<Return> returns;
+  bool mutates = false;
+  bool is_view = false;
+};
+
+} // namespace weft
