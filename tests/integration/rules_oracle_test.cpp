@@ -34,7 +34,7 @@ bool is_differentiable(const at::Tensor& output) {
 Outcome on_one_device(const Sample& sample) {
   std::vector<at::Tensor> inputs;
   for (const auto& input : sample.inputs) {
-    inputs.push_back(input.clone().set_requires_grad(true));
+    inputs.push_back(input.clone().set_requires_grad(input.is_floating_point()));
   }
   Outcome outcome;
   at::Tensor loss;
@@ -68,7 +68,8 @@ Outcome distributed(
   for (size_t i = 0; i < layouts.size(); ++i) {
     const auto& whole = sample.inputs[i];
     const auto local = local_by_definition(whole, layouts[i], mesh.shape(), mesh.coordinate());
-    inputs.push_back(from_local(local, mesh, layouts[i], whole.sizes()).detach().set_requires_grad(true));
+    inputs.push_back(
+        from_local(local, mesh, layouts[i], whole.sizes()).detach().set_requires_grad(whole.is_floating_point()));
   }
   Outcome outcome;
   at::Tensor loss;

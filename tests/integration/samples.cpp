@@ -4,28 +4,9 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <set>
-
 namespace weft::testing {
 
 namespace {
-
-using Inputs = std::vector<at::Tensor>;
-using Shapes = std::vector<std::vector<int64_t>>;
-
-/// Between 0.1 and 0.9, where most functions are defined; the same every time.
-at::Tensor values(c10::IntArrayRef sizes, int64_t seed) {
-  auto generator = at::detail::createCPUGenerator(seed);
-  return at::rand(sizes, generator, at::kFloat) * 0.8 + 0.1;
-}
-
-Inputs inputs_of(const Shapes& shapes) {
-  Inputs inputs;
-  for (const auto& shape : shapes) {
-    inputs.push_back(values(shape, static_cast<int64_t>(inputs.size()) + 1));
-  }
-  return inputs;
-}
 
 std::string name_of(const std::string& op, const Inputs& inputs) {
   auto name = op;
@@ -45,7 +26,7 @@ std::optional<Sample> made_up(const c10::OperatorHandle& op, c10::IntArrayRef sh
     if (kind == c10::TypeKind::TensorType) {
       positions.push_back(arguments.size());
       const auto second = broadcast && !inputs.empty();
-      inputs.push_back(values(second ? shape.slice(1) : shape, static_cast<int64_t>(inputs.size()) + 1));
+      inputs.push_back(sample_values(second ? shape.slice(1) : shape, static_cast<int64_t>(inputs.size()) + 1));
       arguments.emplace_back(inputs.back());
     } else if (argument.default_value()) {
       arguments.push_back(*argument.default_value());
@@ -82,7 +63,28 @@ std::optional<Sample> made_up(const c10::OperatorHandle& op, c10::IntArrayRef sh
   return Sample{name_of(c10::toString(op.operator_name()), inputs), inputs, call};
 }
 
-void add_made_up(std::vector<Sample>& samples, const std::set<std::string>& by_hand) {
+} // namespace
+
+at::Tensor sample_values(c10::IntArrayRef sizes, int64_t seed) {
+  auto generator = at::detail::createCPUGenerator(seed);
+  return at::rand(sizes, generator, at::kFloat) * 0.8 + 0.1;
+}
+
+void Samples::add(const std::string& op, const Shapes& shapes, std::function<at::Tensor(const Inputs&)> call) {
+  Inputs inputs;
+  for (const auto& shape : shapes) {
+    inputs.push_back(sample_values(shape, static_cast<int64_t>(inputs.size()) + 1));
+  }
+  add_with(op, std::move(inputs), [call = std::move(call)](const Inputs& t) { return Inputs{call(t)}; });
+}
+
+void Samples::add_with(const std::string& op, Inputs inputs, std::function<Inputs(const Inputs&)> call) {
+  ops_.insert(op);
+  auto name = name_of(op, inputs);
+  samples_.push_back({std::move(name), std::move(inputs), std::move(call)});
+}
+
+void Samples::add_made_up() {
   auto& dispatcher = c10::Dispatcher::singleton();
   auto all = dispatcher.getAllOpNames();
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
@@ -91,7 +93,7 @@ void add_made_up(std::vector<Sample>& samples, const std::set<std::string>& by_h
   for (const auto& name : all) {
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema() || op->schema().is_mutable() || name.name.ends_with('_') ||
-        RuleRegistry::instance().find(name.name) == nullptr || by_hand.contains(name.name)) {
+        RuleRegistry::instance().find(name.name) == nullptr || ops_.contains(name.name)) {
       continue;
     }
     const bool is_backward = name.name.find("backward") != std::string::npos; // takes what forward gave, as it is
@@ -108,60 +110,19 @@ void add_made_up(std::vector<Sample>& samples, const std::set<std::string>& by_h
       } catch (const std::exception&) {
         continue; // not for floats, or not for these shapes: the single device does not take it either
       }
-      samples.push_back(std::move(*sample));
+      samples_.push_back(std::move(*sample));
     }
   }
 }
 
-} // namespace
-
 std::vector<Sample> all_samples() {
-  std::vector<Sample> samples;
-  std::set<std::string> by_hand;
-  const auto add = [&](const std::string& op, const Shapes& shapes, auto call) {
-    by_hand.insert(op);
-    auto inputs = inputs_of(shapes);
-    samples.push_back({name_of(op, inputs), inputs, [call](const Inputs& t) { return Inputs{call(t)}; }});
-  };
-  add("aten::mm", {{5, 4}, {4, 3}}, [](const Inputs& t) { return at::mm(t[0], t[1]); });
-  add("aten::bmm", {{2, 5, 4}, {2, 4, 3}}, [](const Inputs& t) { return at::bmm(t[0], t[1]); });
-  add("aten::mv", {{5, 4}, {4}}, [](const Inputs& t) { return at::mv(t[0], t[1]); });
-  add("aten::dot", {{5}, {5}}, [](const Inputs& t) { return at::dot(t[0], t[1]); });
-  add("aten::addmm", {{3}, {5, 4}, {4, 3}}, [](const Inputs& t) { return at::addmm(t[0], t[1], t[2], 2, 3); });
-  add("aten::baddbmm", {{2, 5, 3}, {2, 5, 4}, {2, 4, 3}},
-      [](const Inputs& t) { return at::baddbmm(t[0], t[1], t[2]); });
-  add("aten::linear", {{2, 5, 4}, {3, 4}, {3}}, [](const Inputs& t) { return at::linear(t[0], t[1], t[2]); });
-  add("aten::linear", {{5, 4}, {3, 4}}, [](const Inputs& t) { return at::linear(t[0], t[1]); });
-  add("aten::matmul", {{2, 5, 4}, {4, 3}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
-  add("aten::matmul", {{3, 1, 5, 4}, {2, 4, 3}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
-  add("aten::matmul", {{4}, {2, 4, 3}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
-  add("aten::matmul", {{2, 3, 4}, {4}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
-  add("aten::view", {{12, 8}}, [](const Inputs& t) { return t[0].view({16, 6}); });
-  add("aten::view", {{6, 4}}, [](const Inputs& t) { return t[0].view({2, 3, -1}); });
-  add("aten::view", {{2, 3, 4}}, [](const Inputs& t) { return t[0].view({6, 4}); });
-  add("aten::view", {{2, 3, 4}}, [](const Inputs& t) { return t[0].view({24}); });
-  add("aten::view", {{5, 1, 4}}, [](const Inputs& t) { return t[0].view({5, 4, 1}); });
-  add("aten::transpose", {{2, 3, 4}}, [](const Inputs& t) { return t[0].transpose(0, -1); });
-  add("aten::t", {{5, 4}}, [](const Inputs& t) { return t[0].t(); });
-  add("aten::permute", {{2, 3, 4}}, [](const Inputs& t) { return t[0].permute({2, 0, 1}); });
-  add("aten::unsqueeze", {{5, 4}}, [](const Inputs& t) { return t[0].unsqueeze(1); });
-  add("aten::squeeze", {{5, 1, 4}}, [](const Inputs& t) { return t[0].squeeze(1); });
-  add("aten::squeeze", {{1, 5, 1}}, [](const Inputs& t) { return t[0].squeeze(); });
-  add("aten::expand", {{5, 1}}, [](const Inputs& t) { return t[0].expand({3, 5, 4}); });
-  add("aten::select", {{5, 4}}, [](const Inputs& t) { return t[0].select(1, 2); });
-  add("aten::slice", {{5, 4}}, [](const Inputs& t) { return t[0].slice(0, 1, 4, 2); });
-  add("aten::sum", {{5, 4}}, [](const Inputs& t) { return t[0].sum(std::vector<int64_t>{1}, /*keepdim=*/true); });
-  add("aten::sum", {{5, 4}}, [](const Inputs& t) { return t[0].sum(); });
-  add("aten::amax", {{5, 4}}, [](const Inputs& t) { return t[0].amax({0}); });
-  add("aten::prod", {{5, 4}}, [](const Inputs& t) { return t[0].prod(1); });
-  add("aten::mean", {{5, 4}}, [](const Inputs& t) { return t[0].mean(std::vector<int64_t>{0}); });
-  add("aten::mean", {{5, 4}}, [](const Inputs& t) { return t[0].mean(); });
-  // Away from where the quotient jumps.
-  add("aten::remainder", {{5, 4}, {5, 4}}, [](const Inputs& t) { return at::remainder(t[0], t[1] + 2); });
-  add("aten::fmod", {{5, 4}, {4}}, [](const Inputs& t) { return at::fmod(t[0], t[1] + 2); });
-  add("aten::where", {{5, 4}, {5, 4}}, [](const Inputs& t) { return at::where(t[0] > t[1], t[0], t[1]); });
-  add_made_up(samples, by_hand);
-  return samples;
+  Samples samples;
+  add_matmul_samples(samples);
+  add_view_samples(samples);
+  add_reduction_samples(samples);
+  add_pointwise_samples(samples);
+  samples.add_made_up();
+  return samples.all();
 }
 
 } // namespace weft::testing

@@ -19,10 +19,10 @@ TEST(Views, ASizeThatIsLeftOpenIsFilledIn) {
 }
 
 TEST(Views, TheArgumentWithTheShapeIsNamed) {
-  EXPECT_EQ(RuleCall("aten::view", {{6}}, {{"size", Ints{2, 3}}}).rule()->shape_argument, "size");
-  EXPECT_EQ(RuleCall("aten::reshape", {{6}}, {{"shape", Ints{2, 3}}}).rule()->shape_argument, "shape");
-  EXPECT_EQ(RuleCall("aten::expand", {{4}}, {{"size", Ints{3, 4}}}).rule()->shape_argument, "size");
-  EXPECT_EQ(RuleCall("aten::t", {{5, 4}}).rule()->shape_argument, "");
+  EXPECT_EQ(RuleCall("aten::view", {{6}}, {{"size", Ints{2, 3}}}).rule()->size_arguments.at(0).name, "size");
+  EXPECT_EQ(RuleCall("aten::reshape", {{6}}, {{"shape", Ints{2, 3}}}).rule()->size_arguments.at(0).name, "shape");
+  EXPECT_EQ(RuleCall("aten::expand", {{4}}, {{"size", Ints{3, 4}}}).rule()->size_arguments.at(0).name, "size");
+  EXPECT_TRUE(RuleCall("aten::t", {{5, 4}}).rule()->size_arguments.empty());
 }
 
 TEST(Views, AViewAsAnotherDtypeHasNoRule) {

@@ -63,7 +63,7 @@ OpCall RuleCall::call() const {
 
 std::optional<Rule> RuleCall::rule() const {
   const auto* rule = RuleRegistry::instance().find(schema_->name());
-  return rule == nullptr ? std::nullopt : (*rule)(call());
+  return rule == nullptr ? std::nullopt : rule->rule(call());
 }
 
 std::string rule_text(const std::string& op_with_overload, std::vector<Ints> shapes, const Arguments& arguments) {

@@ -17,6 +17,7 @@ struct Role {
   enum class Kind : uint8_t { Replicate, Cut, Linear };
   Kind kind = Kind::Replicate;
   Rule::Factor factor = 0; // that is cut
+  int64_t split = 1;       // pieces into which the factor is cut first, as a strided shard does
   size_t linear_set = 0;
   ReduceOp op = ReduceOp::Sum; // of the partial values that pass through
 };
@@ -56,6 +57,9 @@ class Chooser {
       const auto factor = static_cast<Rule::Factor>(f);
       if (may_be_cut(factor)) {
         roles.push_back({.kind = Role::Kind::Cut, .factor = factor});
+        for (const auto split : present_splits(m, factor)) {
+          roles.push_back({.kind = Role::Kind::Cut, .factor = factor, .split = split});
+        }
       }
     }
     for (size_t i = 0; i < rule_.linear.size(); ++i) {
@@ -69,8 +73,25 @@ class Chooser {
   bool may_be_cut(Rule::Factor factor) const {
     const auto has = [&](const Rule::Dims& dims) { return Rule::has(dims, factor); };
     return !rule_.is_whole(factor) && rule_.sizes[factor] > 1 &&
-        std::any_of(rule_.inputs.begin(), rule_.inputs.end(), has) &&
-        (rule_.is_reduced(factor) || std::all_of(rule_.outputs.begin(), rule_.outputs.end(), has));
+        (std::any_of(rule_.inputs.begin(), rule_.inputs.end(), has) ||
+         (rule_.lookup && rule_.lookup->factor == factor));
+  }
+
+  /// The split factors by which operands that have this factor as a dim of its own are cut on a mesh dim now.
+  std::vector<int64_t> present_splits(int64_t m, Rule::Factor factor) const {
+    std::vector<int64_t> splits;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const auto& placement = operands_[i].spec->layout()[m];
+      if (!placement.is_shard() || placement.split_factor() == 1) {
+        continue;
+      }
+      const auto& dim = rule_.inputs[i][placement.dim()];
+      if (dim.size() == 1 && dim[0] == factor &&
+          std::find(splits.begin(), splits.end(), placement.split_factor()) == splits.end()) {
+        splits.push_back(placement.split_factor());
+      }
+    }
+    return splits;
   }
 
   /// The operations of the partial values that operands of a linear set have on a mesh dim now.
@@ -101,14 +122,14 @@ class Chooser {
     }
   }
 
-  /// The placement that cutting `factor` gives a tensor; nothing where the cut falls between elements of the factor.
+  /// The placement that a cut gives a tensor; nothing where it falls between elements of the factor.
   std::optional<Placement> placement(
       const Rule::Dims& dims,
-      Rule::Factor factor,
+      const Role& role,
       int64_t parts,
       const std::vector<int64_t>& sizes) const {
     for (size_t d = 0; d < dims.size(); ++d) {
-      const auto found = std::find(dims[d].begin(), dims[d].end(), factor);
+      const auto found = std::find(dims[d].begin(), dims[d].end(), role.factor);
       if (found == dims[d].end()) {
         continue;
       }
@@ -116,36 +137,56 @@ class Chooser {
       const auto position = static_cast<size_t>(found - dims[d].begin());
       const auto slower = product(all.slice(0, position), sizes);
       const auto faster = product(all.slice(position + 1), sizes);
-      if (faster > 1 && sizes[factor] % parts != 0) {
+      const auto size = sizes[role.factor];
+      const bool is_even = size % role.split == 0 && (size / role.split) % parts == 0;
+      if (dims[d].size() > 1 && !is_even && (faster > 1 || role.split > 1)) {
         return std::nullopt;
       }
-      return StridedShard(static_cast<int64_t>(d), slower);
+      return StridedShard(static_cast<int64_t>(d), slower * role.split);
     }
     return Replicate();
   }
 
+  enum class Tensors : uint8_t { Inputs, Outputs, SizeArguments };
+
+  /// What one mesh dim does to tensor number `i`; nothing where it cannot be.
+  std::optional<Placement> placement_under(
+      const Role& role,
+      Tensors which,
+      size_t i,
+      const Rule::Dims& dims,
+      int64_t parts,
+      const std::vector<int64_t>& sizes) const {
+    if (which == Tensors::Outputs && contains(rule_.constant, i)) {
+      return Replicate();
+    }
+    switch (role.kind) {
+      case Role::Kind::Replicate:
+        return Replicate();
+      case Role::Kind::Linear:
+        return which == Tensors::Outputs || (which == Tensors::Inputs && contains(rule_.linear[role.linear_set], i))
+            ? Partial(role.op)
+            : Replicate();
+      case Role::Kind::Cut:
+        if ((which == Tensors::Outputs && !Rule::has(dims, role.factor)) ||
+            (which == Tensors::Inputs && rule_.is_reduced(role.factor) && contains(rule_.addends, i))) {
+          return Partial(rule_.reduction);
+        }
+        return placement(dims, role, parts, sizes);
+    }
+    TORCH_INTERNAL_ASSERT(false);
+  }
+
   /// The layouts of some tensors under the chosen roles; nothing where one of them cannot be.
-  std::optional<std::vector<Layout>> layouts(
-      const std::vector<Role>& chosen,
-      const std::vector<Rule::Dims>& tensors,
-      bool are_outputs) const {
-    std::vector<Placements> result(tensors.size());
+  template <class Get>
+  std::optional<std::vector<Layout>> layouts(const std::vector<Role>& chosen, Tensors which, size_t count, Get dims_of)
+      const {
+    std::vector<Placements> result(count);
     auto sizes = rule_.sizes; // as mesh dims cut, what is left of each factor
     for (int64_t m = 0; m < mesh_.ndim(); ++m) {
       const auto& role = chosen[m];
-      for (size_t i = 0; i < tensors.size(); ++i) {
-        auto placed = std::optional(Replicate());
-        if (role.kind == Role::Kind::Cut && are_outputs && rule_.is_reduced(role.factor)) {
-          placed = Partial(rule_.reduction);
-        } else if (role.kind == Role::Kind::Cut && rule_.is_reduced(role.factor) && is_addend(i)) {
-          placed = Partial(rule_.reduction);
-        } else if (role.kind == Role::Kind::Cut) {
-          placed = placement(tensors[i], role.factor, mesh_.size(m), sizes);
-        } else if (role.kind == Role::Kind::Linear) {
-          const auto& set = rule_.linear[role.linear_set];
-          const bool is_in_set = std::find(set.begin(), set.end(), static_cast<int64_t>(i)) != set.end();
-          placed = are_outputs || is_in_set ? Partial(role.op) : Replicate();
-        }
+      for (size_t i = 0; i < count; ++i) {
+        const auto placed = placement_under(role, which, i, dims_of(i), mesh_.size(m), sizes);
         if (!placed) {
           return std::nullopt;
         }
@@ -159,9 +200,8 @@ class Chooser {
     return std::vector<Layout>(result.begin(), result.end());
   }
 
-  bool is_addend(size_t operand) const {
-    const auto index = static_cast<int64_t>(operand);
-    return std::find(rule_.addends.begin(), rule_.addends.end(), index) != rule_.addends.end();
+  static bool contains(const std::vector<int64_t>& numbers, size_t number) {
+    return std::find(numbers.begin(), numbers.end(), static_cast<int64_t>(number)) != numbers.end();
   }
 
   static bool is_possible(const Layout& layout) {
@@ -176,9 +216,14 @@ class Chooser {
   }
 
   void consider(const std::vector<Role>& chosen) {
-    auto inputs = layouts(chosen, rule_.inputs, /*are_outputs=*/false);
-    auto outputs = layouts(chosen, rule_.outputs, /*are_outputs=*/true);
-    if (!inputs || !outputs || !std::all_of(outputs->begin(), outputs->end(), is_possible) ||
+    auto inputs =
+        layouts(chosen, Tensors::Inputs, rule_.inputs.size(), [&](size_t i) -> auto& { return rule_.inputs[i]; });
+    auto outputs =
+        layouts(chosen, Tensors::Outputs, rule_.outputs.size(), [&](size_t i) -> auto& { return rule_.outputs[i]; });
+    auto size_arguments = layouts(chosen, Tensors::SizeArguments, rule_.size_arguments.size(), [&](size_t i) -> auto& {
+      return rule_.size_arguments[i].dims;
+    });
+    if (!inputs || !outputs || !size_arguments || !std::all_of(outputs->begin(), outputs->end(), is_possible) ||
         !std::all_of(inputs->begin(), inputs->end(), is_possible)) {
       return;
     }
@@ -195,11 +240,17 @@ class Chooser {
         return;
       }
     }
-    best_ = Strategy{std::move(*inputs), std::move(*outputs), total};
+    best_ = Strategy{std::move(*inputs), std::move(*outputs), std::move(*size_arguments), {}, total};
+    for (int64_t m = 0; m < mesh_.ndim(); ++m) {
+      if (rule_.lookup && chosen[m].kind == Role::Kind::Cut && chosen[m].factor == rule_.lookup->factor) {
+        best_->lookup_cuts.push_back(m);
+      }
+    }
   }
 
   double redistribution_cost(size_t operand, const Layout& layout) {
-    const auto& [spec, is_stationary] = operands_[operand];
+    const auto& is_stationary = operands_[operand].is_stationary;
+    const auto spec = contains(rule_.unread, operand) ? unread_spec(operands_[operand].spec) : operands_[operand].spec;
     if (spec->layout() == layout) {
       return 0;
     }
@@ -236,6 +287,14 @@ class Chooser {
 };
 
 } // namespace
+
+SpecPtr unread_spec(const SpecPtr& spec) {
+  auto layout = spec->layout();
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    layout = layout[m].is_partial() ? layout.with(m, Replicate()) : layout;
+  }
+  return spec->with(layout);
+}
 
 std::optional<Strategy> choose(
     const Rule& rule,

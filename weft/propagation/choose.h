@@ -26,8 +26,13 @@ struct StoredOutput {
 struct Strategy {
   std::vector<Layout> inputs;
   std::vector<Layout> outputs;
+  std::vector<Layout> size_arguments; // of tensors that had the sizes which the rule's size arguments state
+  std::vector<int64_t> lookup_cuts;   // mesh dims that cut the factor of the rule's lookup
   double cost = 0; // of redistributing the operands, in seconds by the link model
 };
+
+/// The spec of an operand whose values are not read: a term of a partial value is as good as the value.
+SpecPtr unread_spec(const SpecPtr& spec);
 
 /// The cheapest way to run a call under its rule; nothing where no way leaves stored outputs as they are.
 /// Pure: the same on every rank.

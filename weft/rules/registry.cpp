@@ -14,12 +14,13 @@ const RuleRegistry& RuleRegistry::instance() {
     add_reduction_rules(*all);
     add_view_rules(*all);
     add_softmax_rules(*all);
+    add_foreach_rules(*all);
     return all;
   }();
   return *registry;
 }
 
-const RuleFunction* RuleRegistry::find(std::string_view operator_name) const {
+const RuleEntry* RuleRegistry::find(std::string_view operator_name) const {
   constexpr std::string_view kNamespace = "aten::";
   if (!operator_name.starts_with(kNamespace)) {
     return nullptr;
@@ -35,7 +36,14 @@ const RuleFunction* RuleRegistry::find(std::string_view operator_name) const {
 
 void RuleRegistry::add(std::initializer_list<std::string_view> names, const RuleFunction& rule) {
   for (const auto name : names) {
-    TORCH_INTERNAL_ASSERT(rules_.emplace(name, rule).second, "aten::", name, " has two rules");
+    TORCH_INTERNAL_ASSERT(rules_.emplace(name, RuleEntry{rule}).second, "aten::", name, " has two rules");
+  }
+}
+
+void RuleRegistry::add_per_element(std::initializer_list<std::string_view> names, const RuleFunction& rule) {
+  for (const auto name : names) {
+    TORCH_INTERNAL_ASSERT(
+        rules_.emplace(name, RuleEntry{rule, /*per_element=*/true}).second, "aten::", name, " has two rules");
   }
 }
 

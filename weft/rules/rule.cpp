@@ -30,6 +30,14 @@ std::string dims_text(const Rule::Dims& dims) {
   return text + "]";
 }
 
+std::string set_text(const std::vector<int64_t>& numbers) {
+  std::string text = "{";
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    text += (i == 0 ? "" : ",") + std::to_string(numbers[i]);
+  }
+  return text + "}";
+}
+
 std::string tensors_text(const std::vector<Rule::Dims>& tensors) {
   std::string text = "(";
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -53,30 +61,42 @@ bool Rule::is_reduced(Factor factor) const {
   return std::none_of(outputs.begin(), outputs.end(), [&](const Dims& dims) { return has(dims, factor); });
 }
 
+int64_t Rule::size_of(const Dim& dim) const {
+  int64_t size = 1;
+  for (const auto factor : dim) {
+    size *= sizes[factor];
+  }
+  return size;
+}
+
 std::string Rule::to_string() const {
   auto text = tensors_text(inputs) + "->" + tensors_text(outputs);
   std::string reduced;
   std::string kept_whole;
   for (size_t f = 0; f < sizes.size(); ++f) {
     const auto factor = static_cast<Factor>(f);
+    const auto is_in = [&](const Dims& dims) { return has(dims, factor); };
     if (is_whole(factor)) {
       kept_whole += (kept_whole.empty() ? "" : ",") + factor_text(factor);
-    } else if (is_reduced(factor)) {
+    } else if (
+        is_reduced(factor) && sizes[f] > 1 && !outputs.empty() && std::any_of(inputs.begin(), inputs.end(), is_in)) {
       reduced += (reduced.empty() ? "" : ",") + factor_text(factor);
     }
   }
   text += reduced.empty() ? "" : " " + std::string(weft::to_string(reduction)) + "={" + reduced + "}";
   text += kept_whole.empty() ? "" : " whole={" + kept_whole + "}";
-  for (size_t i = 0; i < addends.size(); ++i) {
-    text += (i == 0 ? " added={" : ",") + std::to_string(addends[i]) + (i + 1 == addends.size() ? "}" : "");
-  }
+  text += addends.empty() ? "" : " added=" + set_text(addends);
   for (size_t i = 0; i < linear.size(); ++i) {
     text += i == 0 ? (linear_in_any_op ? " linear*=" : " linear=") : "";
-    text += "{";
-    for (size_t k = 0; k < linear[i].size(); ++k) {
-      text += (k == 0 ? "" : ",") + std::to_string(linear[i][k]);
-    }
-    text += "}";
+    text += set_text(linear[i]);
+  }
+  text += unread.empty() ? "" : " unread=" + set_text(unread);
+  text += constant.empty() ? "" : " constant=" + set_text(constant);
+  for (const auto& argument : size_arguments) {
+    text += " " + argument.name + "=" + dims_text(argument.dims);
+  }
+  if (lookup) {
+    text += " lookup={" + std::to_string(lookup->operand) + " in " + factor_text(lookup->factor) + "}";
   }
   return text;
 }

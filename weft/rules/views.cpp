@@ -71,7 +71,11 @@ Rule expand_rule(const OpCall& call) {
     order.push_back(from >= 0 && call.operand(0).sizes[from] != 1 ? from : -1);
   }
   auto rule = rearranged(call, order);
-  rule.shape_argument = "size";
+  auto sizes = call.integers("size");
+  for (int64_t d = 0; d < rank; ++d) {
+    sizes[d] = sizes[d] == -1 ? call.operand(0).sizes[d - (rank - call.operand(0).dim())] : sizes[d];
+  }
+  rule.size_arguments.push_back({"size", sizes, rule.outputs[0]});
   return rule;
 }
 
@@ -92,7 +96,7 @@ std::optional<Rule> view_rule(const OpCall& call) {
   rule.outputs.push_back(std::move(map.to));
   rule.linear = {{0}};
   rule.linear_in_any_op = true;
-  rule.shape_argument = call.has("size") ? "size" : "shape";
+  rule.size_arguments.push_back({call.has("size") ? "size" : "shape", to, rule.outputs[0]});
   return rule;
 }
 

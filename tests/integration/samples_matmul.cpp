@@ -1,0 +1,22 @@
+#include "tests/integration/samples.h"
+
+namespace weft::testing {
+
+void add_matmul_samples(Samples& samples) {
+  samples.add("aten::mm", {{5, 4}, {4, 3}}, [](const Inputs& t) { return at::mm(t[0], t[1]); });
+  samples.add("aten::bmm", {{2, 5, 4}, {2, 4, 3}}, [](const Inputs& t) { return at::bmm(t[0], t[1]); });
+  samples.add("aten::mv", {{5, 4}, {4}}, [](const Inputs& t) { return at::mv(t[0], t[1]); });
+  samples.add("aten::dot", {{5}, {5}}, [](const Inputs& t) { return at::dot(t[0], t[1]); });
+  samples.add("aten::addmm", {{3}, {5, 4}, {4, 3}}, [](const Inputs& t) { return at::addmm(t[0], t[1], t[2], 2, 3); });
+  samples.add("aten::baddbmm", {{2, 5, 3}, {2, 5, 4}, {2, 4, 3}}, [](const Inputs& t) {
+    return at::baddbmm(t[0], t[1], t[2]);
+  });
+  samples.add("aten::linear", {{2, 5, 4}, {3, 4}, {3}}, [](const Inputs& t) { return at::linear(t[0], t[1], t[2]); });
+  samples.add("aten::linear", {{5, 4}, {3, 4}}, [](const Inputs& t) { return at::linear(t[0], t[1]); });
+  samples.add("aten::matmul", {{2, 5, 4}, {4, 3}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
+  samples.add("aten::matmul", {{3, 1, 5, 4}, {2, 4, 3}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
+  samples.add("aten::matmul", {{4}, {2, 4, 3}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
+  samples.add("aten::matmul", {{2, 3, 4}, {4}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
+}
+
+} // namespace weft::testing
