@@ -1,6 +1,6 @@
 #include "weft/tensor/dispatch.h"
 
-#include "weft/tensor/agreement.h"
+#include "weft/tensor/call_agreement.h"
 #include "weft/tensor/explain.h"
 #include "weft/tensor/linear_backward.h"
 #include "weft/tensor/local_call.h"
