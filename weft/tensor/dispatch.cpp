@@ -5,6 +5,8 @@
 #include "weft/tensor/dtensor_impl.h"
 #include "weft/tensor/linear_backward.h"
 #include "weft/tensor/operator_schema.h"
+#include "weft/tensor/random_fallback.h"
+#include "weft/tensor/random_kernels.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -68,11 +70,16 @@ bool is_stationary(const at::Tensor& tensor) {
 class DTensorKernel final : public c10::OperatorKernel {
  public:
   explicit DTensorKernel(const c10::OperatorHandle& op)
-      : schema_(op.schema()), rule_(RuleRegistry::instance().find(op.schema().name())) {}
+      : schema_(op.schema()),
+        rule_(RuleRegistry::instance().find(op.schema().name())),
+        inner_dropout_(inner_dropout_argument(op)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, Stack* stack) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const auto arguments = torch::jit::last(*stack, schema_.arguments.size());
+    if (inner_dropout_) {
+      check_no_inner_dropout(op, arguments[*inner_dropout_]);
+    }
     CallKey key;
     OperandRefs operands;
     key.push_back(reinterpret_cast<uintptr_t>(this));
@@ -237,6 +244,7 @@ class DTensorKernel final : public c10::OperatorKernel {
 
   OperatorSchema schema_;
   const RuleFunction* rule_;
+  std::optional<size_t> inner_dropout_;
 };
 
 Rule DTensorKernel::rule_of(
@@ -393,6 +401,7 @@ bool stays_whole(const std::string& name) {
 void register_all() {
   static auto* library = new torch::Library(torch::Library::IMPL, "aten", kDTensorKey, __FILE__, __LINE__);
   register_linear_backward(*library);
+  register_random(*library);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     if (!name.name.starts_with("aten::")) {
@@ -403,7 +412,8 @@ void register_all() {
       continue;
     }
     const bool is_composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-    if ((is_composite && !stays_whole(name.name)) || op->hasKernelForDispatchKey(kDTensorKey)) {
+    if ((is_composite && !stays_whole(name.name)) || op->hasKernelForDispatchKey(kDTensorKey) ||
+        is_composed_of_random(*op)) {
       continue;
     }
     const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
