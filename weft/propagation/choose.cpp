@@ -58,7 +58,8 @@ class Chooser {
       const auto factor = static_cast<Rule::Factor>(f);
       if (may_be_cut(factor)) {
         roles.push_back({.kind = Role::Kind::Cut, .factor = factor});
-        for (const auto split : present_splits(m, factor)) {
+        const bool is_looked_up = rule_.lookup && rule_.lookup->factor == factor;
+        for (const auto split : is_looked_up ? std::vector<int64_t>{} : present_splits(m, factor)) {
           roles.push_back({.kind = Role::Kind::Cut, .factor = factor, .split = split});
         }
       }
@@ -255,7 +256,7 @@ class Chooser {
     }
     for (const auto& [output, operand] : stored_) {
       const auto& kept = operands_[operand].spec->layout();
-      if ((*outputs)[output] != kept || (*inputs)[operand] != kept) {
+      if ((output != StoredOutput::kNone && (*outputs)[output] != kept) || (*inputs)[operand] != kept) {
         return;
       }
     }
@@ -282,7 +283,7 @@ class Chooser {
   double redistribution_cost(size_t operand, const Layout& layout) {
     const auto& is_stationary = operands_[operand].is_stationary;
     const auto spec = contains(rule_.unread, operand) ? unread_spec(operands_[operand].spec) : operands_[operand].spec;
-    if (spec->layout() == layout) {
+    if (spec->layout() == layout || operands_[operand].spec->layout() == layout) {
       return 0;
     }
     auto& known = known_costs_[operand];

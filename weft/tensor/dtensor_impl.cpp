@@ -21,6 +21,7 @@ template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version, bool allow_tensor_metadata_change)
     const {
   auto copy = c10::make_intrusive<DTensorImpl>(local_, spec_, device());
+  copy->become_view(storage_offset_, is_copy_of_base_);
   copy->set_version_counter(std::forward<Version>(version));
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
@@ -43,6 +44,7 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   local_ = from->local_;
   spec_ = from->spec_;
   data_type_ = from->data_type_;
+  become_view(from->storage_offset_, from->is_copy_of_base_);
   take_sizes_from_spec();
 }
 
