@@ -103,7 +103,8 @@ class Chooser {
         continue;
       }
       const auto op = placement.reduce_op();
-      const bool passes = rule_.linear_in_any_op || op == ReduceOp::Sum || op == ReduceOp::Avg;
+      const bool is_linear = rule_.linear_op ? op == *rule_.linear_op : op == ReduceOp::Sum || op == ReduceOp::Avg;
+      const bool passes = rule_.linear_in_any_op || is_linear;
       if (passes && std::find(ops.begin(), ops.end(), op) == ops.end()) {
         ops.push_back(op);
       }
@@ -200,6 +201,32 @@ class Chooser {
     return std::vector<Layout>(result.begin(), result.end());
   }
 
+  /// Whether every rank keeps elements of the factors that are reduced.
+  bool leaves_elements(const std::vector<Role>& chosen) const {
+    std::vector<std::vector<int64_t>> pieces; // the sizes that parts of each factor have
+    for (const auto size : rule_.sizes) {
+      pieces.push_back({size});
+    }
+    for (int64_t m = 0; m < mesh_.ndim(); ++m) {
+      const auto& role = chosen[m];
+      if (role.kind != Role::Kind::Cut || !rule_.is_reduced(role.factor)) {
+        continue;
+      }
+      std::vector<int64_t> left;
+      for (const auto size : pieces[role.factor]) {
+        const auto most = (size / role.split + mesh_.size(m) - 1) / mesh_.size(m);
+        const auto least = size / role.split - most * (mesh_.size(m) - 1);
+        if (least < 1 || size % role.split != 0) {
+          return false;
+        }
+        left.push_back(most * role.split);
+        left.push_back(least * role.split);
+      }
+      pieces[role.factor] = std::move(left);
+    }
+    return true;
+  }
+
   static bool contains(const std::vector<int64_t>& numbers, size_t number) {
     return std::find(numbers.begin(), numbers.end(), static_cast<int64_t>(number)) != numbers.end();
   }
@@ -216,6 +243,9 @@ class Chooser {
   }
 
   void consider(const std::vector<Role>& chosen) {
+    if (rule_.needs_elements && !leaves_elements(chosen)) {
+      return;
+    }
     auto inputs =
         layouts(chosen, Tensors::Inputs, rule_.inputs.size(), [&](size_t i) -> auto& { return rule_.inputs[i]; });
     auto outputs =

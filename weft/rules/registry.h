@@ -42,6 +42,10 @@ void add_matmul_rules(RuleRegistry& registry);
 void add_reduction_rules(RuleRegistry& registry);
 void add_view_rules(RuleRegistry& registry);
 void add_softmax_rules(RuleRegistry& registry);
+void add_joining_rules(RuleRegistry& registry);
+void add_indexing_rules(RuleRegistry& registry);
+void add_creation_rules(RuleRegistry& registry);
+void add_sorting_rules(RuleRegistry& registry);
 void add_foreach_rules(RuleRegistry& registry);
 
 } // namespace weft
