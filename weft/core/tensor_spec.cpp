@@ -161,6 +161,20 @@ int64_t TensorSpec::numel() const {
   return std::accumulate(sizes_.begin(), sizes_.end(), int64_t{1}, std::multiplies<>());
 }
 
+bool TensorSpec::is_contiguous() const {
+  int64_t expected = 1;
+  for (auto d = dim() - 1; d >= 0; --d) {
+    if (sizes_[d] == 0) {
+      return true;
+    }
+    if (sizes_[d] != 1 && strides_[d] != expected) {
+      return false;
+    }
+    expected *= sizes_[d];
+  }
+  return true;
+}
+
 LocalBlock TensorSpec::local_shape_and_offset() const {
   if (!mesh_.is_member()) {
     return {c10::DimVector(sizes_.size(), 0), c10::DimVector(sizes_.size(), 0)};

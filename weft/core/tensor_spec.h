@@ -57,6 +57,8 @@ class TensorSpec : public c10::intrusive_ptr_target {
     return static_cast<int64_t>(sizes_.size());
   }
   int64_t numel() const;
+  /// Whether the strides are those of a contiguous tensor; dims of one element and tensors of none do not count.
+  bool is_contiguous() const;
 
   /// This rank's part; an empty one, in every dim, on a rank that is not in the mesh.
   LocalBlock local_shape_and_offset() const;

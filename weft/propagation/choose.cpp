@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 namespace weft {
 
@@ -57,7 +58,8 @@ class Chooser {
       const auto factor = static_cast<Rule::Factor>(f);
       if (may_be_cut(factor)) {
         roles.push_back({.kind = Role::Kind::Cut, .factor = factor});
-        for (const auto split : present_splits(m, factor)) {
+        const bool is_looked_up = rule_.lookup && rule_.lookup->factor == factor;
+        for (const auto split : is_looked_up ? std::vector<int64_t>{} : present_splits(m, factor)) {
           roles.push_back({.kind = Role::Kind::Cut, .factor = factor, .split = split});
         }
       }
@@ -201,32 +203,6 @@ class Chooser {
     return std::vector<Layout>(result.begin(), result.end());
   }
 
-  /// Whether every rank keeps elements of the factors that are reduced.
-  bool leaves_elements(const std::vector<Role>& chosen) const {
-    std::vector<std::vector<int64_t>> pieces; // the sizes that parts of each factor have
-    for (const auto size : rule_.sizes) {
-      pieces.push_back({size});
-    }
-    for (int64_t m = 0; m < mesh_.ndim(); ++m) {
-      const auto& role = chosen[m];
-      if (role.kind != Role::Kind::Cut || !rule_.is_reduced(role.factor)) {
-        continue;
-      }
-      std::vector<int64_t> left;
-      for (const auto size : pieces[role.factor]) {
-        const auto most = (size / role.split + mesh_.size(m) - 1) / mesh_.size(m);
-        const auto least = size / role.split - most * (mesh_.size(m) - 1);
-        if (least < 1 || size % role.split != 0) {
-          return false;
-        }
-        left.push_back(most * role.split);
-        left.push_back(least * role.split);
-      }
-      pieces[role.factor] = std::move(left);
-    }
-    return true;
-  }
-
   static bool contains(const std::vector<int64_t>& numbers, size_t number) {
     return std::find(numbers.begin(), numbers.end(), static_cast<int64_t>(number)) != numbers.end();
   }
@@ -242,8 +218,30 @@ class Chooser {
     return true;
   }
 
+  /// Whether every rank holds some of a factor.
+  bool fills(const std::vector<Role>& chosen, Rule::Factor factor) const {
+    std::set<int64_t> pieces = {rule_.sizes[factor]}; // the sizes that ranks hold
+    for (int64_t m = 0; m < mesh_.ndim(); ++m) {
+      if (chosen[m].kind != Role::Kind::Cut || chosen[m].factor != factor) {
+        continue;
+      }
+      const auto parts = mesh_.size(m);
+      std::set<int64_t> smaller;
+      for (const auto size : pieces) {
+        const auto longest = (size + parts - 1) / parts;
+        const auto last = size - (parts - 1) * longest;
+        if (last <= 0 || (chosen[m].split > 1 && size % (chosen[m].split * parts) != 0)) {
+          return false;
+        }
+        smaller.insert({longest, last});
+      }
+      pieces = std::move(smaller);
+    }
+    return true;
+  }
+
   void consider(const std::vector<Role>& chosen) {
-    if (rule_.needs_elements && !leaves_elements(chosen)) {
+    if (!std::all_of(rule_.filled.begin(), rule_.filled.end(), [&](auto factor) { return fills(chosen, factor); })) {
       return;
     }
     auto inputs =
@@ -259,7 +257,12 @@ class Chooser {
     }
     for (const auto& [output, operand] : stored_) {
       const auto& kept = operands_[operand].spec->layout();
-      if ((*outputs)[output] != kept || (*inputs)[operand] != kept) {
+      if ((output != StoredOutput::kNone && (*outputs)[output] != kept) || (*inputs)[operand] != kept) {
+        return;
+      }
+    }
+    for (const auto operand : rule_.updated) {
+      if ((*inputs)[operand] != operands_[operand].spec->layout()) {
         return;
       }
     }
@@ -281,7 +284,7 @@ class Chooser {
   double redistribution_cost(size_t operand, const Layout& layout) {
     const auto& is_stationary = operands_[operand].is_stationary;
     const auto spec = contains(rule_.unread, operand) ? unread_spec(operands_[operand].spec) : operands_[operand].spec;
-    if (spec->layout() == layout) {
+    if (spec->layout() == layout || operands_[operand].spec->layout() == layout) {
       return 0;
     }
     auto& known = known_costs_[operand];

@@ -18,6 +18,9 @@ struct PlacedOperand {
 
 /// An output that is stored in an operand (in-place and out= operators), which keeps its layout.
 struct StoredOutput {
+  /// Written to, but no output of the rule (running statistics).
+  static constexpr int64_t kNone = -1;
+
   int64_t output;
   int64_t operand;
 };

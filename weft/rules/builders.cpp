@@ -91,7 +91,7 @@ bool casts_terms(c10::ScalarType from, c10::ScalarType to) {
 RuleFunction pointwise(const OperandSets& linear, int64_t output_count) {
   return [linear, output_count](const OpCall& call) {
     auto rule = broadcasting(call);
-    rule.outputs.resize(output_count, rule.outputs[0]);
+    rule.outputs.resize(output_count, Rule::Dims(rule.outputs[0]));
     add_linear(rule, call, linear);
     return rule;
   };
@@ -160,7 +160,11 @@ RuleFunction reduction(ReduceOp op, std::string_view dim_argument) {
       }
     }
     rule.reduction = op;
-    rule.needs_elements = op == ReduceOp::Max || op == ReduceOp::Min;
+    for (const auto d : dims) {
+      if ((op == ReduceOp::Max || op == ReduceOp::Min) && d < call.operand(0).dim()) {
+        rule.filled.push_back(rule.inputs[0][d][0]); // no elements have neither
+      }
+    }
     add_linear(rule, call, {{0}});
     rule.linear_op = op == ReduceOp::Sum ? std::nullopt : std::optional(op);
     return rule;
@@ -175,7 +179,7 @@ RuleFunction reduction_of_whole(int64_t output_count, const OperandSets& linear)
         rule.whole.push_back(static_cast<Rule::Factor>(f));
       }
     }
-    rule.outputs.resize(output_count, rule.outputs[0]);
+    rule.outputs.resize(output_count, Rule::Dims(rule.outputs[0]));
     rule.linear = rule.linear.empty() ? OperandSets() : linear;
     return rule;
   };

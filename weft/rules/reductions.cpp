@@ -29,7 +29,7 @@ RuleFunction truth(ReduceOp op) {
       return *pointwise()(call); // unlike those of numbers, these reduce nothing where a list names no dim
     }
     auto rule = reduction(op)(call).value();
-    rule.needs_elements = false;
+    rule.filled.clear();
     rule.linear.clear();
     if (call.operand(0).dtype == c10::kBool) {
       rule.linear = {{0}};

@@ -47,5 +47,12 @@ void add_indexing_rules(RuleRegistry& registry);
 void add_creation_rules(RuleRegistry& registry);
 void add_sorting_rules(RuleRegistry& registry);
 void add_foreach_rules(RuleRegistry& registry);
+void add_norm_rules(RuleRegistry& registry);
+void add_embedding_rules(RuleRegistry& registry);
+void add_loss_rules(RuleRegistry& registry);
+void add_attention_rules(RuleRegistry& registry);
+void add_convolution_rules(RuleRegistry& registry);
+void add_spatial_rules(RuleRegistry& registry);
+void add_glu_rules(RuleRegistry& registry);
 
 } // namespace weft

@@ -18,7 +18,7 @@ namespace weft {
 ///   view        ([(a b),c])->([a,b,c]) linear*={0}
 ///   softmax     ([a,b])->([a,b]) whole={b}
 ///   embedding   ([a,b],[c])->([c,b]) sum={a} lookup={1 in a}
-///   amax        ([a,b])->([a]) max={b} nonempty linear(max)={0}
+///   amax        ([a,b])->([a]) max={b} filled={b} linear(max)={0}
 ///
 /// A factor may be cut unless it is `whole`: every tensor that has it is then sharded along it, an input that lacks it is
 /// replicated, and an output that lacks it is partial, for it holds what one part of the factor gives. Never listed:
@@ -46,9 +46,9 @@ struct Rule {
   std::vector<Dims> inputs;   // of every operand
   std::vector<Dims> outputs;  // of every tensor that comes out
   std::vector<Factor> whole;
+  /// Factors of which every rank must hold some: the local operator does not take tensors that are empty along them.
+  std::vector<Factor> filled;
   ReduceOp reduction = ReduceOp::Sum; // of outputs that lack a factor which is cut
-  /// Whether nothing comes out of no elements (amax): a reduced factor is cut only if every rank is left some.
-  bool needs_elements = false;
   /// Operands that are added to what is reduced: where a reduced factor is cut, they are partial and not replicated.
   std::vector<int64_t> addends;
   /// Sets of operands that may be partial together while the others are replicated; the outputs are then partial too.
@@ -59,6 +59,8 @@ struct Rule {
   std::optional<ReduceOp> linear_op;
   /// Operands of which only shape and dtype matter: partial values need not be reduced.
   std::vector<int64_t> unread;
+  /// Operands that are updated in place without being returned (running statistics): they keep their layout.
+  std::vector<int64_t> updated;
   /// Outputs that are the same whatever is cut.
   std::vector<int64_t> constant;
   std::vector<SizeArgument> size_arguments;

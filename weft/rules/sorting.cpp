@@ -14,7 +14,7 @@ Rule topk_rule(const OpCall& call) {
   }
   auto rule = with_whole(rearranged(call, order), dims);
   rule.linear.clear();
-  rule.outputs.resize(2, rule.outputs[0]);
+  rule.outputs.resize(2, Rule::Dims(rule.outputs[0]));
   return rule;
 }
 

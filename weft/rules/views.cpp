@@ -175,7 +175,7 @@ Rule split_rule(const OpCall& call) {
   const auto step = std::max<int64_t>(call.integer("split_size", 1), 1);
   const auto parts = call.has("split_sizes") ? static_cast<int64_t>(call.integers("split_sizes").size())
                                              : std::max<int64_t>((size + step - 1) / step, 1);
-  rule.outputs.resize(parts, rule.outputs[0]);
+  rule.outputs.resize(parts, Rule::Dims(rule.outputs[0]));
   return rule;
 }
 

@@ -7,25 +7,24 @@ CallCache& CallCache::of_thread() {
   return cache;
 }
 
-const CachedCall* CallCache::find(const CallKey& key) {
+const PreparedCall* CallCache::find(const CallKey& key) {
   const auto found = calls_.find(key);
   if (found == calls_.end()) {
     ++misses_;
     return nullptr;
   }
   ++hits_;
-  return &found->second;
+  return found->second.get();
 }
 
-const CachedCall& CallCache::add(const CallKey& key, CachedCall call) {
+const PreparedCall& CallCache::add(const CallKey& key, PreparedCall call) {
   if (calls_.size() >= kMaxCalls) {
+    former_ = std::move(calls_);
     calls_.clear();
   }
-  return calls_.insert_or_assign(key, std::move(call)).first->second;
-}
-
-void CallCache::clear() {
-  calls_.clear();
+  auto& place = calls_[key];
+  place = std::make_unique<const PreparedCall>(std::move(call));
+  return *place;
 }
 
 } // namespace weft

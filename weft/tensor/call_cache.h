@@ -1,36 +1,21 @@
 #pragma once
 
-#include "weft/core/tensor_spec.h"
-#include "weft/redistribute/execute.h"
+#include "weft/tensor/call_key.h"
+#include "weft/tensor/prepared_call.h"
 
-#include <c10/util/hash.h>
-
+#include <memory>
 #include <unordered_map>
 
 namespace weft {
 
-/// Everything about a call that can change how it is run, in words: the operator, the specs of its tensors by address,
-/// the values of its static arguments.
-using CallKey = c10::SmallVector<uint64_t, 24>;
-
-/// How a call was run, and is run again when the same key comes.
-struct CachedCall {
-  std::vector<SpecPtr> operands;                          // keep the addresses in the key alive
-  std::vector<std::shared_ptr<const CompiledPlan>> moves; // per operand; none where it stays as it is
-  int64_t shape_argument = -1;                            // the argument that is replaced by the local shape
-  std::vector<int64_t> local_shape;
-  std::vector<SpecPtr> outputs;      // of every tensor that comes out
-  std::vector<bool> make_contiguous; // per output: as its spec says, the local result is not
-};
-
-/// One per thread, bounded: when full it starts anew.
+/// The calls that this thread has prepared. Bounded: when full it starts anew; what was found before stays valid until it
+/// is full again, so that a call may make others while it runs.
 class CallCache {
  public:
   static CallCache& of_thread();
 
-  const CachedCall* find(const CallKey& key);
-  const CachedCall& add(const CallKey& key, CachedCall call);
-  void clear();
+  const PreparedCall* find(const CallKey& key);
+  const PreparedCall& add(const CallKey& key, PreparedCall call);
 
   struct Counters {
     size_t size;
@@ -44,17 +29,15 @@ class CallCache {
  private:
   struct KeyHash {
     size_t operator()(const CallKey& key) const {
-      size_t seed = key.size();
-      for (const auto word : key) {
-        seed = c10::hash_combine(seed, word);
-      }
-      return seed;
+      return key.hash();
     }
   };
+  using Calls = std::unordered_map<CallKey, std::unique_ptr<const PreparedCall>, KeyHash>;
 
   static constexpr size_t kMaxCalls = 16384;
 
-  std::unordered_map<CallKey, CachedCall, KeyHash> calls_;
+  Calls calls_;
+  Calls former_;
   size_t hits_ = 0;
   size_t misses_ = 0;
 };

@@ -25,6 +25,15 @@ class DTensorImpl : public c10::TensorImpl {
     return spec_;
   }
 
+  /// Where this view begins in the whole tensor, and whether it had to be moved and so shares no memory with its base.
+  void become_view(int64_t offset, bool is_copy) {
+    storage_offset_ = offset;
+    is_copy_of_base_ = is_copy;
+  }
+  bool is_copy_of_base() const {
+    return is_copy_of_base_;
+  }
+
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(
       const c10::VariableVersion& version,
       bool allow_tensor_metadata_change) const override;
@@ -43,6 +52,7 @@ class DTensorImpl : public c10::TensorImpl {
 
   AsyncTensor local_;
   SpecPtr spec_;
+  bool is_copy_of_base_ = false;
 };
 
 inline bool is_dtensor(const at::TensorBase& tensor) {

@@ -14,10 +14,15 @@ ArgumentKind kind_of(const c10::Type& type) {
       return ArgumentKind::Tensor;
     case c10::TypeKind::OptionalType:
       return kind_of(*type.castRaw<c10::OptionalType>()->getElementType());
-    case c10::TypeKind::ListType:
-      return kind_of(*type.castRaw<c10::ListType>()->getElementType()) == ArgumentKind::Tensor
-          ? ArgumentKind::TensorList
-          : kind_of(*type.castRaw<c10::ListType>()->getElementType());
+    case c10::TypeKind::ListType: {
+      const auto& element = *type.castRaw<c10::ListType>()->getElementType();
+      const auto kind = kind_of(element);
+      if (kind != ArgumentKind::Tensor) {
+        return kind;
+      }
+      return element.kind() == c10::TypeKind::OptionalType ? ArgumentKind::OptionalTensorList
+                                                           : ArgumentKind::TensorList;
+    }
     case c10::TypeKind::FloatType:
     case c10::TypeKind::NumberType:
     case c10::TypeKind::GeneratorType:
@@ -27,21 +32,33 @@ ArgumentKind kind_of(const c10::Type& type) {
   }
 }
 
+/// The alias set of a tensor, or of the tensors in a list: Tensor(a) and Tensor(a)[].
+const c10::AliasInfo* alias_of(const c10::Argument& argument) {
+  const auto* info = argument.alias_info();
+  if (info != nullptr && info->beforeSets().empty() && !info->containedTypes().empty()) {
+    return &info->containedTypes()[0];
+  }
+  return info;
+}
+
 } // namespace
 
 OperatorSchema::OperatorSchema(const c10::FunctionSchema& schema) {
   for (const auto& argument : schema.arguments()) {
+    const auto* alias = alias_of(argument);
+    if (alias != nullptr && alias->isWrite()) {
+      written.push_back(static_cast<int64_t>(arguments.size()));
+    }
     arguments.push_back(kind_of(*argument.type()));
     is_out.push_back(argument.is_out());
-    mutates = mutates || (argument.alias_info() != nullptr && argument.alias_info()->isWrite());
   }
   for (const auto& ret : schema.returns()) {
     Return result;
     const auto kind = kind_of(*ret.type());
     result.is_tensor = kind == ArgumentKind::Tensor || kind == ArgumentKind::TensorList;
-    if (const auto* alias = ret.alias_info()) {
+    if (const auto* alias = alias_of(ret)) {
       for (size_t i = 0; i < schema.arguments().size(); ++i) {
-        const auto* other = schema.arguments()[i].alias_info();
+        const auto* other = alias_of(schema.arguments()[i]);
         if (other != nullptr && other->beforeSets() == alias->beforeSets()) {
           (alias->isWrite() ? result.stored_in : result.view_of) = static_cast<int64_t>(i);
         }

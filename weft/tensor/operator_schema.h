@@ -9,10 +9,11 @@ namespace weft {
 /// What is known of an operator from its schema alone, worked out once.
 struct OperatorSchema {
   enum class ArgumentKind : uint8_t {
-    Tensor,     // also optional
-    TensorList, // also of optional tensors
-    Static,     // its value may change what the rule says: part of the cache key
-    Value,      // floats and scalars: never part of the key, so that a changing learning rate does not fill the cache
+    Tensor, // also optional
+    TensorList,
+    OptionalTensorList, // a list in which tensors may be absent
+    Static,             // its value may change what the rule says: part of the cache key
+    Value, // numbers, generators: only the type is part of the key, so that a changing learning rate does not fill the cache
   };
   struct Return {
     bool is_tensor = false; // or a list of tensors
@@ -23,9 +24,9 @@ struct OperatorSchema {
   explicit OperatorSchema(const c10::FunctionSchema& schema);
 
   std::vector<ArgumentKind> arguments;
-  std::vector<bool> is_out; // out= arguments: written, never read
+  std::vector<bool> is_out;     // out= arguments: written, never read
+  std::vector<int64_t> written; // arguments that are written to, in order
   std::vector<Return> returns;
-  bool mutates = false;
   bool is_view = false;
 };
 

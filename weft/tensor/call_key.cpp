@@ -1,0 +1,66 @@
+#include "weft/tensor/call_key.h"
+
+namespace weft {
+
+namespace {
+
+/// Apart from any small number that a value could be.
+constexpr uint64_t kNone = 0x6e6f6e656e6f6e65;
+
+uint64_t type_word(const c10::IValue& value) {
+  return value.isDouble() ? 1 : value.isInt() ? 2 : value.isBool() ? 3 : value.isComplexDouble() ? 4 : 5;
+}
+
+} // namespace
+
+void CallKey::add_static(const c10::IValue& value) {
+  if (value.isInt()) {
+    add(value.toInt());
+  } else if (value.isBool()) {
+    add(value.toBool() ? 1 : 0);
+  } else if (value.isNone()) {
+    add(kNone);
+  } else if (value.isIntList()) {
+    const auto list = value.toIntList();
+    add(list.size());
+    for (const int64_t item : list) {
+      add(item);
+    }
+  } else if (value.isList()) {
+    const auto list = value.toListRef();
+    add(list.size());
+    for (const auto& item : list) {
+      add_static(item);
+    }
+  } else if (value.isString()) {
+    const auto text = value.toStringView();
+    add(text.size());
+    for (const auto letter : text) {
+      add(static_cast<uint8_t>(letter));
+    }
+  } else if (value.isDevice()) {
+    const auto device = value.toDevice();
+    add(static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
+  } else {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, "[dispatch] arguments of type ", value.tagKind(), " are not known on distributed tensors.");
+  }
+}
+
+void CallKey::add_type(const c10::IValue& value) {
+  if (value.isNone()) {
+    add(kNone);
+  } else if (value.isList()) {
+    const auto list = value.toListRef();
+    add(list.size());
+    for (const auto& item : list) {
+      add(type_word(item));
+    }
+  } else if (value.isDoubleList()) {
+    add(value.toDoubleList().size());
+  } else {
+    add(type_word(value));
+  }
+}
+
+} // namespace weft

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstring>
+
+namespace weft {
+
+/// Everything about a call that can change how it is run, in words: the operator, the specs of its tensors by address,
+/// the values of its static arguments, the types of its other ones. Hashed as it is built.
+class CallKey {
+ public:
+  void add(uint64_t word) {
+    words_.push_back(word);
+    hash_ = (hash_ ^ word) * 0x9e3779b97f4a7c15ULL;
+    hash_ ^= hash_ >> 29;
+  }
+  /// An argument whose value counts.
+  void add_static(const c10::IValue& value);
+  /// An argument of which the type counts alone: int and float numbers promote differently.
+  void add_type(const c10::IValue& value);
+
+  uint64_t hash() const {
+    return hash_;
+  }
+  friend bool operator==(const CallKey& a, const CallKey& b) {
+    return a.words_.size() == b.words_.size() &&
+        std::memcmp(a.words_.data(), b.words_.data(), a.words_.size() * sizeof(uint64_t)) == 0;
+  }
+
+ private:
+  c10::SmallVector<uint64_t, 32> words_;
+  uint64_t hash_ = 0;
+};
+
+} // namespace weft

@@ -1,0 +1,36 @@
+#include "weft/tensor/explain.h"
+
+#include "weft/tensor/scopes.h"
+
+namespace weft {
+
+std::string Explanation::to_string() const {
+  auto text = op + "(";
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + inputs[i];
+  }
+  text += "): " + strategy;
+  for (const auto& plan : plans) {
+    text += "\n  " + plan;
+  }
+  text += plans.empty() ? "" : "\n  " + std::to_string(bytes) + " bytes";
+  return text + "\n  " + why;
+}
+
+ExplainLog::ExplainLog() : outer_(Scopes::of_thread().explain) {
+  Scopes::of_thread().explain = this;
+}
+
+ExplainLog::~ExplainLog() {
+  Scopes::of_thread().explain = outer_;
+}
+
+std::string ExplainLog::to_string() const {
+  std::string text;
+  for (const auto& call : calls_) {
+    text += call->to_string() + "\n";
+  }
+  return text;
+}
+
+} // namespace weft

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "weft/tensor/operand.h"
+#include "weft/tensor/operator_schema.h"
+#include "weft/tensor/prepared_call.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace weft {
+
+/// Runs a prepared call on this rank: the stack's distributed tensors are replaced by their local ones, moved where the
+/// call says so, and the local results by distributed tensors.
+void run_local_call(
+    const c10::OperatorHandle& op,
+    const OperatorSchema& schema,
+    const PreparedCall& call,
+    torch::jit::Stack* stack,
+    const OperandRefs& operands);
+
+} // namespace weft

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "weft/rules/registry.h"
+#include "weft/tensor/operand.h"
+#include "weft/tensor/operator_schema.h"
+#include "weft/tensor/prepared_call.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace weft {
+
+/// What is known of an operator: worked out once, when it is registered.
+struct OperatorTraits {
+  explicit OperatorTraits(const c10::OperatorHandle& op);
+
+  OperatorSchema schema;
+  const RuleEntry* rule;              // none: the replicate fallback
+  const Decomposition* decomposition; // none: always by the rule
+};
+
+/// Decides how a call is run. Pure but for the compiled plans, whose groups are made here: the same on every rank.
+PreparedCall prepare(
+    const c10::OperatorHandle& op,
+    const OperatorTraits& traits,
+    c10::ArrayRef<c10::IValue> arguments,
+    c10::ArrayRef<OperandRef> operands);
+
+/// For a call whose outputs could not be told beforehand: what local result number `number` is a part of.
+PreparedOutput output_of_result(
+    const PreparedCall& call,
+    const OperatorSchema::Return& ret,
+    size_t number,
+    const at::Tensor& result);
+
+} // namespace weft
