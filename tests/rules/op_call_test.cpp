@@ -106,5 +106,13 @@ TEST(OpCall, ADimThatATensorDoesNotHaveRaises) {
       "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
 }
 
+TEST(OpCall, TruthValuesAreThoseOfAList) {
+  const RuleCall backward(
+      "aten::convolution_backward", {{2, 6, 3}, {2, 4, 5}, {6, 4, 3}},
+      {{"output_mask", c10::List<bool>({true, false, true})}});
+  EXPECT_EQ(backward.call().booleans("output_mask"), std::vector<bool>({true, false, true}));
+  EXPECT_TRUE(backward.call().booleans("no_such_argument").empty());
+}
+
 } // namespace
 } // namespace weft
