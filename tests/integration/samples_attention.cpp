@@ -38,9 +38,8 @@ void add_attention_samples(Samples& samples) {
   add_masked(samples, with(heads_of(2, 4, 4), {1, 4, 5, 3}));
   samples.add_with(
       "aten::_scaled_dot_product_flash_attention_for_cpu", floats(heads_of(4, 6, 6)),
-      without_gradients([](const Inputs& t) {
-        return results(at::_scaled_dot_product_flash_attention_for_cpu(t[0], t[1], t[2]));
-      }));
+      without_gradients(
+          [](const Inputs& t) { return results(at::_scaled_dot_product_flash_attention_for_cpu(t[0], t[1], t[2])); }));
   const auto add_backward = [&](const std::vector<int64_t>& query, const std::vector<int64_t>& key, Shapes mask) {
     Shapes shapes = {query, query, key, key, query, {query[0], query[1], query[2]}};
     shapes.insert(shapes.end(), mask.begin(), mask.end());
@@ -48,9 +47,8 @@ void add_attention_samples(Samples& samples) {
         "aten::_scaled_dot_product_flash_attention_for_cpu_backward", floats(shapes),
         without_gradients([](const Inputs& t) {
           const auto mask = t.size() > 6 ? std::optional(t[6]) : std::nullopt;
-          return results(
-              at::_scaled_dot_product_flash_attention_for_cpu_backward(
-                  t[0], t[1], t[2], t[3], t[4], t[5], /*dropout_p=*/0, /*is_causal=*/false, mask));
+          return results(at::_scaled_dot_product_flash_attention_for_cpu_backward(
+              t[0], t[1], t[2], t[3], t[4], t[5], /*dropout_p=*/0, /*is_causal=*/false, mask));
         }));
   };
   add_backward({4, 3, 5, 4}, {4, 3, 3, 4}, {});

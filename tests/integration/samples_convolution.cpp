@@ -8,14 +8,13 @@ using Mask = std::array<bool, 3>;
 
 void add_backward(Samples& samples, const Shapes& shapes, int64_t groups, bool transposed, Mask wanted) {
   const auto channels = shapes[0][1];
-  samples.add_with("aten::convolution_backward", floats(shapes), without_gradients([=](const Inputs& t) {
-                     const auto all = results(
-                         at::convolution_backward(
-                             t[0], t[1], t[2], c10::IntArrayRef{channels}, {1, 1}, {0, 0}, {1, 1}, transposed, {0, 0},
-                             groups, wanted));
-                     // What is not asked for may come out all the same, and is nothing to go by.
-                     return wanted[1] == wanted[2] ? all : Inputs(all.begin(), all.begin() + 1);
-                   }));
+  samples.add_with(
+      "aten::convolution_backward", floats(shapes), without_gradients([=](const Inputs& t) {
+        const auto all = results(at::convolution_backward(
+            t[0], t[1], t[2], c10::IntArrayRef{channels}, {1, 1}, {0, 0}, {1, 1}, transposed, {0, 0}, groups, wanted));
+        // What is not asked for may come out all the same, and is nothing to go by.
+        return wanted[1] == wanted[2] ? all : Inputs(all.begin(), all.begin() + 1);
+      }));
 }
 
 } // namespace

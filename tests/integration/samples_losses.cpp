@@ -33,8 +33,7 @@ void add_elementwise(Samples& samples, at::Reduction::Reduction reduction) {
     return at::binary_cross_entropy_with_logits(t[0], t[1].detach(), {}, {}, reduction);
   });
   samples.add("aten::binary_cross_entropy_with_logits", {{5, 4}, {5, 4}, {5, 1}, {4}}, [=](const Inputs& t) {
-    return at::binary_cross_entropy_with_logits(
-        t[0], t[1].detach(), t[2].detach(), t[3].detach(), reduction);
+    return at::binary_cross_entropy_with_logits(t[0], t[1].detach(), t[2].detach(), t[3].detach(), reduction);
   });
   samples.add("aten::l1_loss", {{5, 4}, {5, 4}}, [=](const Inputs& t) { return at::l1_loss(t[0], t[1], reduction); });
   samples.add("aten::kl_div", {{5, 4}, {5, 4}}, [=](const Inputs& t) { return at::kl_div(t[0], t[1], reduction); });
@@ -43,9 +42,8 @@ void add_elementwise(Samples& samples, at::Reduction::Reduction reduction) {
 void add_elementwise_backward(Samples& samples, at::Reduction::Reduction reduction) {
   const auto inputs = floats({gradient_shape({5, 4}, reduction), {5, 4}, {5, 4}});
   const auto add = [&](const std::string& op, std::function<at::Tensor(const Inputs&)> call) {
-    samples.add_with(op, inputs, without_gradients([call = std::move(call)](const Inputs& t) {
-                       return Inputs{call(t)};
-                     }));
+    samples.add_with(
+        op, inputs, without_gradients([call = std::move(call)](const Inputs& t) { return Inputs{call(t)}; }));
   };
   add("aten::mse_loss_backward", [=](const Inputs& t) { return at::mse_loss_backward(t[0], t[1], t[2], reduction); });
   add("aten::smooth_l1_loss_backward",

@@ -24,8 +24,7 @@ void add_layer_norm(Samples& samples) {
   samples.add_with(
       "aten::native_layer_norm_backward", floats({{5, 4}, {5, 4}, {5, 1}, {5, 1}, {4}, {4}}),
       without_gradients([](const Inputs& t) {
-        return results(
-            at::native_layer_norm_backward(t[0], t[1], {4}, t[2], t[3], t[4], t[5], Mask{true, true, true}));
+        return results(at::native_layer_norm_backward(t[0], t[1], {4}, t[2], t[3], t[4], t[5], Mask{true, true, true}));
       }));
   samples.add_with(
       "aten::native_layer_norm_backward", floats({{2, 5, 4}, {2, 5, 4}, {2, 1, 1}, {2, 1, 1}}),
@@ -99,9 +98,8 @@ void add_batch_norm(Samples& samples) {
     samples.add_with(
         "aten::native_batch_norm_backward", floats({{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {6}, {6}}),
         without_gradients([training](const Inputs& t) {
-          return results(
-              at::native_batch_norm_backward(
-                  t[0], t[1], t[2], t[3], t[4], t[5], t[6], training, kEpsilon, Mask{true, true, true}));
+          return results(at::native_batch_norm_backward(
+              t[0], t[1], t[2], t[3], t[4], t[5], t[6], training, kEpsilon, Mask{true, true, true}));
         }));
   }
   samples.add_with(
@@ -120,9 +118,8 @@ void add_batch_norm(Samples& samples) {
         auto var = at::ones_like(t[2]);
         const auto [output, save_mean, save_var, reserve] =
             at::_batch_norm_with_update(t[1], t[2], {}, mean, var, kMomentum, kEpsilon);
-        return results(
-            at::batch_norm_backward(
-                t[0], t[1], t[2], mean, var, save_mean, save_var, true, kEpsilon, Mask{true, true, true}, reserve));
+        return results(at::batch_norm_backward(
+            t[0], t[1], t[2], mean, var, save_mean, save_var, true, kEpsilon, Mask{true, true, true}, reserve));
       }));
 }
 

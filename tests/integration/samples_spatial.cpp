@@ -21,9 +21,8 @@ void add_pools(Samples& samples) {
     return results(at::max_pool3d_with_indices(t[0], {2, 2, 2}));
   });
   samples.add("aten::avg_pool3d", volume, [](const Inputs& t) { return at::avg_pool3d(t[0], {2, 2, 2}); });
-  samples.add("aten::_adaptive_avg_pool3d", volume, [](const Inputs& t) {
-    return at::_adaptive_avg_pool3d(t[0], {2, 3, 2});
-  });
+  samples.add(
+      "aten::_adaptive_avg_pool3d", volume, [](const Inputs& t) { return at::_adaptive_avg_pool3d(t[0], {2, 3, 2}); });
   samples.add_with("aten::adaptive_max_pool3d", floats(volume), [](const Inputs& t) {
     return results(at::adaptive_max_pool3d(t[0], {2, 3, 2}));
   });
@@ -31,19 +30,19 @@ void add_pools(Samples& samples) {
 
 void add_pools_backward(Samples& samples) {
   const auto inputs = floats({{4, 3, 3, 3}, {4, 3, 6, 6}});
-  samples.add_with("aten::max_pool2d_with_indices_backward", inputs, without_gradients([](const Inputs& t) {
-                     const auto indices = std::get<1>(at::max_pool2d_with_indices(t[1], {2, 2}));
-                     return Inputs{at::max_pool2d_with_indices_backward(
-                         t[0], t[1], {2, 2}, {2, 2}, {0, 0}, {1, 1}, false, indices)};
-                   }));
+  samples.add_with(
+      "aten::max_pool2d_with_indices_backward", inputs, without_gradients([](const Inputs& t) {
+        const auto indices = std::get<1>(at::max_pool2d_with_indices(t[1], {2, 2}));
+        return Inputs{at::max_pool2d_with_indices_backward(t[0], t[1], {2, 2}, {2, 2}, {0, 0}, {1, 1}, false, indices)};
+      }));
   samples.add_with("aten::adaptive_max_pool2d_backward", inputs, without_gradients([](const Inputs& t) {
                      const auto indices = std::get<1>(at::adaptive_max_pool2d(t[1], {3, 3}));
                      return Inputs{at::adaptive_max_pool2d_backward(t[0], t[1], indices)};
                    }));
-  samples.add_with("aten::avg_pool2d_backward", inputs, without_gradients([](const Inputs& t) {
-                     return Inputs{
-                         at::avg_pool2d_backward(t[0], t[1], {2, 2}, {2, 2}, {0, 0}, false, true, std::nullopt)};
-                   }));
+  samples.add_with(
+      "aten::avg_pool2d_backward", inputs, without_gradients([](const Inputs& t) {
+        return Inputs{at::avg_pool2d_backward(t[0], t[1], {2, 2}, {2, 2}, {0, 0}, false, true, std::nullopt)};
+      }));
   samples.add_with("aten::_adaptive_avg_pool2d_backward", inputs, without_gradients([](const Inputs& t) {
                      return Inputs{at::_adaptive_avg_pool2d_backward(t[0], t[1])};
                    }));
@@ -53,9 +52,8 @@ void add_upsampling(Samples& samples) {
   samples.add("aten::upsample_nearest1d", {{4, 3, 5}}, [](const Inputs& t) {
     return at::upsample_nearest1d(t[0], at::IntArrayRef{8});
   });
-  samples.add("aten::upsample_nearest2d", {{4, 3, 5, 2}}, [](const Inputs& t) {
-    return at::upsample_nearest2d(t[0], {8, 4});
-  });
+  samples.add(
+      "aten::upsample_nearest2d", {{4, 3, 5, 2}}, [](const Inputs& t) { return at::upsample_nearest2d(t[0], {8, 4}); });
   samples.add("aten::_upsample_nearest_exact2d", {{4, 3, 5, 2}}, [](const Inputs& t) {
     return at::_upsample_nearest_exact2d(t[0], {8, 4});
   });
