@@ -17,6 +17,8 @@ void add_shapes(Samples& samples) {
   samples.add("aten::_unsafe_view", {{5, 4}}, [](const Inputs& t) { return at::_unsafe_view(t[0], {5, 2, 2}); });
   samples.add("aten::view", {{6, 4}}, [](const Inputs& t) { return t[0].flatten().unflatten(0, {4, 6}); });
   samples.add("aten::view", {{5, 4}}, [](const Inputs& t) { return t[0].t().reshape({2, 10}); });
+  samples.add("aten::_reshape_alias", {{5, 4}}, [](const Inputs& t) { return t[0].slice(1, 1, 3).reshape({5, 1, 2}); });
+  samples.add("aten::_reshape_alias", {{6, 4}}, [](const Inputs& t) { return t[0].t().reshape({4, 2, 3}); });
   samples.add_with("aten::view", {whole_numbers({5, 4}, 9)}, [](const Inputs& t) {
     return Inputs{t[0].view(at::kDouble).view(at::kInt)};
   });

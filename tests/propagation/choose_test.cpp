@@ -111,6 +111,12 @@ TEST(Choose, OnlyCopiesPassPartialValuesOfOtherOperations) {
   EXPECT_GT(strategy->cost, 0);
 }
 
+TEST(Choose, WhatIsLinearInOneOperationPassesItsPartialValuesAlone) {
+  const Arguments last = {{"dim", Ints{1}}};
+  EXPECT_EQ(choice_text("aten::amax", {"f32[8,4] @ mesh(tp=2) {P(max)}"}, last), "{P(max)} -> {P(max)}");
+  EXPECT_FALSE(choice("aten::amax", {"f32[8,4] @ mesh(tp=2) {P(sum)}"}, last)->inputs[0].has_partial());
+}
+
 TEST(Choose, PartialSumsAreReducedBeforeWhatIsNotLinear) {
   // Dim 0 is whole, so that one reduce-scatter into dim 1 is the cheapest.
   EXPECT_EQ(choice_text("aten::_softmax", {"f32[8,4] @ mesh(tp=2) {P(sum)}"}, {{"dim", 0}}), "moves: {S(1)} -> {S(1)}");

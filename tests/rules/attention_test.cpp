@@ -63,8 +63,7 @@ TEST(Attention, RandomNumbersAndOtherShapesHaveNoRule) {
   EXPECT_EQ(rule_text("aten::_scaled_dot_product_flash_attention", kEqual, {{"return_debug_mask", true}}), "none");
   EXPECT_EQ(rule_text("aten::_scaled_dot_product_flash_attention.quantized", with(kEqual, {5, 4})), "none");
   EXPECT_EQ(rule_text("aten::_scaled_dot_product_attention_math", {{4, 6, 8}, {4, 3, 8}, {4, 3, 8}}), "none");
-  EXPECT_EQ(
-      rule_text("aten::_scaled_dot_product_attention_math", {{5, 4, 6, 8}, {5, 1, 3, 8}, {5, 4, 3, 8}}), "none");
+  EXPECT_EQ(rule_text("aten::_scaled_dot_product_attention_math", {{5, 4, 6, 8}, {5, 1, 3, 8}, {5, 4, 3, 8}}), "none");
 }
 
 TEST(Attention, BackwardIsLinearInTheGradient) {

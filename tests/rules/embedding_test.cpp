@@ -9,8 +9,7 @@ using namespace weft::testing;
 
 TEST(Embedding, RowsAreLookedUpAndColumnsPass) {
   EXPECT_EQ(
-      rule_text("aten::embedding", {{7, 4}, {2, 5}}),
-      "([a,b],[c,d])->([c,d,b]) sum={a} linear*={0} lookup={1 in a}");
+      rule_text("aten::embedding", {{7, 4}, {2, 5}}), "([a,b],[c,d])->([c,d,b]) sum={a} linear*={0} lookup={1 in a}");
 }
 
 TEST(Embedding, BackwardAddsUpByRow) {

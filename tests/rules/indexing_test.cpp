@@ -10,6 +10,9 @@ using namespace weft::testing;
 TEST(Indexing, TheIndexTakesThePlaceOfTheDimThatIsPickedFrom) {
   EXPECT_EQ(rule_text("aten::index_select", {{5, 4}, {3}}, {{"dim", 1}}), "([a,b],[c])->([a,c]) whole={b} linear*={0}");
   EXPECT_EQ(rule_text("aten::index_select", {{5, 4}, {}}, {{"dim", 0}}), "([a,b],[])->([-,b]) whole={a} linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::index_select", {{5, 4}, {3}}, {{"dim", 0}}),
+      "([a,b],[c])->([c,b]) sum={a} filled={a} linear*={0} lookup={1 in a}");
   EXPECT_EQ(rule_text("aten::index_select", {{}, {1}}, {{"dim", 0}}), "none");
 }
 

@@ -24,8 +24,7 @@ TEST(Losses, WithoutAReductionTheyArePointwise) {
 TEST(Losses, ASumIsThatOfTheParts) {
   EXPECT_EQ(rule_text("aten::smooth_l1_loss", {{5, 4}, {5, 4}}, kSum), "([a,b],[a,b])->([]) sum={a,b}");
   EXPECT_EQ(
-      rule_text("aten::soft_margin_loss_backward", {{}, {5, 4}, {5, 4}}, kSum),
-      "([],[a,b],[a,b])->([a,b]) linear={0}");
+      rule_text("aten::soft_margin_loss_backward", {{}, {5, 4}, {5, 4}}, kSum), "([],[a,b],[a,b])->([a,b]) linear={0}");
 }
 
 TEST(Losses, AMeanIsOfTheWhole) {
@@ -36,8 +35,7 @@ TEST(Losses, AMeanIsOfTheWhole) {
 }
 
 TEST(Losses, BinaryCrossEntropyDoesNotBroadcastItsTarget) {
-  EXPECT_EQ(
-      rule_text("aten::binary_cross_entropy", {{5, 4}, {5, 4}, {4}}, kSum), "([a,b],[a,b],[b])->([]) sum={a,b}");
+  EXPECT_EQ(rule_text("aten::binary_cross_entropy", {{5, 4}, {5, 4}, {4}}, kSum), "([a,b],[a,b],[b])->([]) sum={a,b}");
   EXPECT_EQ(rule_text("aten::binary_cross_entropy", {{5, 4}, {4}}, kSum), "none");
   EXPECT_EQ(
       rule_text("aten::binary_cross_entropy_backward", {{5, 4}, {5, 4}, {5, 4}}, kNone),
@@ -69,8 +67,7 @@ TEST(Losses, BackwardDividesByTheWeightThatForwardGave) {
 }
 
 TEST(Losses, MarginsAreOfAllClasses) {
-  EXPECT_EQ(
-      rule_text("aten::multi_margin_loss", {{5, 4}, {5}, {4}}, kNone), "([a,-],[a],[-])->([a]) filled={a}");
+  EXPECT_EQ(rule_text("aten::multi_margin_loss", {{5, 4}, {5}, {4}}, kNone), "([a,-],[a],[-])->([a]) filled={a}");
   EXPECT_EQ(rule_text("aten::multi_margin_loss", {{5, 4}, {5}}, kMean), "([a,-],[a])->([]) whole={a}");
   EXPECT_EQ(
       rule_text("aten::multilabel_margin_loss_forward", {{5, 4}, {5, 4}}, kSum),

@@ -114,8 +114,7 @@ TEST(Norms, ABatchNormsBackwardReadsTheStatisticsThatForwardUsed) {
 
 TEST(Norms, BackwardIsCutIfTheBackendKeptNothing) {
   EXPECT_EQ(
-      rule_text(
-          "aten::batch_norm_backward", {{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {6}, {6}, {0}}, {{"update", true}}),
+      rule_text("aten::batch_norm_backward", {{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {6}, {6}, {0}}, {{"update", true}}),
       "([-,a,-],[-,a,-],[a],[a],[a],[a],[a],[-])->([-,a,-],[a],[a]) filled={a} linear={0} unread={3,4}");
   EXPECT_EQ(
       rule_text("aten::cudnn_batch_norm_backward", {{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {6}, {6}, {16}}),

@@ -12,15 +12,23 @@ bool is_number(const Operand& operand) {
   return operand.dtype != c10::kBool;
 }
 
-/// Dims of `self`, the picked one whole; the index has a factor of its own, which takes that dim's place.
+/// The index has a factor of its own, which takes the place of the dim that is picked from. That dim must be whole, but
+/// for the first one: there a rank picks what it holds.
 std::optional<Rule> index_select_rule(const OpCall& call) {
   const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
   if (call.operand(0).dim() == 0) {
     return std::nullopt;
   }
-  auto rule = with_whole(rearranged(call, natural_order(call)), {dim});
+  auto rule = rearranged(call, natural_order(call));
   rule.inputs.push_back(own_factors(rule, call.operand(1).sizes));
   rule.outputs[0][dim] = call.operand(1).dim() == 0 ? Rule::Dim{} : rule.inputs[1][0];
+  const auto picked = rule.inputs[0][dim][0];
+  if (dim == 0 && call.operand(1).dim() == 1 && is_number(call.operand(0))) {
+    rule.lookup = Rule::Lookup{1, picked};
+    rule.filled.push_back(picked);
+  } else {
+    rule.whole.push_back(picked);
+  }
   return rule;
 }
 
