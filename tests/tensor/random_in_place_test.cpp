@@ -40,7 +40,7 @@ const std::vector<Operator>& all_operators() {
       {"random_ i64", [](at::Tensor t) { t.random_(); }, at::kLong},
       {"random_ u8", [](at::Tensor t) { t.random_(); }, at::kByte},
       {"random_ from to", [](at::Tensor t) { t.random_(-4, 9); }, at::kInt},
-      {"random_ from", [](at::Tensor t) { t.random_(100, std::nullopt); }, at::kChar},
+      {"random_ from", [](at::Tensor t) { t.random_(100, std::optional<int64_t>()); }, at::kChar},
       {"random_ to", [](at::Tensor t) { t.random_(5); }},
       {"a generator's", [](at::Tensor t) { t.normal_(0, 1, at::make_generator<at::CPUGeneratorImpl>(3)); }}};
   return all;
