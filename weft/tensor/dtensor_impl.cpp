@@ -23,7 +23,9 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version
   auto copy = c10::make_intrusive<DTensorImpl>(local_, spec_, device());
   // Whether it is an inference tensor is a matter of where the original was made.
   copy->key_set_ = key_set_;
-  copy->set_version_counter(std::forward<Version>(version));
+  if (!copy->is_inference()) {
+    copy->set_version_counter(std::forward<Version>(version));
+  }
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
 }
