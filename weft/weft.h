@@ -1,6 +1,6 @@
 #pragma once
 
-/// Everything a program needs: meshes and placements, communication, redistribution.
+/// Everything a program needs: meshes and placements, communication, redistribution, distributed tensors.
 
 #include "weft/comm/collectives.h"
 #include "weft/comm/comm_log.h"
@@ -15,3 +15,5 @@
 #include "weft/core/tensor_spec.h"
 #include "weft/redistribute/execute.h"
 #include "weft/redistribute/plan.h"
+#include "weft/tensor/distribute.h"
+#include "weft/tensor/scopes.h"

@@ -33,14 +33,19 @@ TEST(CurrentWorld, IsOneRankWhereNoLauncherStartedTheProcess) {
 TEST(CurrentWorld, AScopeSetsItForThisThreadAndScopesNest) {
   const auto process_world = current_world();
   {
+    EXPECT_FALSE(in_world_scope());
     const WorldScope outer(make_fake_world(8, 3));
+    EXPECT_TRUE(in_world_scope());
     EXPECT_EQ(current_world()->size(), 8);
     {
       const WorldScope inner(make_fake_world(2));
       EXPECT_EQ(current_world()->size(), 2);
     }
     EXPECT_EQ(current_world()->size(), 8);
-    std::thread([&] { EXPECT_EQ(current_world(), process_world); }).join();
+    std::thread([&] {
+      EXPECT_EQ(current_world(), process_world);
+      EXPECT_FALSE(in_world_scope());
+    }).join();
   }
   EXPECT_EQ(current_world(), process_world);
 }

@@ -71,6 +71,13 @@ TEST(Rule, PrintsAddendsAndLinearSets) {
   EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) sum={b} added={0} linear*={0,1}{0,2}");
 }
 
+TEST(Rule, PrintsFactorsThatMustNotBeEmptyAndOperandsThatAreUpdated) {
+  auto rule = addmm_rule();
+  rule.filled = {0, 2};
+  rule.updated = {0};
+  EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) sum={b} filled={a,c} updated={0}");
+}
+
 TEST(Rule, PrintsMergedDimsAndDimsThatCannotBeCut) {
   Rule rule;
   const auto a = rule.add_factor(3);

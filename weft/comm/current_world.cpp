@@ -30,6 +30,10 @@ c10::intrusive_ptr<Communicator> current_world() {
   return *process_world;
 }
 
+bool in_world_scope() {
+  return scoped_world.defined();
+}
+
 WorldScope::WorldScope(c10::intrusive_ptr<Communicator> world)
     : outer_(std::exchange(scoped_world, std::move(world))) {}
 

@@ -11,6 +11,9 @@ namespace weft {
 /// one rank by itself.
 c10::intrusive_ptr<Communicator> current_world();
 
+/// Whether this thread is a rank of its own, in a WorldScope; otherwise the process is one.
+bool in_world_scope();
+
 /// Makes `world` this thread's current world while it lasts.
 class WorldScope {
  public:

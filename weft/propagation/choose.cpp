@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 namespace weft {
 
@@ -216,7 +217,32 @@ class Chooser {
     return true;
   }
 
+  /// Whether every rank holds some of a factor.
+  bool fills(const std::vector<Role>& chosen, Rule::Factor factor) const {
+    std::set<int64_t> pieces = {rule_.sizes[factor]}; // the sizes that ranks hold
+    for (int64_t m = 0; m < mesh_.ndim(); ++m) {
+      if (chosen[m].kind != Role::Kind::Cut || chosen[m].factor != factor) {
+        continue;
+      }
+      const auto parts = mesh_.size(m);
+      std::set<int64_t> smaller;
+      for (const auto size : pieces) {
+        const auto longest = (size + parts - 1) / parts;
+        const auto last = size - (parts - 1) * longest;
+        if (last <= 0 || (chosen[m].split > 1 && size % (chosen[m].split * parts) != 0)) {
+          return false;
+        }
+        smaller.insert({longest, last});
+      }
+      pieces = std::move(smaller);
+    }
+    return true;
+  }
+
   void consider(const std::vector<Role>& chosen) {
+    if (!std::all_of(rule_.filled.begin(), rule_.filled.end(), [&](auto factor) { return fills(chosen, factor); })) {
+      return;
+    }
     auto inputs =
         layouts(chosen, Tensors::Inputs, rule_.inputs.size(), [&](size_t i) -> auto& { return rule_.inputs[i]; });
     auto outputs =
@@ -231,6 +257,11 @@ class Chooser {
     for (const auto& [output, operand] : stored_) {
       const auto& kept = operands_[operand].spec->layout();
       if ((output != StoredOutput::kNone && (*outputs)[output] != kept) || (*inputs)[operand] != kept) {
+        return;
+      }
+    }
+    for (const auto operand : rule_.updated) {
+      if ((*inputs)[operand] != operands_[operand].spec->layout()) {
         return;
       }
     }

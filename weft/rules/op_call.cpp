@@ -58,6 +58,11 @@ std::vector<int64_t> OpCall::integers(std::string_view name) const {
   return value->isInt() ? std::vector<int64_t>{value->toInt()} : value->toIntVector();
 }
 
+std::vector<bool> OpCall::booleans(std::string_view name) const {
+  const auto* value = find(name);
+  return value == nullptr ? std::vector<bool>() : value->toBoolList().vec();
+}
+
 std::string_view OpCall::text(std::string_view name) const {
   const auto* value = find(name);
   return value == nullptr ? std::string_view() : value->toStringView();

@@ -58,6 +58,8 @@ class OpCall {
   double number(std::string_view name, double otherwise = 0) const;
   /// Integers of a list or of a single one; empty where None.
   std::vector<int64_t> integers(std::string_view name) const;
+  /// Truth values of a list; empty where None.
+  std::vector<bool> booleans(std::string_view name) const;
   std::string_view text(std::string_view name) const;
 
   /// A dim argument counted from the front, for a tensor of `rank` dims.

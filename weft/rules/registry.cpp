@@ -15,6 +15,13 @@ const RuleRegistry& RuleRegistry::instance() {
     add_view_rules(*all);
     add_softmax_rules(*all);
     add_foreach_rules(*all);
+    add_norm_rules(*all);
+    add_embedding_rules(*all);
+    add_loss_rules(*all);
+    add_attention_rules(*all);
+    add_convolution_rules(*all);
+    add_spatial_rules(*all);
+    add_glu_rules(*all);
     return all;
   }();
   return *registry;

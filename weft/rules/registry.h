@@ -43,5 +43,12 @@ void add_reduction_rules(RuleRegistry& registry);
 void add_view_rules(RuleRegistry& registry);
 void add_softmax_rules(RuleRegistry& registry);
 void add_foreach_rules(RuleRegistry& registry);
+void add_norm_rules(RuleRegistry& registry);
+void add_embedding_rules(RuleRegistry& registry);
+void add_loss_rules(RuleRegistry& registry);
+void add_attention_rules(RuleRegistry& registry);
+void add_convolution_rules(RuleRegistry& registry);
+void add_spatial_rules(RuleRegistry& registry);
+void add_glu_rules(RuleRegistry& registry);
 
 } // namespace weft

@@ -38,6 +38,14 @@ std::string set_text(const std::vector<int64_t>& numbers) {
   return text + "}";
 }
 
+std::string factors_text(const std::vector<Rule::Factor>& factors) {
+  std::string text = "{";
+  for (size_t i = 0; i < factors.size(); ++i) {
+    text += (i == 0 ? "" : ",") + factor_text(factors[i]);
+  }
+  return text + "}";
+}
+
 std::string tensors_text(const std::vector<Rule::Dims>& tensors) {
   std::string text = "(";
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -85,12 +93,14 @@ std::string Rule::to_string() const {
   }
   text += reduced.empty() ? "" : " " + std::string(weft::to_string(reduction)) + "={" + reduced + "}";
   text += kept_whole.empty() ? "" : " whole={" + kept_whole + "}";
+  text += filled.empty() ? "" : " filled=" + factors_text(filled);
   text += addends.empty() ? "" : " added=" + set_text(addends);
   for (size_t i = 0; i < linear.size(); ++i) {
     text += i == 0 ? (linear_in_any_op ? " linear*=" : " linear=") : "";
     text += set_text(linear[i]);
   }
   text += unread.empty() ? "" : " unread=" + set_text(unread);
+  text += updated.empty() ? "" : " updated=" + set_text(updated);
   text += constant.empty() ? "" : " constant=" + set_text(constant);
   for (const auto& argument : size_arguments) {
     text += " " + argument.name + "=" + dims_text(argument.dims);

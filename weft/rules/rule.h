@@ -45,6 +45,8 @@ struct Rule {
   std::vector<Dims> inputs;   // of every operand
   std::vector<Dims> outputs;  // of every tensor that comes out
   std::vector<Factor> whole;
+  /// Factors of which every rank must hold some: the local operator does not take tensors that are empty along them.
+  std::vector<Factor> filled;
   ReduceOp reduction = ReduceOp::Sum; // of outputs that lack a factor which is cut
   /// Operands that are added to what is reduced: where a reduced factor is cut, they are partial and not replicated.
   std::vector<int64_t> addends;
@@ -54,6 +56,8 @@ struct Rule {
   bool linear_in_any_op = false;
   /// Operands of which only shape and dtype matter: partial values need not be reduced.
   std::vector<int64_t> unread;
+  /// Operands that are updated in place without being returned (running statistics): they keep their layout.
+  std::vector<int64_t> updated;
   /// Outputs that are the same whatever is cut.
   std::vector<int64_t> constant;
   std::vector<SizeArgument> size_arguments;

@@ -1,10 +1,12 @@
 #include "weft/tensor/dispatch.h"
 
-#include "weft/tensor/agreement.h"
+#include "weft/tensor/call_agreement.h"
 #include "weft/tensor/explain.h"
 #include "weft/tensor/linear_backward.h"
 #include "weft/tensor/local_call.h"
 #include "weft/tensor/prepare.h"
+#include "weft/tensor/random_fallback.h"
+#include "weft/tensor/random_kernels.h"
 #include "weft/tensor/scopes.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -23,10 +25,13 @@ using ArgumentKind = OperatorSchema::ArgumentKind;
 /// One operator on distributed tensors: reads the arguments, finds how such a call is run, runs it on the locals.
 class DTensorKernel final : public c10::OperatorKernel {
  public:
-  explicit DTensorKernel(const c10::OperatorHandle& op) : traits_(op) {}
+  explicit DTensorKernel(const c10::OperatorHandle& op) : traits_(op), inner_dropout_(inner_dropout_argument(op)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    if (C10_UNLIKELY(inner_dropout_.has_value())) {
+      check_no_inner_dropout(op, torch::jit::peek(*stack, *inner_dropout_, traits_.schema.arguments.size()));
+    }
     CallKey key;
     OperandRefs operands;
     key.add(reinterpret_cast<uintptr_t>(this));
@@ -160,6 +165,7 @@ class DTensorKernel final : public c10::OperatorKernel {
   }
 
   OperatorTraits traits_;
+  std::optional<size_t> inner_dropout_;
   std::atomic<size_t> fallbacks_ = 0;
 };
 
@@ -171,6 +177,8 @@ bool stays_whole(const std::string& name) {
 void register_all() {
   static auto* library = new torch::Library(torch::Library::IMPL, "aten", kDTensorKey, __FILE__, __LINE__);
   register_linear_backward(*library);
+  register_random(*library);
+  register_random_fallback(*library);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     if (!name.name.starts_with("aten::")) {
@@ -181,7 +189,8 @@ void register_all() {
       continue;
     }
     const bool is_composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-    if ((is_composite && !stays_whole(name.name)) || op->hasKernelForDispatchKey(kDTensorKey)) {
+    if ((is_composite && !stays_whole(name.name)) || op->hasKernelForDispatchKey(kDTensorKey) ||
+        is_composed_of_random(*op)) {
       continue;
     }
     const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;

@@ -22,6 +22,8 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version
     const {
   auto copy = c10::make_intrusive<DTensorImpl>(local_, spec_, device());
   copy->become_view(storage_offset_, is_copy_of_base_);
+  // Whether it is an inference tensor is a matter of where the original was made.
+  copy->key_set_ = key_set_;
   copy->set_version_counter(std::forward<Version>(version));
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
@@ -40,11 +42,16 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
 }
 
 void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other) {
+  TORCH_CHECK_TYPE(
+      other->key_set().has(kDTensorKey),
+      "[DTensorImpl] only a distributed tensor can be put in the place of one, but got a plain one of shape ",
+      other->sizes(), ". Make one with from_local or distribute_tensor.");
   const auto* from = static_cast<const DTensorImpl*>(other.get());
   local_ = from->local_;
   spec_ = from->spec_;
   data_type_ = from->data_type_;
   become_view(from->storage_offset_, from->is_copy_of_base_);
+  device_opt_ = from->device_opt_;
   take_sizes_from_spec();
 }
 

@@ -1,0 +1,136 @@
+#include "weft/rules/named_dims.h"
+#include "weft/rules/registry.h"
+
+namespace weft {
+
+namespace {
+
+/// Query, key and value (samples, heads, length, size), which attend within a sample and a head. Where several heads of
+/// the query share one of the key, they are the faster factor.
+struct Attention {
+  explicit Attention(const OpCall& call) {
+    const auto& query_sizes = call.operand(*call.operand_of("query")).sizes;
+    const auto key_heads = call.operand(*call.operand_of("key")).sizes[1];
+    const auto sample = rule.add_factor(query_sizes[0]);
+    const auto head = rule.add_factor(key_heads);
+    rule.filled = {sample, head};
+    Rule::Dim heads = {head};
+    if (query_sizes[1] != key_heads) {
+      const auto sharing = rule.add_factor(query_sizes[1] / key_heads);
+      rule.filled.push_back(sharing);
+      heads.push_back(sharing);
+    }
+    query = {{sample}, heads, {}, {}};
+    key = {{sample}, {head}, {}, {}};
+    for (const auto* name : {"attn_mask", "attn_bias"}) {
+      if (const auto operand = call.operand_of(name)) {
+        mask = mask_dims(call.operand(*operand).sizes);
+      }
+    }
+    rule.inputs = dims_by_name(
+        call,
+        {{"query", query},
+         {"key", key},
+         {"value", key},
+         {"attn_mask", mask},
+         {"attn_bias", mask},
+         {"grad_out", query},
+         {"grad_out_", query},
+         {"out", query}});
+    if (const auto operand = call.operand_of("logsumexp")) {
+      rule.inputs[*operand] = per_row(call.operand(*operand).dim());
+    }
+  }
+
+  /// Of a tensor that has something for every row of the query.
+  Rule::Dims per_row(int64_t rank) const {
+    Rule::Dims dims = {query[0], query[1]};
+    dims.resize(rank);
+    return dims;
+  }
+
+  Rule rule;
+  Rule::Dims query;
+  Rule::Dims key;
+  Rule::Dims mask;
+
+ private:
+  /// Broadcasts against (samples, heads, length, length).
+  Rule::Dims mask_dims(c10::IntArrayRef sizes) const {
+    Rule::Dims dims(sizes.size());
+    for (size_t d = 0; d + 2 < sizes.size(); ++d) {
+      const auto& aligned = query[d + 4 - sizes.size()];
+      dims[d] = sizes[d] == rule.size_of(aligned) ? aligned : Rule::Dim{};
+    }
+    return dims;
+  }
+};
+
+/// Dropout differs by rank; other shapes go through the fallback.
+bool has_rule(const OpCall& call) {
+  const auto& query = call.operand(*call.operand_of("query")).sizes;
+  const auto& key = call.operand(*call.operand_of("key")).sizes;
+  const auto& value = call.operand(*call.operand_of("value")).sizes;
+  return query.size() == 4 && key.size() == 4 && value.size() == 4 && query[0] == key[0] && query[0] == value[0] &&
+      key[1] == value[1] && key[1] > 0 && query[1] % key[1] == 0 && call.number("dropout_p") == 0 &&
+      !call.operand_of("dropout_mask") && !call.operand_of("q_descale") && !call.operand_of("k_descale") &&
+      !call.operand_of("v_descale") && !call.boolean("return_debug_mask");
+}
+
+/// Results besides the output and what is kept per row: the state of random numbers, lengths of nested tensors.
+void add_constants(Rule& rule, const OpCall& call) {
+  for (size_t i = 2; i < call.schema().returns().size(); ++i) {
+    const auto& result = call.schema().returns()[i];
+    if (result.type()->kind() != c10::TypeKind::TensorType) {
+      continue;
+    }
+    const auto& name = result.name();
+    const bool is_vector = name == "rng_state" || name == "debug_attn_mask" || name.starts_with("cum_seq");
+    rule.constant.push_back(static_cast<int64_t>(rule.outputs.size()));
+    rule.outputs.emplace_back(is_vector ? 1 : 0);
+  }
+}
+
+/// `kept_rank` is the rank of the second result: a number per row of the query, or a row.
+RuleFunction attention(int64_t kept_rank) {
+  return [kept_rank](const OpCall& call) -> std::optional<Rule> {
+    if (!has_rule(call)) {
+      return std::nullopt;
+    }
+    Attention attention(call);
+    attention.rule.outputs = {attention.query, attention.per_row(kept_rank)};
+    add_constants(attention.rule, call);
+    return attention.rule;
+  };
+}
+
+std::optional<Rule> attention_backward_rule(const OpCall& call) {
+  if (!has_rule(call)) {
+    return std::nullopt;
+  }
+  Attention attention(call);
+  auto& rule = attention.rule;
+  rule.outputs = {attention.query, attention.key, attention.key};
+  if (call.schema().returns().size() > 3) {
+    rule.outputs.push_back(attention.mask);
+  }
+  rule.linear = {operands_by_name(call, {"grad_out", "grad_out_"})};
+  return rule;
+}
+
+} // namespace
+
+void add_attention_rules(RuleRegistry& registry) {
+  registry.add(
+      {"_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
+       "_scaled_dot_product_efficient_attention", "_scaled_dot_product_fused_attention_overrideable"},
+      attention(3));
+  registry.add({"_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math"}, attention(4));
+  registry.add(
+      {"_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_backward",
+       "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward",
+       "_scaled_dot_product_fused_attention_overrideable_backward"},
+      attention_backward_rule);
+}
+
+} // namespace weft

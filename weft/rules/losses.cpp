@@ -1,0 +1,160 @@
+#include "weft/rules/builders.h"
+#include "weft/rules/named_dims.h"
+#include "weft/rules/registry.h"
+
+#include <ATen/core/Reduction.h>
+
+namespace weft {
+
+namespace {
+
+/// Only of a sum are the terms of parts added up; a mean counts what it has.
+void keep_whole(Rule& rule) {
+  for (size_t f = 0; f < rule.sizes.size(); ++f) {
+    rule.whole.push_back(static_cast<Rule::Factor>(f));
+  }
+}
+
+int64_t reduction_of(const OpCall& call) {
+  return call.integer("reduction", at::Reduction::Mean);
+}
+
+/// A loss per element, then none, the mean or the sum of them.
+Rule elementwise_loss(const OpCall& call) {
+  auto rule = *pointwise()(call);
+  if (reduction_of(call) != at::Reduction::None) {
+    rule.outputs = {{}};
+  }
+  if (reduction_of(call) == at::Reduction::Mean) {
+    keep_whole(rule);
+  }
+  return rule;
+}
+
+/// The mean's divisor is the number of elements that are there.
+Rule elementwise_loss_backward(const OpCall& call) {
+  auto rule = *pointwise()(call);
+  rule.linear = {operands_by_name(call, {"grad_output"})};
+  if (reduction_of(call) == at::Reduction::Mean) {
+    keep_whole(rule);
+  }
+  return rule;
+}
+
+bool has_equal_shapes(const OpCall& call) {
+  return call.operand(*call.operand_of("self")).sizes == call.operand(*call.operand_of("target")).sizes;
+}
+
+/// Drops dims of one element before it compares shapes: what broadcasts would depend on the cut.
+std::optional<Rule> binary_cross_entropy_rule(const OpCall& call) {
+  return has_equal_shapes(call) ? std::optional(elementwise_loss(call)) : std::nullopt;
+}
+
+std::optional<Rule> binary_cross_entropy_backward_rule(const OpCall& call) {
+  return has_equal_shapes(call) ? std::optional(elementwise_loss_backward(call)) : std::nullopt;
+}
+
+/// Scores (n, classes, ...) against a target (n, ...), or of the scores' shape: classes cannot be cut.
+struct ClassLoss {
+  explicit ClassLoss(const OpCall& call) {
+    const auto& sizes = call.operand(*call.operand_of("self")).sizes;
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      scores.push_back(d == 1 ? Rule::Dim{} : Rule::Dim{rule.add_factor(sizes[d])});
+      if (d != 1) {
+        rows.push_back(scores[d]);
+      }
+    }
+    loss = reduction_of(call) == at::Reduction::None ? rows : Rule::Dims();
+    const bool has_rows = call.operand(*call.operand_of("target")).sizes.size() == rows.size();
+    rule.inputs = dims_by_name(
+        call,
+        {{"self", scores}, {"target", has_rows ? rows : scores}, {"is_target", scores}, {"grad_output", loss}});
+  }
+
+  Rule rule;
+  Rule::Dims scores;
+  Rule::Dims rows;
+  Rule::Dims loss;
+};
+
+bool has_rows(const OpCall& call) {
+  return call.operand(*call.operand_of("self")).dim() > 1;
+}
+
+/// Gives the loss and the weight of all rows, by which the mean divides.
+std::optional<Rule> nll_loss_rule(const OpCall& call) {
+  if (!has_rows(call)) {
+    return std::nullopt;
+  }
+  ClassLoss loss(call);
+  loss.rule.outputs = {loss.loss, {}};
+  if (reduction_of(call) == at::Reduction::None) {
+    loss.rule.constant = {1}; // zero
+    loss.rule.linear = {operands_by_name(call, {"self"})};
+  } else if (reduction_of(call) == at::Reduction::Mean) {
+    keep_whole(loss.rule);
+  }
+  return loss.rule;
+}
+
+/// The mean divides by the weight that forward gave: rows may be cut.
+std::optional<Rule> nll_loss_backward_rule(const OpCall& call) {
+  if (!has_rows(call)) {
+    return std::nullopt;
+  }
+  ClassLoss loss(call);
+  loss.rule.outputs = {loss.scores};
+  loss.rule.linear = {operands_by_name(call, {"grad_output"})};
+  loss.rule.unread = reduction_of(call) == at::Reduction::Mean ? operands_by_name(call, {"self"})
+                                                               : operands_by_name(call, {"self", "total_weight"});
+  return loss.rule;
+}
+
+std::optional<Rule> margin_loss_rule(const OpCall& call) {
+  if (!has_rows(call)) {
+    return std::nullopt;
+  }
+  ClassLoss loss(call);
+  loss.rule.outputs = {loss.loss};
+  if (call.schema().returns().size() > 1) {
+    loss.rule.outputs.push_back(loss.scores); // which classes are targets
+  }
+  if (reduction_of(call) == at::Reduction::Mean) {
+    keep_whole(loss.rule);
+  } else {
+    loss.rule.filled = {loss.rows[0][0]};
+  }
+  return loss.rule;
+}
+
+std::optional<Rule> margin_loss_backward_rule(const OpCall& call) {
+  if (!has_rows(call)) {
+    return std::nullopt;
+  }
+  ClassLoss loss(call);
+  loss.rule.outputs = {loss.scores};
+  loss.rule.linear = {operands_by_name(call, {"grad_output"})};
+  if (reduction_of(call) == at::Reduction::Mean) {
+    keep_whole(loss.rule);
+  }
+  return loss.rule;
+}
+
+} // namespace
+
+void add_loss_rules(RuleRegistry& registry) {
+  registry.add(
+      {"mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy_with_logits"},
+      elementwise_loss);
+  registry.add(
+      {"mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "soft_margin_loss_backward"},
+      elementwise_loss_backward);
+  registry.add({"binary_cross_entropy"}, binary_cross_entropy_rule);
+  registry.add({"binary_cross_entropy_backward"}, binary_cross_entropy_backward_rule);
+  registry.add({"nll_loss_forward", "nll_loss2d_forward"}, nll_loss_rule);
+  registry.add({"nll_loss_backward", "nll_loss2d_backward"}, nll_loss_backward_rule);
+  registry.add({"multi_margin_loss", "multilabel_margin_loss_forward"}, margin_loss_rule);
+  registry.add({"multi_margin_loss_backward", "multilabel_margin_loss_backward"}, margin_loss_backward_rule);
+}
+
+} // namespace weft

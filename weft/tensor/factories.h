@@ -1,0 +1,41 @@
+#pragma once
+
+#include "weft/tensor/dtensor_impl.h"
+
+#include <optional>
+
+namespace weft {
+
+struct FactoryOptions {
+  /// As torch chooses where none is given: the default dtype, and for `full` that of the value.
+  std::optional<at::ScalarType> dtype = std::nullopt;
+  bool requires_grad = false;
+};
+
+/// New distributed tensors of a global shape. Each rank makes its own part; nothing is communicated. On a rank that is
+/// not in the mesh that part is empty.
+///
+///   auto bias = zeros({8}, mesh, {Shard(0)}, {.dtype = at::kDouble, .requires_grad = true});
+at::Tensor zeros(
+    c10::IntArrayRef sizes,
+    const DeviceMesh& mesh,
+    const Layout& layout,
+    const FactoryOptions& options = {});
+at::Tensor ones(
+    c10::IntArrayRef sizes,
+    const DeviceMesh& mesh,
+    const Layout& layout,
+    const FactoryOptions& options = {});
+at::Tensor empty(
+    c10::IntArrayRef sizes,
+    const DeviceMesh& mesh,
+    const Layout& layout,
+    const FactoryOptions& options = {});
+at::Tensor full(
+    c10::IntArrayRef sizes,
+    const at::Scalar& value,
+    const DeviceMesh& mesh,
+    const Layout& layout,
+    const FactoryOptions& options = {});
+
+} // namespace weft

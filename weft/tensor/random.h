@@ -1,0 +1,33 @@
+#pragma once
+
+#include "weft/core/tensor_spec.h"
+#include "weft/tensor/random_state.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace weft {
+
+struct RandomOptions {
+  at::ScalarType dtype = at::kFloat;
+  bool requires_grad = false;
+  /// Instead of the rank's own state; in the same state on all ranks.
+  std::optional<at::Generator> generator;
+};
+
+/// A distributed tensor of random numbers, each rank making its own part: uniform in [0, 1), or normal with mean 0 and
+/// deviation 1. The same global tensor on any mesh and in any layout.
+///
+///   manual_seed(7);
+///   auto weight = randn({8, 16}, mesh, {Shard(0)}, {.requires_grad = true});
+at::Tensor rand(
+    c10::IntArrayRef sizes,
+    const DeviceMesh& mesh,
+    const Layout& layout,
+    const RandomOptions& options = {});
+at::Tensor randn(
+    c10::IntArrayRef sizes,
+    const DeviceMesh& mesh,
+    const Layout& layout,
+    const RandomOptions& options = {});
+
+} // namespace weft
