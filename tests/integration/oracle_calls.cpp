@@ -18,6 +18,30 @@ bool is_differentiable(const at::Tensor& output) {
   return output.defined() && output.requires_grad();
 }
 
+CallResult on_one_device(const Sample& sample, bool with_gradients) {
+  std::vector<at::Tensor> inputs;
+  for (const auto& input : sample.inputs) {
+    inputs.push_back(input.clone().set_requires_grad(with_gradients && input.is_floating_point()));
+  }
+  CallResult result;
+  result.has_gradients = with_gradients;
+  at::Tensor loss;
+  for (const auto& output : sample.call(inputs)) {
+    result.outputs.push_back(output.defined() ? output.detach().clone() : output);
+    if (is_differentiable(output)) {
+      const auto term = (output * weights_for(output)).sum();
+      loss = loss.defined() ? loss + term : term;
+    }
+  }
+  if (loss.defined()) {
+    loss.backward();
+  }
+  for (const auto& input : inputs) {
+    result.gradients.push_back(input.grad());
+  }
+  return result;
+}
+
 std::string first_difference(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected) {
   if (actual.size() != expected.size()) {
     return c10::str("count is ", actual.size(), " instead of ", expected.size());
@@ -36,31 +60,11 @@ std::string first_difference(const std::vector<at::Tensor>& actual, const std::v
 } // namespace
 
 CallResult on_one_device(const Sample& sample) {
-  std::vector<at::Tensor> inputs;
-  for (const auto& input : sample.inputs) {
-    inputs.push_back(input.clone().set_requires_grad(input.is_floating_point()));
-  }
-  CallResult result;
-  at::Tensor loss;
-  for (const auto& output : sample.call(inputs)) {
-    result.outputs.push_back(output.defined() ? output.detach().clone() : output);
-    if (is_differentiable(output)) {
-      const auto term = (output * weights_for(output)).sum();
-      loss = loss.defined() ? loss + term : term;
-    }
-  }
   try {
-    if (loss.defined()) {
-      loss.backward();
-      result.has_gradients = true;
-    }
+    return on_one_device(sample, /*with_gradients=*/true);
   } catch (const std::exception&) {
-    // An operator without a derivative: there are no gradients to compare.
+    return on_one_device(sample, /*with_gradients=*/false); // an operator without a derivative
   }
-  for (const auto& input : inputs) {
-    result.gradients.push_back(result.has_gradients ? input.grad() : at::Tensor());
-  }
-  return result;
 }
 
 CallResult distributed(
@@ -73,7 +77,9 @@ CallResult distributed(
     const auto& whole = sample.inputs[i];
     const auto local = local_by_definition(whole, layouts[i], mesh.shape(), mesh.coordinate()).clone();
     inputs.push_back(
-        from_local(local, mesh, layouts[i], whole.sizes()).detach().set_requires_grad(whole.is_floating_point()));
+        from_local(local, mesh, layouts[i], whole.sizes())
+            .detach()
+            .set_requires_grad(with_gradients && whole.is_floating_point()));
   }
   CallResult result;
   at::Tensor loss;
@@ -83,7 +89,7 @@ CallResult distributed(
       continue;
     }
     result.outputs.push_back(full_tensor(output.detach()));
-    if (with_gradients && is_differentiable(output)) {
+    if (is_differentiable(output)) {
       const auto replicated = Layout(Placements(mesh.ndim(), Replicate()));
       const auto weights = distribute_tensor(weights_for(result.outputs.back()), mesh, replicated);
       const auto term = (output * weights).sum();

@@ -9,7 +9,7 @@ namespace weft::testing {
 struct CallResult {
   std::vector<at::Tensor> outputs;
   std::vector<at::Tensor> gradients;
-  bool has_gradients = false;
+  bool has_gradients = false; // or else the operator has no derivative
 };
 
 CallResult on_one_device(const Sample& sample);

@@ -17,16 +17,19 @@ namespace {
 constexpr int64_t kRanks = 2;
 constexpr size_t kMostCombinations = 256;
 
-/// Other values for the same call: of both signs and more widely spread for floats, in another order for the rest.
-Sample with_other_values(const Sample& sample, bool wide) {
+enum class Values : uint8_t { Small, Wide, Coarse };
+
+/// Other values for the same call: small positive ones, widely spread ones of both signs, and such with equal ones and
+/// zeros among them. What is not a float is put in another order.
+Sample with_other_values(const Sample& sample, Values kind, int64_t seed) {
   auto other = sample;
-  int64_t seed = 100;
   for (auto& input : other.inputs) {
     if (input.is_floating_point()) {
       const auto values = sample_values(input.sizes(), ++seed).to(input.scalar_type());
-      input = wide ? (values - 0.5) * 7 : values;
+      const auto wide = (values - 0.5) * 7;
+      input = kind == Values::Small ? values : kind == Values::Wide ? wide : wide.round();
     } else if (input.dim() > 0) {
-      input = input.flip(0);
+      input = input.roll(seed, 0);
     }
   }
   return other;
@@ -56,7 +59,13 @@ struct Trial {
 
 std::vector<Trial> make_trials(const Sample& sample) {
   std::vector<Trial> trials;
-  for (const auto& variant : {sample, with_other_values(sample, false), with_other_values(sample, true)}) {
+  std::vector<Sample> variants = {sample};
+  for (const int64_t seed : {100, 200}) {
+    for (const auto kind : {Values::Small, Values::Wide, Values::Coarse}) {
+      variants.push_back(with_other_values(sample, kind, seed));
+    }
+  }
+  for (const auto& variant : variants) {
     if (auto expected = try_call(variant, variant.inputs)) {
       trials.push_back({variant, std::move(*expected)});
     }
@@ -85,11 +94,20 @@ bool all_constant(const std::vector<Trial>& trials) {
   return true;
 }
 
+/// Terms that have nothing to do with the value or with those of other inputs, so that none of them gives it away.
+at::Tensor local_input(const at::Tensor& whole, const Layout& layout, int64_t rank, size_t number) {
+  if (!layout[0].is_partial()) {
+    return local_by_definition(whole, layout, {kRanks}, {rank});
+  }
+  auto first = ((sample_values(whole.sizes(), /*seed=*/77 + static_cast<int64_t>(number)) - 0.6) * 9).to(whole.scalar_type());
+  return rank == 0 ? first : whole - first;
+}
+
 std::vector<Inputs> local_inputs(const Sample& sample, const std::vector<Layout>& layouts) {
   std::vector<Inputs> ranks(kRanks);
   for (int64_t rank = 0; rank < kRanks; ++rank) {
     for (size_t i = 0; i < layouts.size(); ++i) {
-      ranks[rank].push_back(local_by_definition(sample.inputs[i], layouts[i], {kRanks}, {rank}));
+      ranks[rank].push_back(local_input(sample.inputs[i], layouts[i], rank, i));
     }
   }
   return ranks;

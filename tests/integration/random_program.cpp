@@ -16,6 +16,7 @@ constexpr int64_t kMostElements = 400;
 constexpr int64_t kMostDims = 5;
 constexpr size_t kValuesInLoss = 6;
 constexpr double kTolerance = 1e-9;
+constexpr double kRoughTolerance = 1e-4;
 
 /// Between -1 and 1, by the program's seed.
 at::Tensor input_values(const Program& program, size_t input) {
@@ -138,7 +139,11 @@ void run_steps(const Program& program, Tensors& values, const std::vector<size_t
   }
 }
 
-std::string first_difference(const std::string& what, const Tensors& actual, const Tensors& expected) {
+std::string first_difference(
+    const std::string& what,
+    const Tensors& actual,
+    const Tensors& expected,
+    double tolerance) {
   for (size_t i = 0; i < expected.size(); ++i) {
     const auto name = what + std::to_string(i);
     if (actual[i].defined() != expected[i].defined()) {
@@ -153,7 +158,7 @@ std::string first_difference(const std::string& what, const Tensors& actual, con
           expected[i].sizes());
     }
     const auto scale = expected[i].numel() == 0 ? 1 : std::max(1.0, expected[i].abs().max().item<double>());
-    if (!is_within(actual[i] - expected[i], kTolerance * scale)) {
+    if (!is_within(actual[i] - expected[i], tolerance * scale)) {
       return c10::str(name, " is\n", actual[i], "\ninstead of\n", expected[i]);
     }
   }
@@ -249,9 +254,12 @@ ProgramResult run_distributed(const Program& program, const DeviceMesh& mesh) {
   return result;
 }
 
-std::string difference(const ProgramResult& actual, const ProgramResult& expected) {
-  const auto text = first_difference("v", actual.values, expected.values);
-  return text.empty() ? first_difference("the gradient of v", actual.gradients, expected.gradients) : text;
+std::string Program::difference(const ProgramResult& actual, const ProgramResult& expected) const {
+  const bool is_rough = std::any_of(
+      steps.begin(), steps.end(), [](const ProgramStep& step) { return program_ops()[step.op].is_rough; });
+  const auto tolerance = is_rough ? kRoughTolerance : kTolerance;
+  const auto text = first_difference("v", actual.values, expected.values, tolerance);
+  return text.empty() ? first_difference("the gradient of v", actual.gradients, expected.gradients, tolerance) : text;
 }
 
 std::optional<Program> without_step(const Program& program, size_t step) {

@@ -26,6 +26,13 @@ struct ProgramInput {
   Layout layout;
 };
 
+/// What a program's values are when it has ended, and the gradients of its inputs.
+struct ProgramResult {
+  Tensors values;
+  Tensors gradients;
+  std::vector<size_t> refused; // steps that would write where the result cannot be stored: left out
+};
+
 /// A program over tensors of doubles. Its values are its inputs, then what every step gives.
 struct Program {
   uint64_t seed = 0;
@@ -36,13 +43,8 @@ struct Program {
 
   /// A line per value: "v3 = mul(v0, v1)".
   std::string to_string() const;
-};
-
-/// What a program's values are when it has ended, and the gradients of its inputs.
-struct ProgramResult {
-  Tensors values;
-  Tensors gradients;
-  std::vector<size_t> refused; // steps that would write where the result cannot be stored: left out
+  /// The first value or gradient that is not the same; empty where all are.
+  std::string difference(const ProgramResult& actual, const ProgramResult& expected) const;
 };
 
 /// Ten to thirty steps on one of the meshes (2), (3), (4), (2,2); the same for the same seed.
@@ -53,9 +55,6 @@ ProgramResult run_on_one_device(const Program& program, const std::vector<size_t
 
 /// On every rank of the mesh, gathered.
 ProgramResult run_distributed(const Program& program, const DeviceMesh& mesh);
-
-/// The first value or gradient that is not the same; empty where all are.
-std::string difference(const ProgramResult& actual, const ProgramResult& expected);
 
 /// The program without a step; nothing where others need what it gives and nothing else has that shape.
 std::optional<Program> without_step(const Program& program, size_t step);

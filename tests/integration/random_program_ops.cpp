@@ -172,6 +172,7 @@ void add_pointwise(std::vector<ProgramOp>& ops) {
   unary("x > 0.1234", [](const at::Tensor& x) { return x.gt(0.1234).to(at::kDouble); });
   unary("where(x > 0.1234, x, -2)", [](const at::Tensor& x) { return at::where(x.gt(0.1234), x, -2.0); });
   unary("as f32", [](const at::Tensor& x) { return x.to(at::kFloat).to(at::kDouble); });
+  ops.back().is_rough = true;
   unary("as i64", [](const at::Tensor& x) { return (x * 3.137).to(at::kLong).to(at::kDouble); });
   unary("clone", [](const at::Tensor& x) { return x.clone(); });
   unary("detach", [](const at::Tensor& x) { return x.detach(); });

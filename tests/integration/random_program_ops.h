@@ -33,6 +33,8 @@ struct ProgramOp {
   bool is_in_place = false;
   /// Its gradient jumps where values are equal, as they may be on one device and not, by rounding, on several.
   bool has_gradient = true;
+  /// Rounds to single precision: the terms of a partial value, each by itself, where the single device rounds their sum.
+  bool is_rough = false;
 };
 
 const std::vector<ProgramOp>& program_ops();

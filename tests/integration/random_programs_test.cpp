@@ -31,7 +31,7 @@ RankOutcome run(const Program& program, const DeviceMesh& mesh, const ProgramRes
   try {
     const auto actual = run_distributed(program, mesh);
     refused = actual.refused.size();
-    auto problem = difference(actual, refused == 0 ? expected : run_on_one_device(program, actual.refused));
+    auto problem = program.difference(actual, refused == 0 ? expected : run_on_one_device(program, actual.refused));
     return {problem.empty() ? RankOutcome::Kind::Right : RankOutcome::Kind::Wrong, std::move(problem)};
   } catch (const c10::Error& error) {
     return {RankOutcome::Kind::Raised, error.what_without_backtrace()};
