@@ -128,7 +128,7 @@ TEST(RandomPrograms, EqualTheSingleDevice) {
   for (size_t i = 0; i < summary.failed.size(); ++i) {
     const auto& [program, problem] = summary.failed[i];
     if (i >= kMostReported) {
-      ADD_FAILURE() << "also WEFT_PROGRAM_SEED=" << program.seed;
+      ADD_FAILURE() << "also WEFT_PROGRAM_SEED=" << program.seed << ": " << problem.substr(0, 300);
       continue;
     }
     const auto [shorter, reason] = shrunk(program, problem);
