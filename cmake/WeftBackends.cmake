@@ -24,3 +24,14 @@ else()
   set(WEFT_NCCL_INCLUDE_DIR "")
   weft_backend(nccl WEFT_NCCL_INCLUDE_DIR "torch has no CUDA")
 endif()
+
+# The kernel of random numbers on CUDA devices; likewise weft/tensor/random_cuda_absent.cpp stands in for it. Torch's
+# package enables the language where it has CUDA and finds nvcc.
+if(TARGET torch_cuda AND CMAKE_CUDA_COMPILER)
+  set(WEFT_CUDA_SOURCES weft/tensor/random_cuda.cu)
+  list(APPEND WEFT_EXCLUDED_SOURCES weft/tensor/random_cuda_absent.cpp)
+  message(STATUS "weft: random numbers on CUDA on")
+else()
+  set(WEFT_CUDA_SOURCES "")
+  message(STATUS "weft: random numbers on CUDA off (torch has no CUDA, or nvcc was not found)")
+endif()

@@ -8,23 +8,30 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# Executables too: CMake would give them -fPIE, and GCC refuses a precompiled header made with -fPIC there.
-add_compile_options(-fPIC)
+# Not for CUDA: nvcc does not know these options.
+function(weft_compile_options)
+  foreach(option IN LISTS ARGN)
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${option}>")
+  endforeach()
+endfunction()
 
-add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+# Executables too: CMake would give them -fPIE, and GCC refuses a precompiled header made with -fPIC there.
+weft_compile_options(-fPIC)
+
+weft_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
 if(WEFT_WARNINGS_AS_ERRORS)
-  add_compile_options(-Werror)
+  weft_compile_options(-Werror)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # What the optimizer guesses after inlining ATen and std::string is often wrong in GCC 12 and 13.
-  add_compile_options(-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow
+  weft_compile_options(-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow
     -Wno-stringop-overread)
   # Lets ccache see through a precompiled header.
-  add_compile_options(-fpch-preprocess)
+  weft_compile_options(-fpch-preprocess)
 endif()
 
 if(WEFT_SANITIZE)
-  add_compile_options(-fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer)
+  weft_compile_options("-fsanitize=${WEFT_SANITIZE}" -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${WEFT_SANITIZE})
 endif()
 

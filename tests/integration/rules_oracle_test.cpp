@@ -111,11 +111,14 @@ std::vector<std::vector<Layout>> combinations(const Sample& sample, int64_t mesh
   std::vector<std::vector<Layout>> choices;
   size_t count = 1;
   for (const auto& input : sample.inputs) {
-    std::vector<Placement> placements = {Replicate(), Partial()};
+    std::vector<Placement> placements = {Replicate()};
     for (int64_t d = 0; d < input.dim(); ++d) {
       placements.push_back(Shard(d));
     }
-    if (mesh_ndim == 1) {
+    if (input.scalar_type() != at::kBool) { // truth values have no terms
+      placements.push_back(Partial());
+    }
+    if (mesh_ndim == 1 && input.scalar_type() != at::kBool) {
       placements.push_back(Partial(ReduceOp::Avg));
       placements.push_back(Partial(ReduceOp::Max));
     }

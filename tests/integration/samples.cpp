@@ -122,6 +122,16 @@ std::vector<Sample> all_samples() {
   add_view_samples(samples);
   add_reduction_samples(samples);
   add_pointwise_samples(samples);
+  add_joining_samples(samples);
+  add_indexing_samples(samples);
+  add_creation_samples(samples);
+  add_sorting_samples(samples);
+  add_norm_samples(samples);
+  add_embedding_samples(samples);
+  add_loss_samples(samples);
+  add_attention_samples(samples);
+  add_convolution_samples(samples);
+  add_spatial_samples(samples);
   samples.add_made_up();
   return samples.all();
 }

@@ -45,6 +45,16 @@ void add_matmul_samples(Samples& samples);
 void add_view_samples(Samples& samples);
 void add_reduction_samples(Samples& samples);
 void add_pointwise_samples(Samples& samples);
+void add_joining_samples(Samples& samples);
+void add_indexing_samples(Samples& samples);
+void add_creation_samples(Samples& samples);
+void add_sorting_samples(Samples& samples);
+void add_norm_samples(Samples& samples);
+void add_embedding_samples(Samples& samples);
+void add_loss_samples(Samples& samples);
+void add_attention_samples(Samples& samples);
+void add_convolution_samples(Samples& samples);
+void add_spatial_samples(Samples& samples);
 
 /// All families, then what is made up.
 std::vector<Sample> all_samples();

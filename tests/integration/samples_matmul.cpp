@@ -16,6 +16,22 @@ void add_matmul_samples(Samples& samples) {
   samples.add("aten::matmul", {{2, 5, 4}, {4, 3}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
   samples.add("aten::matmul", {{3, 1, 5, 4}, {2, 4, 3}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
   samples.add("aten::matmul", {{4}, {2, 4, 3}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
+  samples.add("aten::linear", {{4}, {3, 4}, {3}}, [](const Inputs& t) { return at::linear(t[0], t[1], t[2]); });
+  samples.add("aten::linear", {{5, 4}, {4}}, [](const Inputs& t) { return at::linear(t[0], t[1]); });
+  samples.add("aten::linear", {{4}, {4}}, [](const Inputs& t) { return at::linear(t[0], t[1]); });
+  samples.add("aten::linear", {{5, 4}, {3, 4}, {1}}, [](const Inputs& t) { return at::linear(t[0], t[1], t[2]); });
+  samples.add("aten::vdot", {{5}, {5}}, [](const Inputs& t) { return at::vdot(t[0], t[1]); });
+  samples.add("aten::addmm", {{5, 1}, {5, 4}, {4, 3}}, [](const Inputs& t) { return at::addmm(t[0], t[1], t[2]); });
+  samples.add("aten::addmv", {{5}, {5, 4}, {4}}, [](const Inputs& t) { return at::addmv(t[0], t[1], t[2], 2, 3); });
+  samples.add("aten::addr", {{5, 4}, {5}, {4}}, [](const Inputs& t) { return at::addr(t[0], t[1], t[2], 2, 3); });
+  samples.add("aten::addbmm", {{5, 3}, {2, 5, 4}, {2, 4, 3}}, [](const Inputs& t) {
+    return at::addbmm(t[0], t[1], t[2], 2, 3);
+  });
+  samples.add("aten::_addmm_activation", {{3}, {5, 4}, {4, 3}}, [](const Inputs& t) {
+    const at::NoGradGuard no_gradients;
+    return at::_addmm_activation(t[0], t[1] - 0.5, t[2]);
+  });
+  samples.add("aten::linalg_cross", {{5, 3}, {1, 3}}, [](const Inputs& t) { return at::linalg_cross(t[0], t[1]); });
   samples.add("aten::matmul", {{2, 3, 4}, {4}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
 }
 

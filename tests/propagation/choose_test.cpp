@@ -111,6 +111,12 @@ TEST(Choose, OnlyCopiesPassPartialValuesOfOtherOperations) {
   EXPECT_GT(strategy->cost, 0);
 }
 
+TEST(Choose, WhatIsLinearInOneOperationPassesItsPartialValuesAlone) {
+  const Arguments last = {{"dim", Ints{1}}};
+  EXPECT_EQ(choice_text("aten::amax", {"f32[8,4] @ mesh(tp=2) {P(max)}"}, last), "{P(max)} -> {P(max)}");
+  EXPECT_FALSE(choice("aten::amax", {"f32[8,4] @ mesh(tp=2) {P(sum)}"}, last)->inputs[0].has_partial());
+}
+
 TEST(Choose, PartialSumsAreReducedBeforeWhatIsNotLinear) {
   // Dim 0 is whole, so that one reduce-scatter into dim 1 is the cheapest.
   EXPECT_EQ(choice_text("aten::_softmax", {"f32[8,4] @ mesh(tp=2) {P(sum)}"}, {{"dim", 0}}), "moves: {S(1)} -> {S(1)}");
@@ -172,6 +178,27 @@ TEST(Choose, APartOfAMergedDimIsNotCutUnevenlyUnlessItIsTheFastest) {
   EXPECT_EQ(
       choice_text("aten::view", {"f32[3,4] @ mesh(tp=2) {S(0)}"}, {{"size", Ints{12}}}), "moves: {S(1)} -> {SS(0,3)}");
   EXPECT_EQ(choice_text("aten::view", {"f32[3,5] @ mesh(tp=2) {S(1)}"}, {{"size", Ints{15}}}), "{S(1)} -> {SS(0,3)}");
+}
+
+TEST(Choose, AFactorThatMustBeFilledIsCutWhereEveryRankHoldsSome) {
+  const auto pool = [](const std::string& spec) { return choice_text("aten::avg_pool2d", {spec}); };
+  EXPECT_EQ(pool("f32[2,5,6,6] @ mesh(tp=3) {S(1)}"), "{S(1)} -> {S(1)}");
+  EXPECT_EQ(pool("f32[2,4,6,6] @ mesh(tp=3) {S(1)}"), "moves: {R} -> {R}");
+  EXPECT_EQ(pool("f32[2,5,6,6] @ mesh(dp=2,tp=2) {S(1), S(1)}"), "{S(1), S(1)} -> {S(1), S(1)}");
+  EXPECT_EQ(pool("f32[2,3,6,6] @ mesh(dp=2,tp=2) {S(1), S(1)}"), "moves: {S(1), R} -> {S(1), R}");
+}
+
+TEST(Choose, AnOperandThatIsUpdatedKeepsItsLayout) {
+  const auto batch_norm = [](const std::string& input, const std::string& channel) {
+    const auto mesh = std::string(" @ mesh(tp=2) ");
+    const auto of_channels = "f32[6]" + mesh + channel;
+    return choice_text(
+        "aten::native_batch_norm", {"f32[5,6,3]" + mesh + input, of_channels, of_channels, of_channels, of_channels},
+        {{"training", true}});
+  };
+  EXPECT_EQ(batch_norm("{S(1)}", "{S(0)}"), "{S(1)} {S(0)} {S(0)} {S(0)} {S(0)} -> {S(1)} {S(0)} {S(0)}");
+  EXPECT_EQ(batch_norm("{S(1)}", "{R}"), "moves: {R} {R} {R} {R} {R} -> {R} {R} {R}");
+  EXPECT_EQ(batch_norm("{S(1)}", "{P(sum)}"), "nothing");
 }
 
 } // namespace

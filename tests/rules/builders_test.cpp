@@ -23,6 +23,10 @@ TEST(Builders, PointwiseKeepsTheLinearSetsThatTheCallHasOperandsFor) {
   EXPECT_EQ(built(pointwise({{0}, {1}}), "aten::mul.Scalar", {{5}}, {{"other", 2}}), "([a])->([a]) linear={0}");
 }
 
+TEST(Builders, PointwiseMayGiveSeveralTensors) {
+  EXPECT_EQ(built(pointwise({}, 2), "aten::frexp.Tensor", {{5}}), "([a])->([a],[a])");
+}
+
 TEST(Builders, AdditiveOperandsArePartialTogether) {
   EXPECT_EQ(built(additive(), "aten::add.Tensor", {{5, 4}, {4}}), "([a,b],[b])->([a,b]) linear={0,1}");
 }
@@ -55,13 +59,57 @@ TEST(Builders, AReductionThatKeepsItsDimsLeavesThemUncut) {
       "([a,b])->([-,b]) sum={a} linear={0}");
 }
 
-TEST(Builders, OnlyASumIsLinear) {
-  EXPECT_EQ(built(reduction(ReduceOp::Max), "aten::amax", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a]) max={b}");
+TEST(Builders, AReductionPassesPartialValuesOfItsOwnOperation) {
+  EXPECT_EQ(
+      built(reduction(ReduceOp::Max), "aten::amax", {{5, 4}}, {{"dim", Ints{1}}}),
+      "([a,b])->([a]) max={b} filled={b} linear(max)={0}");
+  EXPECT_EQ(
+      built(reduction(ReduceOp::Product), "aten::prod.dim_int", {{5, 4}}, {{"dim", 1}}),
+      "([a,b])->([a]) product={b} linear(product)={0}");
+}
+
+TEST(Builders, ASumInAnotherKindOfNumberIsNotLinear) {
+  const auto as = [](at::ScalarType dtype) {
+    return built(reduction(ReduceOp::Sum), "aten::sum", {{5}}, {{"dtype", static_cast<int64_t>(dtype)}});
+  };
+  EXPECT_EQ(as(at::kDouble), "([a])->([]) sum={a} linear={0}");
+  EXPECT_EQ(as(at::kLong), "([a])->([]) sum={a}");
+}
+
+TEST(Builders, AReductionOfWholeDimsGivesAnyNumberOfOutputs) {
+  EXPECT_EQ(built(reduction_of_whole(2), "aten::max.dim", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a],[a]) whole={b}");
+  EXPECT_EQ(built(reduction_of_whole(1, {{0}}), "aten::mean", {{5, 4}}), "([a,b])->([]) whole={a,b} linear={0}");
 }
 
 TEST(Builders, AlongDimKeepsTheNamedDimWhole) {
   EXPECT_EQ(built(along_dim("dim"), "aten::cumsum", {{5, 4}}, {{"dim", -1}}), "([a,b])->([a,b]) whole={b}");
   EXPECT_EQ(built(along_dim("dim", 2), "aten::cummax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) whole={a}");
+}
+
+TEST(Builders, ASingleNumberHasNoDimToKeepWhole) {
+  EXPECT_EQ(built(along_dim("dim"), "aten::cumsum", {{}}, {{"dim", -1}}), "([])->([])");
+  EXPECT_EQ(
+      built(reduction(ReduceOp::Sum), "aten::sum.dim_IntList", {{}}, {{"dim", Ints{0}}}), "([])->([]) linear={0}");
+}
+
+TEST(Builders, DimsAreRearrangedAsTheOrderSays) {
+  const RuleCall flip("aten::flip", {{5, 4, 3}}, {{"dims", Ints{0}}});
+  EXPECT_EQ(natural_order(flip.call()), Ints({0, 1, 2}));
+  EXPECT_EQ(rearranged(flip.call(), {2, -1, 0}).to_string(), "([a,b,c])->([c,-,a]) sum={b} linear*={0}");
+  EXPECT_EQ(
+      with_whole(rearranged(flip.call(), {0, 1, 2}), {1}).to_string(), "([a,b,c])->([a,b,c]) whole={b} linear*={0}");
+}
+
+TEST(Builders, NarrowIntegersAndTruthValuesAreNoTerms) {
+  EXPECT_TRUE(
+      has_terms(at::kFloat) && has_terms(at::kBFloat16) && has_terms(at::kComplexFloat) && has_terms(at::kLong));
+  EXPECT_FALSE(has_terms(at::kBool) || has_terms(at::kByte) || has_terms(at::kInt));
+}
+
+TEST(Builders, TermsAreCastAsTheirSumIsIfNothingIsCutOff) {
+  EXPECT_TRUE(casts_terms(at::kFloat, at::kBFloat16) && casts_terms(at::kInt, at::kInt));
+  EXPECT_FALSE(casts_terms(at::kFloat, at::kLong) || casts_terms(at::kBool, at::kFloat));
+  EXPECT_FALSE(casts_terms(at::kComplexFloat, at::kFloat));
 }
 
 TEST(Builders, OwnFactorsAreOnePerDim) {

@@ -14,10 +14,6 @@ TEST(Matmul, ProductsReduceTheDimTheyContract) {
   EXPECT_EQ(rule_text("aten::dot", {{4}, {4}}), "([a],[a])->([]) sum={a} linear={0}{1}");
 }
 
-TEST(Matmul, AnOuterProductReducesNothing) {
-  EXPECT_EQ(rule_text("aten::outer", {{5}, {4}}), "([a],[b])->([a,b]) linear={0}{1}");
-}
-
 TEST(Matmul, WhatIsAddedToAProductIsPartialWithIt) {
   EXPECT_EQ(
       rule_text("aten::addmm", {{3}, {5, 4}, {4, 3}}),
@@ -26,6 +22,24 @@ TEST(Matmul, WhatIsAddedToAProductIsPartialWithIt) {
       rule_text("aten::baddbmm", {{2, 5, 3}, {2, 5, 4}, {2, 4, 3}}),
       "([a,b,d],[a,b,c],[a,c,d])->([a,b,d]) sum={c} added={0} linear={0,1}{0,2}");
   EXPECT_EQ(rule_text("aten::addmv", {{5}, {5, 4}, {4}}), "([a],[a,b],[b])->([a]) sum={b} added={0} linear={0,1}{0,2}");
+}
+
+TEST(Matmul, ASumOverBatchesReducesThem) {
+  EXPECT_EQ(
+      rule_text("aten::addbmm", {{5, 3}, {2, 5, 4}, {2, 4, 3}}),
+      "([b,d],[a,b,c],[a,c,d])->([b,d]) sum={a,c} added={0} linear={0,1}{0,2}");
+}
+
+TEST(Matmul, AnOuterProductReducesNothing) {
+  EXPECT_EQ(rule_text("aten::addr", {{5, 4}, {5}, {4}}), "([a,b],[a],[b])->([a,b]) added={0} linear={0,1}{0,2}");
+}
+
+TEST(Matmul, AnActivationNeedsTheSum) {
+  EXPECT_EQ(rule_text("aten::_addmm_activation", {{3}, {5, 4}, {4, 3}}), "([c],[a,b],[b,c])->([a,c]) whole={b}");
+}
+
+TEST(Matmul, ACrossProductNeedsItsThreeComponents) {
+  EXPECT_EQ(rule_text("aten::linalg_cross", {{5, 3}, {1, 3}}), "([a,b],[-,b])->([a,b]) whole={b} linear={0}{1}");
 }
 
 TEST(Matmul, WhatIsAddedBroadcasts) {
@@ -37,6 +51,18 @@ TEST(Matmul, LinearTakesTheWeightTransposed) {
   EXPECT_EQ(
       rule_text("aten::linear", {{2, 5, 4}, {3, 4}, {3}}),
       "([a,b,c],[d,c],[d])->([a,b,d]) sum={c} added={2} linear={0,2}{1,2}");
+}
+
+TEST(Matmul, LinearTakesVectors) {
+  EXPECT_EQ(
+      rule_text("aten::linear", {{4}, {3, 4}, {3}}), "([a],[b,a],[b])->([b]) sum={a} added={2} linear={0,2}{1,2}");
+  EXPECT_EQ(rule_text("aten::linear", {{5, 4}, {4}}), "([a,b],[b])->([a]) sum={b} linear={0}{1}");
+  EXPECT_EQ(rule_text("aten::linear", {{4}, {4}}), "([a],[a])->([]) sum={a} linear={0}{1}");
+}
+
+TEST(Matmul, ABiasBroadcasts) {
+  EXPECT_EQ(mapping_text("aten::linear", {{2, 5, 4}, {3, 4}, {1}}), "([a,b,c],[d,c],[-])->([a,b,d])");
+  EXPECT_EQ(mapping_text("aten::linear", {{2, 5, 4}, {3, 4}, {5, 3}}), "([a,b,c],[d,c],[b,d])->([a,b,d])");
 }
 
 TEST(Matmul, BatchDimsBroadcast) {

@@ -61,6 +61,29 @@ TEST(OpCall, IntegersAreThoseOfAListOrASingleOne) {
   EXPECT_EQ(select.call().integers("no_such_argument"), Ints());
 }
 
+TEST(OpCall, ADtypeIsReadAsGiven) {
+  const RuleCall sum("aten::sum", {{5, 4}}, {{"dtype", static_cast<int64_t>(at::kDouble)}});
+  EXPECT_EQ(sum.call().dtype("dtype", at::kFloat), at::kDouble);
+  EXPECT_EQ(RuleCall("aten::sum", {{5, 4}}).call().dtype("dtype", at::kFloat), at::kFloat);
+}
+
+TEST(OpCall, AListOfOptionalTensorsSaysWhichItHolds) {
+  const RuleCall index("aten::index.Tensor", {{5, 4, 3}, kAbsent, {2}});
+  EXPECT_EQ(index.call().present("indices"), Ints({1}));
+  EXPECT_EQ(index.call().operands_of("indices").begin, 1);
+  EXPECT_EQ(index.call().operands_of("indices").count, 1);
+  EXPECT_EQ(index.call().present("no_such_argument"), Ints());
+}
+
+TEST(OpCall, OtherTensorsMayTakeThePlaceOfItsOwn) {
+  const RuleCall select("aten::select.int", {{2, 3}}, {{"dim", 1}, {"index", 2}});
+  const std::vector<Operand> others = {{{7, 8, 9}, at::kFloat}};
+  const auto call = select.call();
+  const auto other = call.with(others);
+  EXPECT_EQ(other.operand(0).dim(), 3);
+  EXPECT_EQ(other.integer("index"), 2);
+}
+
 TEST(OpCall, DimsAreCountedFromTheFront) {
   const RuleCall select("aten::select.int", {{2, 3, 4}}, {{"dim", -1}, {"index", 0}});
   EXPECT_EQ(select.call().wrapped_dim("dim", 3), 2);
@@ -81,6 +104,14 @@ TEST(OpCall, ADimThatATensorDoesNotHaveRaises) {
   expect_contains(
       error_text<c10::IndexError>([&] { select.call().wrapped_dim("dim", 2); }),
       "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
+}
+
+TEST(OpCall, TruthValuesAreThoseOfAList) {
+  const RuleCall backward(
+      "aten::convolution_backward", {{2, 6, 3}, {2, 4, 5}, {6, 4, 3}},
+      {{"output_mask", c10::List<bool>({true, false, true})}});
+  EXPECT_EQ(backward.call().booleans("output_mask"), std::vector<bool>({true, false, true}));
+  EXPECT_TRUE(backward.call().booleans("no_such_argument").empty());
 }
 
 } // namespace

@@ -67,6 +67,8 @@ TEST(Rule, PrintsAddendsAndLinearSets) {
   rule.addends = {0};
   rule.linear = {{0, 1}, {0, 2}};
   EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) sum={b} added={0} linear={0,1}{0,2}");
+  rule.linear_op = ReduceOp::Max;
+  EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) sum={b} added={0} linear(max)={0,1}{0,2}");
   rule.linear_in_any_op = true;
   EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) sum={b} added={0} linear*={0,1}{0,2}");
 }

@@ -22,6 +22,16 @@ TEST(Softmax, GradientAndResultAreCutAlike) {
   EXPECT_EQ(mapping_text("aten::_log_softmax_backward_data", {{5, 4}, {5, 4}}, last), "([a,b],[a,b])->([a,b])");
 }
 
+TEST(Softmax, TheBackwardFormIsLinearInTheGradient) {
+  EXPECT_EQ(
+      rule_text("aten::_log_softmax_backward_data", {{5, 4}, {5, 4}}, {{"dim", 1}}),
+      "([a,b],[a,b])->([a,b]) whole={b} linear={0}");
+}
+
+TEST(Softmax, ASingleNumberHasNoDimToKeepWhole) {
+  EXPECT_EQ(rule_text("aten::_softmax", {{}}, {{"dim", -1}}), "([])->([])");
+}
+
 TEST(Softmax, TheNormalizedDimIsWholeInTheBackwardFormToo) {
   const auto rule = RuleCall("aten::_softmax_backward_data", {{5, 4}, {5, 4}}, {{"dim", -1}}).rule();
   EXPECT_TRUE(rule->is_whole(1));

@@ -8,25 +8,31 @@ namespace {
 using namespace weft::testing;
 
 TEST(Views, AViewSplitsAndMergesDims) {
-  EXPECT_EQ(rule_text("aten::view", {{12, 8}}, {{"size", Ints{3, 4, 8}}}), "([(a b),c])->([a,b,c]) linear*={0}");
-  EXPECT_EQ(rule_text("aten::view", {{2, 3, 4}}, {{"size", Ints{6, 4}}}), "([a,b,c])->([(a b),c]) linear*={0}");
-  EXPECT_EQ(rule_text("aten::_unsafe_view", {{6}}, {{"size", Ints{2, 3}}}), "([(a b)])->([a,b]) linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::view", {{12, 8}}, {{"size", Ints{3, 4, 8}}}), "([(a b),c])->([a,b,c]) linear*={0} size=[a,b,c]");
+  EXPECT_EQ(mapping_text("aten::view", {{2, 3, 4}}, {{"size", Ints{6, 4}}}), "([a,b,c])->([(a b),c])");
+  EXPECT_EQ(mapping_text("aten::_unsafe_view", {{6}}, {{"size", Ints{2, 3}}}), "([(a b)])->([a,b])");
 }
 
 TEST(Views, ASizeThatIsLeftOpenIsFilledIn) {
-  EXPECT_EQ(rule_text("aten::view", {{12, 8}}, {{"size", Ints{3, -1, 8}}}), "([(a b),c])->([a,b,c]) linear*={0}");
-  EXPECT_EQ(rule_text("aten::reshape", {{2, 3}}, {{"shape", Ints{-1}}}), "([a,b])->([(a b)]) linear*={0}");
+  const RuleCall view("aten::view", {{12, 8}}, {{"size", Ints{3, -1, 8}}});
+  EXPECT_EQ(view.rule()->size_arguments.at(0).sizes, Ints({3, 4, 8}));
+  EXPECT_EQ(mapping_text("aten::view", {{2, 3}}, {{"size", Ints{-1}}}), "([a,b])->([(a b)])");
+  const RuleCall expand("aten::expand", {{4, 1}}, {{"size", Ints{2, -1, 3}}});
+  EXPECT_EQ(expand.rule()->size_arguments.at(0).sizes, Ints({2, 4, 3}));
 }
 
-TEST(Views, TheArgumentWithTheShapeIsNamed) {
-  EXPECT_EQ(RuleCall("aten::view", {{6}}, {{"size", Ints{2, 3}}}).rule()->size_arguments.at(0).name, "size");
-  EXPECT_EQ(RuleCall("aten::reshape", {{6}}, {{"shape", Ints{2, 3}}}).rule()->size_arguments.at(0).name, "shape");
-  EXPECT_EQ(RuleCall("aten::expand", {{4}}, {{"size", Ints{3, 4}}}).rule()->size_arguments.at(0).name, "size");
-  EXPECT_TRUE(RuleCall("aten::t", {{5, 4}}).rule()->size_arguments.empty());
+TEST(Views, AnotherDtypeOfTheSameSizePassesAllDims) {
+  const auto as = [](at::ScalarType dtype) {
+    return rule_text("aten::view.dtype", {{5, 4}}, {{"dtype", static_cast<int64_t>(dtype)}});
+  };
+  EXPECT_EQ(as(at::kInt), "([a,b])->([a,b])");
+  EXPECT_EQ(as(at::kShort), "([a,b])->([a,-]) whole={b}");
 }
 
-TEST(Views, AViewAsAnotherDtypeHasNoRule) {
-  EXPECT_EQ(rule_text("aten::view.dtype", {{5, 4}}, {{"dtype", static_cast<int64_t>(at::kInt)}}), "none");
+TEST(Views, AComplexNumberIsAPairOfRealOnes) {
+  EXPECT_EQ(rule_text("aten::view_as_real", {{5, 4}}), "([a,b])->([a,b,-]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::view_as_complex", {{5, 4, 2}}), "([a,b,c])->([a,b]) whole={c} linear*={0}");
 }
 
 TEST(Views, TransposedDimsChangePlaces) {
@@ -35,25 +41,42 @@ TEST(Views, TransposedDimsChangePlaces) {
   EXPECT_EQ(
       rule_text("aten::transpose.int", {{5, 4, 3}}, {{"dim0", 0}, {"dim1", -1}}), "([a,b,c])->([c,b,a]) linear*={0}");
   EXPECT_EQ(rule_text("aten::permute", {{2, 3, 4}}, {{"dims", Ints{2, 0, -2}}}), "([a,b,c])->([c,a,b]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::permute", {{}}, {{"dims", Ints{}}}), "([])->([]) linear*={0}");
 }
 
 TEST(Views, ANewDimCannotBeCut) {
   EXPECT_EQ(rule_text("aten::unsqueeze", {{5, 4}}, {{"dim", -1}}), "([a,b])->([a,b,-]) linear*={0}");
   EXPECT_EQ(rule_text("aten::unsqueeze", {{5, 4}}, {{"dim", 0}}), "([a,b])->([-,a,b]) linear*={0}");
-  EXPECT_EQ(rule_text("aten::expand", {{4}}, {{"size", Ints{3, -1}}}), "([a])->([-,a]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::unsqueeze", {{}}, {{"dim", 0}}), "([])->([-]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::expand", {{4}}, {{"size", Ints{3, -1}}}), "([a])->([-,a]) linear*={0} size=[-,a]");
 }
 
 TEST(Views, OnlyDimsOfOneElementAreSqueezed) {
-  const auto squeezed = RuleCall("aten::squeeze", {{5, 1, 4, 1}}).rule();
-  EXPECT_EQ(squeezed->outputs[0], Rule::Dims({squeezed->inputs[0][0], squeezed->inputs[0][2]}));
-  const auto one = RuleCall("aten::squeeze.dim", {{1, 1, 4}}, {{"dim", -2}}).rule();
-  EXPECT_EQ(one->outputs[0], Rule::Dims({one->inputs[0][0], one->inputs[0][2]}));
-  EXPECT_EQ(rule_text("aten::squeeze.dim", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::squeeze.dim", {{1, 1, 4}}, {{"dim", -2}}), "([a,b,c])->([a,c]) linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::squeeze.dims", {{5, 1, 4}}, {{"dim", Ints{1, 2}}}), "([a,b,c])->([a,c]) linear*={0} dim=[-]");
+  EXPECT_EQ(rule_text("aten::squeeze.dims", {{5, 1}}, {{"dim", Ints{}}}), "([a,b])->([a,b]) linear*={0} dim=[]");
+}
+
+TEST(Views, ADimThatIsNotSqueezedIsNotNamedLocally) {
+  const RuleCall squeeze("aten::squeeze.dims", {{5, 1, 4, 1}}, {{"dim", Ints{0, 1, -1}}});
+  EXPECT_EQ(squeeze.rule()->size_arguments.at(0).sizes, Ints({1, 3}));
+}
+
+TEST(Views, ADimThatIsNotSqueezedButCannotBeLeftOutIsWhole) {
+  EXPECT_EQ(rule_text("aten::squeeze.dim", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) whole={a} linear*={0}");
+  EXPECT_EQ(rule_text("aten::squeeze", {{5, 1, 4}}), "([a,b,c])->([a,c]) whole={a,c} linear*={0}");
+}
+
+TEST(Views, WhatChangesAShapeInPlaceHasNoRule) {
+  EXPECT_EQ(rule_text("aten::t_", {{5, 4}}), "none");
+  EXPECT_EQ(rule_text("aten::transpose_", {{5, 4}}, {{"dim0", 0}, {"dim1", 1}}), "none");
+  EXPECT_EQ(rule_text("aten::squeeze_", {{5, 1}}), "none");
+  EXPECT_EQ(rule_text("aten::unsqueeze_", {{5, 1}}, {{"dim", 0}}), "none");
 }
 
 TEST(Views, AnExpandedDimCannotBeCut) {
-  const auto rule = RuleCall("aten::expand", {{1, 4}}, {{"size", Ints{3, 4}}}).rule();
-  EXPECT_EQ(rule->outputs[0], Rule::Dims({{}, rule->inputs[0][1]}));
+  EXPECT_EQ(mapping_text("aten::expand", {{1, 4}}, {{"size", Ints{3, 4}}}), "([a,b])->([-,b])");
 }
 
 TEST(Views, TheDimThatIsPickedFromIsWhole) {
@@ -62,6 +85,64 @@ TEST(Views, TheDimThatIsPickedFromIsWhole) {
   EXPECT_EQ(
       rule_text("aten::slice.Tensor", {{5, 4}}, {{"dim", -1}, {"start", 1}, {"end", 3}}),
       "([a,b])->([a,-]) whole={b} linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::diagonal", {{5, 4, 3}}, {{"dim1", 0}, {"dim2", -1}}),
+      "([a,b,c])->([b,-]) whole={a,c} linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::unfold", {{5, 4}}, {{"dimension", 0}, {"size", 2}, {"step", 1}}),
+      "([a,b])->([-,b,-]) whole={a} linear*={0}");
+}
+
+TEST(Views, ASliceOfAllPassesTheDim) {
+  const auto sliced = [](const Arguments& arguments) { return rule_text("aten::slice.Tensor", {{5, 4}}, arguments); };
+  EXPECT_EQ(sliced({{"dim", 1}}), "([a,b])->([a,b]) linear*={0}");
+  EXPECT_EQ(sliced({{"dim", 1}, {"start", -9}, {"end", 4}}), "([a,b])->([a,b]) linear*={0}");
+  EXPECT_EQ(sliced({{"dim", 1}, {"step", 2}}), "([a,b])->([a,-]) whole={b} linear*={0}");
+  EXPECT_EQ(sliced({{"dim", 1}, {"end", -1}}), "([a,b])->([a,-]) whole={b} linear*={0}");
+}
+
+TEST(Views, NothingIsPickedFromASingleNumber) {
+  EXPECT_EQ(rule_text("aten::select.int", {{}}, {{"dim", 0}, {"index", 0}}), "none");
+  EXPECT_EQ(rule_text("aten::slice.Tensor", {{}}), "none");
+  EXPECT_EQ(rule_text("aten::unbind.int", {{}}), "none");
+}
+
+TEST(Views, EveryPartOfASplitHasTheOtherDims) {
+  EXPECT_EQ(
+      rule_text("aten::split.Tensor", {{5, 4}}, {{"split_size", 2}, {"dim", 0}}),
+      "([a,b])->([-,b],[-,b],[-,b]) whole={a} linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::split_with_sizes", {{5, 4}}, {{"split_sizes", Ints{1, 3}}, {"dim", 1}}),
+      "([a,b])->([a,-],[a,-]) whole={b} linear*={0}");
+  EXPECT_EQ(rule_text("aten::unbind.int", {{2, 4}}), "([a,b])->([b],[b]) whole={a} linear*={0}");
+}
+
+TEST(Views, AGradientIsPutBackWhereItCameFrom) {
+  EXPECT_EQ(
+      rule_text(
+          "aten::slice_backward", {{5, 2}},
+          {{"input_sizes", Ints{5, 4}}, {"dim", 1}, {"start", 1}, {"end", 3}, {"step", 1}}),
+      "([a,b])->([a,-]) whole={b} linear*={0} input_sizes=[a,-]");
+  EXPECT_EQ(
+      rule_text(
+          "aten::slice_backward", {{5, 4}},
+          {{"input_sizes", Ints{5, 4}}, {"dim", 1}, {"start", 0}, {"end", 9}, {"step", 1}}),
+      "([a,b])->([a,b]) linear*={0} input_sizes=[a,b]");
+  EXPECT_EQ(
+      rule_text("aten::select_backward", {{5}}, {{"input_sizes", Ints{5, 4}}, {"dim", -1}, {"index", 1}}),
+      "([a])->([a,-]) linear*={0} input_sizes=[a,-]");
+  EXPECT_EQ(
+      rule_text(
+          "aten::diagonal_backward", {{5, 3}},
+          {{"input_sizes", Ints{4, 5, 3}}, {"offset", 0}, {"dim1", 0}, {"dim2", 2}}),
+      "([a,b])->([-,a,-]) whole={b} linear*={0} input_sizes=[-,a,-]");
+}
+
+TEST(Views, GradientsOfOverlappingWindowsAreAdded) {
+  EXPECT_EQ(
+      rule_text(
+          "aten::unfold_backward", {{5, 3, 2}}, {{"input_sizes", Ints{5, 4}}, {"dim", 1}, {"size", 2}, {"step", 1}}),
+      "([a,b,c])->([a,-]) whole={b,c} linear={0} input_sizes=[a,-]");
 }
 
 } // namespace

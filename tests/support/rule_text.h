@@ -13,8 +13,12 @@ namespace weft::testing {
 using Ints = std::vector<int64_t>;
 using Arguments = std::map<std::string, c10::IValue>;
 
+/// Stands for a tensor that a list of optional ones does not hold.
+inline const Ints kAbsent = {-1};
+
 /// A call of an operator with tensors of these shapes, in the order of its arguments; a tensor list takes all that are
-/// left. Other arguments are given by name or have their defaults.
+/// left but for the tensors after it, and several lists share them. Other arguments are given by name or have their
+/// defaults.
 ///
 ///   RuleCall("aten::sum.dim_IntList", {{5, 4}}, {{"dim", Ints{1}}})
 class RuleCall {

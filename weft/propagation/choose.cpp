@@ -105,7 +105,8 @@ class Chooser {
         continue;
       }
       const auto op = placement.reduce_op();
-      const bool passes = rule_.linear_in_any_op || op == ReduceOp::Sum || op == ReduceOp::Avg;
+      const bool is_linear = rule_.linear_op ? op == *rule_.linear_op : op == ReduceOp::Sum || op == ReduceOp::Avg;
+      const bool passes = rule_.linear_in_any_op || is_linear;
       if (passes && std::find(ops.begin(), ops.end(), op) == ops.end()) {
         ops.push_back(op);
       }

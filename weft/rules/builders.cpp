@@ -1,5 +1,7 @@
 #include "weft/rules/builders.h"
 
+#include <c10/core/ScalarType.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -42,6 +44,23 @@ std::vector<int64_t> all_operands(const OpCall& call) {
   return all;
 }
 
+/// Whether an operand may be partial for all that its dtype, and the one it is cast to, say.
+bool passes_terms(const OpCall& call, int64_t operand) {
+  const auto dtype = call.operand(operand).dtype;
+  return has_terms(dtype) && casts_terms(dtype, call.dtype("dtype", dtype));
+}
+
+/// Adds the sets that the call has operands for, and whose operands may be terms.
+void add_linear(Rule& rule, const OpCall& call, const OperandSets& linear) {
+  for (const auto& set : linear) {
+    if (std::all_of(set.begin(), set.end(), [&](int64_t i) {
+          return i < static_cast<int64_t>(rule.inputs.size()) && passes_terms(call, i);
+        })) {
+      rule.linear.push_back(set);
+    }
+  }
+}
+
 } // namespace
 
 Rule::Dims own_factors(Rule& rule, c10::IntArrayRef sizes) {
@@ -61,15 +80,19 @@ Rule::Dims broadcast_dims(const Rule& rule, const std::vector<Rule::Factor>& fac
   return dims;
 }
 
-RuleFunction pointwise(std::vector<std::vector<int64_t>> linear) {
-  return [linear = std::move(linear)](const OpCall& call) {
+bool has_terms(c10::ScalarType dtype) {
+  return c10::isFloatingType(dtype) || c10::isComplexType(dtype) || dtype == c10::kLong;
+}
+
+bool casts_terms(c10::ScalarType from, c10::ScalarType to) {
+  return from == to || (c10::isFloatingType(from) && c10::isFloatingType(to));
+}
+
+RuleFunction pointwise(const OperandSets& linear, int64_t output_count) {
+  return [linear, output_count](const OpCall& call) {
     auto rule = broadcasting(call);
-    for (const auto& set : linear) {
-      if (std::all_of(
-              set.begin(), set.end(), [&](int64_t i) { return i < static_cast<int64_t>(rule.inputs.size()); })) {
-        rule.linear.push_back(set);
-      }
-    }
+    rule.outputs.resize(output_count, Rule::Dims(rule.outputs[0]));
+    add_linear(rule, call, linear);
     return rule;
   };
 }
@@ -79,7 +102,7 @@ RuleFunction additive() {
     auto rule = broadcasting(call);
     // Adding a number to every term would add it once per rank.
     if (rule.inputs.size() > 1) {
-      rule.linear.push_back(all_operands(call));
+      add_linear(rule, call, {all_operands(call)});
     }
     return rule;
   };
@@ -137,25 +160,68 @@ RuleFunction reduction(ReduceOp op, std::string_view dim_argument) {
       }
     }
     rule.reduction = op;
-    if (op == ReduceOp::Sum) {
-      rule.linear.push_back({0});
+    for (const auto d : dims) {
+      if ((op == ReduceOp::Max || op == ReduceOp::Min) && d < call.operand(0).dim()) {
+        rule.filled.push_back(rule.inputs[0][d][0]); // no elements have neither
+      }
     }
+    add_linear(rule, call, {{0}});
+    rule.linear_op = op == ReduceOp::Sum ? std::nullopt : std::optional(op);
     return rule;
   };
 }
 
-RuleFunction along_dim(std::string_view dim_argument, int64_t output_count) {
-  return [dim_argument = std::string(dim_argument), output_count](const OpCall& call) {
+RuleFunction reduction_of_whole(int64_t output_count, const OperandSets& linear) {
+  return [output_count, linear](const OpCall& call) {
+    auto rule = reduction(ReduceOp::Sum)(call).value();
+    for (size_t f = 0; f < rule.sizes.size(); ++f) {
+      if (rule.is_reduced(static_cast<Rule::Factor>(f))) {
+        rule.whole.push_back(static_cast<Rule::Factor>(f));
+      }
+    }
+    rule.outputs.resize(output_count, Rule::Dims(rule.outputs[0]));
+    rule.linear = rule.linear.empty() ? OperandSets() : linear;
+    return rule;
+  };
+}
+
+RuleFunction along_dim(std::string_view dim_argument, int64_t output_count, const OperandSets& linear) {
+  return [dim_argument = std::string(dim_argument), output_count, linear](const OpCall& call) {
     Rule rule;
     const auto& sizes = call.operand(0).sizes;
     const auto dims = own_factors(rule, sizes);
     rule.inputs.assign(call.operands().size(), dims);
     rule.outputs.assign(output_count, dims);
-    for (const auto d : call.reduced_dims(dim_argument, static_cast<int64_t>(sizes.size()))) {
-      rule.whole.push_back(dims[d][0]);
-    }
-    return rule;
+    add_linear(rule, call, linear);
+    return with_whole(std::move(rule), call.reduced_dims(dim_argument, call.operand(0).dim()));
   };
+}
+
+Rule rearranged(const OpCall& call, c10::IntArrayRef order) {
+  Rule rule;
+  rule.inputs.push_back(own_factors(rule, call.operand(0).sizes));
+  auto& output = rule.outputs.emplace_back();
+  for (const auto d : order) {
+    output.push_back(d < 0 ? Rule::Dim{} : rule.inputs[0][d]);
+  }
+  rule.linear = {{0}};
+  rule.linear_in_any_op = true;
+  return rule;
+}
+
+std::vector<int64_t> natural_order(const OpCall& call) {
+  std::vector<int64_t> order(call.operand(0).sizes.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  return order;
+}
+
+Rule with_whole(Rule rule, c10::IntArrayRef dims) {
+  for (const auto d : dims) {
+    if (d < static_cast<int64_t>(rule.inputs[0].size())) { // a single number takes dim 0 as well
+      rule.whole.push_back(rule.inputs[0][d][0]);
+    }
+  }
+  return rule;
 }
 
 } // namespace weft

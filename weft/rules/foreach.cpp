@@ -3,17 +3,43 @@
 
 namespace weft {
 
+namespace {
+
+/// Of three tensors per element; a fourth holds one number for each element of the lists, and stays as it is.
+RuleFunction of_three(const RuleFunction& rule) {
+  return [rule](const OpCall& call) {
+    auto result = rule(call.with(call.operands().slice(0, 3)));
+    for (size_t i = 3; i < call.operands().size(); ++i) {
+      result->inputs.emplace_back(call.operands()[i].sizes.size());
+    }
+    return result;
+  };
+}
+
+/// The sum of powers of the elements.
+std::optional<Rule> power_sum(const OpCall& call) {
+  auto rule = reduction(ReduceOp::Sum)(call);
+  rule->linear.clear();
+  return rule;
+}
+
+} // namespace
+
 void add_foreach_rules(RuleRegistry& registry) {
+  const auto of_element = [&](std::string_view name) { return registry.find("aten::" + std::string(name))->rule; };
   // Each takes its elements as the operator of that name does.
   for (const std::string_view name :
-       {"abs",       "acos", "add",  "addcdiv", "addcmul",    "asin",  "atan",  "ceil",    "clamp_max",
-        "clamp_min", "copy", "cos",  "cosh",    "div",        "erf",   "erfc",  "exp",     "expm1",
-        "floor",     "frac", "lerp", "lgamma",  "log",        "log10", "log1p", "log2",    "maximum",
-        "minimum",   "mul",  "neg",  "pow",     "reciprocal", "round", "rsqrt", "sigmoid", "sign",
-        "sin",       "sinh", "sqrt", "sub",     "tan",        "tanh",  "trunc", "zero"}) {
-    const auto* of_element = registry.find("aten::" + std::string(name));
-    registry.add_per_element({"_foreach_" + std::string(name)}, of_element->rule);
+       {"abs",    "acos", "add",   "asin",       "atan",  "ceil",  "clamp_max", "clamp_min", "clone", "copy",
+        "cos",    "cosh", "div",   "erf",        "erfc",  "exp",   "expm1",     "floor",     "frac",  "lerp",
+        "lgamma", "log",  "log10", "log1p",      "log2",  "max",   "maximum",   "minimum",   "mm",    "mul",
+        "neg",    "norm", "pow",   "reciprocal", "round", "rsqrt", "sigmoid",   "sign",      "sin",   "sinh",
+        "sqrt",   "sub",  "tan",   "tanh",       "trunc", "zero"}) {
+    registry.add_per_element({"_foreach_" + std::string(name)}, of_element(name));
   }
+  for (const std::string_view name : {"addcdiv", "addcmul"}) {
+    registry.add_per_element({"_foreach_" + std::string(name)}, of_three(of_element(name)));
+  }
+  registry.add_per_element({"_foreach_powsum"}, power_sum);
   registry.add_per_element({"_fused_adam", "_fused_adamw", "_fused_sgd", "_fused_adagrad"}, pointwise());
 }
 

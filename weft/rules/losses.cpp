@@ -67,8 +67,7 @@ struct ClassLoss {
     loss = reduction_of(call) == at::Reduction::None ? rows : Rule::Dims();
     const bool has_rows = call.operand(*call.operand_of("target")).sizes.size() == rows.size();
     rule.inputs = dims_by_name(
-        call,
-        {{"self", scores}, {"target", has_rows ? rows : scores}, {"is_target", scores}, {"grad_output", loss}});
+        call, {{"self", scores}, {"target", has_rows ? rows : scores}, {"is_target", scores}, {"grad_output", loss}});
   }
 
   Rule rule;

@@ -7,9 +7,7 @@ namespace {
 
 /// beta * input + alpha * (a @ b): the input broadcasts against the product, and is partial when the product is.
 Rule add_product(const OpCall& call, std::string_view equation) {
-  const std::vector<Operand> factors(call.operands().begin() + 1, call.operands().end());
-  const std::vector<OpCall::Range> no_ranges;
-  auto rule = contraction(equation)(OpCall(call.schema(), {}, factors, no_ranges)).value();
+  auto rule = contraction(equation)(call.with(call.operands().slice(1))).value();
   std::vector<Rule::Factor> output;
   for (const auto& dim : rule.outputs[0]) {
     output.push_back(dim[0]);
@@ -20,27 +18,43 @@ Rule add_product(const OpCall& call, std::string_view equation) {
   return rule;
 }
 
-/// (..., k) times (n, k) plus (n): the weight is as torch.nn.Linear keeps it.
-Rule linear_rule(const OpCall& call) {
+/// What is made of the sum is not what is made of its terms.
+Rule add_product_with_activation(const OpCall& call) {
+  auto rule = add_product(call, "mk,kn->mn");
+  rule.whole = {rule.inputs[1][1][0]};
+  rule.addends.clear();
+  rule.linear.clear();
+  return rule;
+}
+
+/// (..., k) times (n, k) or (k), plus what broadcasts against the product: the weight is as torch.nn.Linear keeps it.
+std::optional<Rule> linear_rule(const OpCall& call) {
+  if (call.operand(0).dim() == 0 || call.operand(1).dim() == 0) {
+    return std::nullopt;
+  }
   Rule rule;
-  const auto& input = call.operand(0).sizes;
-  auto output = own_factors(rule, input);
+  auto output = own_factors(rule, call.operand(0).sizes);
   rule.inputs.push_back(output);
   const auto contracted = output.back();
-  const auto features = rule.add_factor(call.operand(1).sizes[0]);
-  const bool is_vector = call.operand(1).sizes.size() == 1;
-  rule.inputs.push_back(is_vector ? Rule::Dims{contracted} : Rule::Dims{{features}, contracted});
   output.pop_back();
-  if (!is_vector) {
-    output.push_back({features});
+  rule.inputs.push_back({contracted});
+  if (call.operand(1).dim() > 1) {
+    output.push_back({rule.add_factor(call.operand(1).sizes[0])});
+    rule.inputs[1].insert(rule.inputs[1].begin(), output.back());
   }
   rule.outputs.push_back(output);
+  rule.linear = {{0}, {1}};
   if (call.operands().size() > 2) {
-    rule.inputs.push_back({{features}});
+    std::vector<Rule::Factor> factors;
+    for (const auto& dim : output) {
+      factors.push_back(dim[0]);
+    }
+    if (call.operand(2).sizes.size() > factors.size()) {
+      return std::nullopt;
+    }
+    rule.inputs.push_back(broadcast_dims(rule, factors, call.operand(2).sizes));
     rule.addends = {2};
     rule.linear = {{0, 2}, {1, 2}};
-  } else {
-    rule.linear = {{0}, {1}};
   }
   return rule;
 }
@@ -87,6 +101,16 @@ Rule matmul_rule(const OpCall& call) {
   return rule;
 }
 
+/// Linear in each operand; the dim of three must be whole.
+std::optional<Rule> cross_rule(const OpCall& call) {
+  if (call.operand(0).dim() != call.operand(1).dim() || call.operand(0).dim() == 0) {
+    return std::nullopt;
+  }
+  auto rule = pointwise({{0}, {1}})(call).value();
+  rule.whole.push_back(rule.outputs[0][call.wrapped_dim("dim", call.operand(0).dim())][0]);
+  return rule;
+}
+
 } // namespace
 
 void add_matmul_rules(RuleRegistry& registry) {
@@ -94,10 +118,13 @@ void add_matmul_rules(RuleRegistry& registry) {
   registry.add({"bmm"}, contraction("bmk,bkn->bmn"));
   registry.add({"mv"}, contraction("mk,k->m"));
   registry.add({"dot", "vdot"}, contraction("k,k->"));
-  registry.add({"outer", "ger"}, contraction("m,n->mn"));
   registry.add({"addmm"}, [](const OpCall& call) { return add_product(call, "mk,kn->mn"); });
   registry.add({"baddbmm"}, [](const OpCall& call) { return add_product(call, "bmk,bkn->bmn"); });
   registry.add({"addmv"}, [](const OpCall& call) { return add_product(call, "mk,k->m"); });
+  registry.add({"addbmm"}, [](const OpCall& call) { return add_product(call, "bmk,bkn->mn"); });
+  registry.add({"addr"}, [](const OpCall& call) { return add_product(call, "m,n->mn"); });
+  registry.add({"_addmm_activation"}, add_product_with_activation);
+  registry.add({"linalg_cross"}, cross_rule);
   registry.add({"linear"}, linear_rule);
   registry.add({"matmul"}, matmul_rule);
 }

@@ -68,6 +68,24 @@ std::string_view OpCall::text(std::string_view name) const {
   return value == nullptr ? std::string_view() : value->toStringView();
 }
 
+c10::ScalarType OpCall::dtype(std::string_view name, c10::ScalarType otherwise) const {
+  const auto* value = find(name);
+  return value == nullptr ? otherwise : value->toScalarType();
+}
+
+std::vector<int64_t> OpCall::present(std::string_view name) const {
+  std::vector<int64_t> places;
+  if (const auto* value = find(name)) {
+    const auto list = value->toListRef();
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i].isTensor() && list[i].toTensor().defined()) {
+        places.push_back(static_cast<int64_t>(i));
+      }
+    }
+  }
+  return places;
+}
+
 int64_t OpCall::wrapped_dim(std::string_view name, int64_t rank) const {
   return c10::maybe_wrap_dim(integer(name), rank);
 }

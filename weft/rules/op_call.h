@@ -40,6 +40,10 @@ class OpCall {
   const c10::FunctionSchema& schema() const {
     return schema_;
   }
+  /// A call with the same arguments and other tensors.
+  OpCall with(c10::ArrayRef<Operand> operands) const {
+    return {schema_, arguments_, operands, ranges_};
+  }
   c10::ArrayRef<Operand> operands() const {
     return operands_;
   }
@@ -61,6 +65,9 @@ class OpCall {
   /// Truth values of a list; empty where None.
   std::vector<bool> booleans(std::string_view name) const;
   std::string_view text(std::string_view name) const;
+  c10::ScalarType dtype(std::string_view name, c10::ScalarType otherwise) const;
+  /// The places in a list of optional tensors that hold one.
+  std::vector<int64_t> present(std::string_view name) const;
 
   /// A dim argument counted from the front, for a tensor of `rank` dims.
   int64_t wrapped_dim(std::string_view name, int64_t rank) const;

@@ -1,6 +1,8 @@
 #include "weft/rules/builders.h"
 #include "weft/rules/registry.h"
 
+#include <algorithm>
+
 namespace weft {
 
 namespace {
@@ -10,60 +12,171 @@ Rule division(const OpCall& call) {
   return call.has("rounding_mode") ? *pointwise()(call) : *pointwise({{0}})(call);
 }
 
+/// The operands of the set are picked from, by element: together they pass partial values of any operation.
+Rule picked_from(const OpCall& call, const std::vector<int64_t>& set) {
+  auto rule = pointwise()(call).value();
+  const auto dtype = call.operand(set[0]).dtype;
+  if (std::all_of(set.begin(), set.end(), [&](int64_t i) { return casts_terms(call.operand(i).dtype, dtype); })) {
+    rule.linear = {set};
+    rule.linear_in_any_op = true;
+  }
+  return rule;
+}
+
+/// With a tensor the value may be a term; a number would be one on every rank.
+Rule masked_fill(const OpCall& call) {
+  return call.operand_of("value") ? picked_from(call, {0, 2}) : *pointwise()(call);
+}
+
+/// The first operand gives the shape; its values are replaced by those of the second.
+Rule assignment(const OpCall& call) {
+  auto rule = pointwise()(call).value();
+  rule.unread = {0};
+  if (rule.inputs.size() > 1 && casts_terms(call.operand(1).dtype, call.operand(0).dtype)) {
+    rule.linear = {{0, 1}};
+    rule.linear_in_any_op = true;
+  }
+  return rule;
+}
+
+Rule cast(const OpCall& call) {
+  const auto dtype = call.operand(0).dtype;
+  return casts_terms(dtype, call.dtype("dtype", dtype)) ? *copying()(call) : *pointwise()(call);
+}
+
+/// The larger of maxima is the maximum of the larger ones.
+RuleFunction larger_of(ReduceOp op) {
+  return [op](const OpCall& call) {
+    auto rule = pointwise({{0, 1}})(call).value();
+    rule.linear_op = op;
+    return rule;
+  };
+}
+
+/// Some devices keep no buffer between forward and backward, and give one without elements.
+Rule log_sigmoid_backward(const OpCall& call) {
+  const bool has_buffer = call.operand(2).sizes == call.operand(1).sizes;
+  auto rule = pointwise({{0}})(has_buffer ? call : call.with(call.operands().slice(0, 2))).value();
+  if (!has_buffer) {
+    rule.inputs.emplace_back(call.operand(2).dim());
+  }
+  return rule;
+}
+
+void add_linear_rules(RuleRegistry& registry) {
+  registry.add({"add", "sub", "rsub", "complex"}, additive());
+  registry.add({"mul"}, pointwise({{0}, {1}}));
+  registry.add({"div"}, division);
+  registry.add(
+      {"neg", "_conj", "_neg_view", "conj_physical", "_conj_physical", "deg2rad", "rad2deg", "ldexp"},
+      pointwise({{0}}));
+  registry.add({"addcmul"}, pointwise({{0, 1}, {0, 2}}));
+  registry.add({"addcdiv", "lerp"}, pointwise({{0, 1}}));
+  registry.add({"maximum"}, larger_of(ReduceOp::Max));
+  registry.add({"minimum"}, larger_of(ReduceOp::Min));
+  // Backward forms are linear in the gradient, which comes first.
+  registry.add(
+      {"elu_backward", "gelu_backward", "hardshrink_backward", "hardsigmoid_backward", "hardswish_backward",
+       "hardtanh_backward", "leaky_relu_backward", "logit_backward", "mish_backward", "rrelu_with_noise_backward",
+       "sigmoid_backward", "silu_backward", "softplus_backward", "softshrink_backward", "tanh_backward",
+       "threshold_backward"},
+      pointwise({{0}}));
+  registry.add({"_prelu_kernel_backward"}, pointwise({{0}}, 2));
+  registry.add({"log_sigmoid_backward"}, log_sigmoid_backward);
+}
+
+void add_copying_rules(RuleRegistry& registry) {
+  registry.add({"clone", "_lazy_clone", "alias", "detach", "lift", "lift_fresh", "zero"}, copying());
+  registry.add({"alias_copy", "detach_copy", "lift_fresh_copy"}, copying());
+  registry.add({"_to_copy"}, cast);
+  registry.add({"copy", "fill"}, assignment);
+  registry.add({"where"}, [](const OpCall& call) { return picked_from(call, {1, 2}); });
+  registry.add({"masked_fill"}, masked_fill);
+}
+
 } // namespace
 
 void add_pointwise_rules(RuleRegistry& registry) {
-  registry.add({"add", "sub"}, additive());
-  registry.add({"mul"}, pointwise({{0}, {1}}));
-  registry.add({"div"}, division);
-  registry.add({"neg", "real", "imag", "conj", "_conj", "_neg_view", "positive"}, pointwise({{0}}));
-  registry.add({"clone", "alias", "detach", "lift_fresh", "_to_copy", "copy", "contiguous"}, copying());
-  registry.add({"zero"}, pointwise({{0}}));
+  add_linear_rules(registry);
+  add_copying_rules(registry);
   registry.add(
-      {"abs",         "absolute",   "acos",         "acosh",     "asin",       "asinh",   "atan",        "atan2",
-       "atanh",       "ceil",       "clamp",        "clamp_max", "clamp_min",  "cos",     "cosh",        "deg2rad",
-       "digamma",     "elu",        "erf",          "erfc",      "erfinv",     "exp",     "exp2",        "expm1",
-       "float_power", "floor",      "floor_divide", "fmax",      "fmin",       "fmod",    "frac",        "gelu",
-       "hardsigmoid", "hardswish",  "hardtanh",     "heaviside", "hypot",      "i0",      "igamma",      "igammac",
-       "lcm",         "gcd",        "leaky_relu",   "lgamma",    "log",        "log10",   "log1p",       "log2",
-       "log_sigmoid", "logaddexp",  "logaddexp2",   "logit",     "maximum",    "minimum", "mish",        "mvlgamma",
-       "nan_to_num",  "polygamma",  "pow",          "rad2deg",   "reciprocal", "relu",    "relu6",       "remainder",
-       "round",       "rsqrt",      "rsub",         "sigmoid",   "sign",       "silu",    "sin",         "sinc",
-       "sinh",        "softplus",   "softshrink",   "sqrt",      "square",     "tan",     "tanh",        "threshold",
-       "trunc",       "xlogy",      "addcmul",      "addcdiv",   "lerp",       "where",   "masked_fill", "zeros_like",
-       "ones_like",   "empty_like", "full_like",    "fill"},
+      {"_add_relu",  "_prelu_kernel", "_standard_gamma_grad",
+       "abs",        "acos",          "acosh",
+       "angle",      "asin",          "asinh",
+       "atan",       "atan2",         "atanh",
+       "ceil",       "celu",          "clamp",
+       "clamp_max",  "clamp_min",     "copysign",
+       "cos",        "cosh",          "digamma",
+       "elu",        "erf",           "erfc",
+       "erfinv",     "exp",           "exp2",
+       "expm1",      "floor",         "floor_divide",
+       "fmax",       "fmin",          "fmod",
+       "frac",       "gcd",           "gelu",
+       "hardshrink", "hardsigmoid",   "hardswish",
+       "hardtanh",   "heaviside",     "hypot",
+       "i0",         "igamma",        "igammac",
+       "lcm",        "leaky_relu",    "lgamma",
+       "log",        "log10",         "log1p",
+       "log2",       "logaddexp",     "logaddexp2",
+       "logit",      "mish",          "mvlgamma",
+       "nan_to_num", "nextafter",     "polar",
+       "polygamma",  "pow",           "reciprocal",
+       "relu",       "remainder",     "round",
+       "rsqrt",      "sgn",           "sigmoid",
+       "sign",       "silu",          "sin",
+       "sinc",       "sinh",          "softplus",
+       "softshrink", "sqrt",          "tan",
+       "tanh",       "threshold",     "trunc",
+       "xlogy"},
       pointwise());
+  registry.add({"frexp"}, pointwise({}, 2));
   registry.add(
-      {"eq",
-       "ne",
-       "lt",
-       "le",
-       "gt",
-       "ge",
-       "isnan",
-       "isinf",
-       "isfinite",
-       "isneginf",
-       "isposinf",
-       "logical_and",
-       "logical_not",
-       "logical_or",
-       "logical_xor",
-       "bitwise_and",
-       "bitwise_not",
-       "bitwise_or",
-       "bitwise_xor",
-       "bitwise_left_shift",
-       "bitwise_right_shift",
-       "signbit",
-       "isclose"},
+      {"special_airy_ai",
+       "special_bessel_j0",
+       "special_bessel_j1",
+       "special_bessel_y0",
+       "special_bessel_y1",
+       "special_chebyshev_polynomial_t",
+       "special_chebyshev_polynomial_u",
+       "special_chebyshev_polynomial_v",
+       "special_chebyshev_polynomial_w",
+       "special_entr",
+       "special_erfcx",
+       "special_hermite_polynomial_h",
+       "special_hermite_polynomial_he",
+       "special_i0e",
+       "special_i1",
+       "special_i1e",
+       "special_laguerre_polynomial_l",
+       "special_legendre_polynomial_p",
+       "special_log_ndtr",
+       "special_modified_bessel_i0",
+       "special_modified_bessel_i1",
+       "special_modified_bessel_k0",
+       "special_modified_bessel_k1",
+       "special_ndtri",
+       "special_scaled_modified_bessel_k0",
+       "special_scaled_modified_bessel_k1",
+       "special_shifted_chebyshev_polynomial_t",
+       "special_shifted_chebyshev_polynomial_u",
+       "special_shifted_chebyshev_polynomial_v",
+       "special_shifted_chebyshev_polynomial_w",
+       "special_spherical_bessel_j0",
+       "special_xlog1py",
+       "special_zeta"},
       pointwise());
-  // A backward form is linear in the gradient, which comes first.
+  // Truth values and bits.
   registry.add(
-      {"elu_backward", "gelu_backward", "hardsigmoid_backward", "hardswish_backward", "hardtanh_backward",
-       "leaky_relu_backward", "logit_backward", "mish_backward", "sigmoid_backward", "silu_backward",
-       "softplus_backward", "softshrink_backward", "tanh_backward", "threshold_backward"},
-      pointwise({{0}}));
+      {"__ilshift__", "__irshift__", "__lshift__",
+       "__rshift__",  "bitwise_and", "bitwise_left_shift",
+       "bitwise_not", "bitwise_or",  "bitwise_right_shift",
+       "bitwise_xor", "eq",          "ge",
+       "gt",          "isinf",       "isnan",
+       "isneginf",    "isposinf",    "le",
+       "logical_and", "logical_not", "logical_or",
+       "logical_xor", "lt",          "ne",
+       "signbit"},
+      pointwise());
 }
 
 } // namespace weft

@@ -5,39 +5,72 @@ namespace weft {
 
 namespace {
 
-/// Every output has the dims that are left; the reduced ones must be whole.
-RuleFunction reduction_of_whole(int64_t output_count) {
-  return [output_count](const OpCall& call) {
-    auto rule = reduction(ReduceOp::Max)(call).value();
-    for (size_t f = 0; f < rule.sizes.size(); ++f) {
-      if (rule.is_reduced(static_cast<Rule::Factor>(f))) {
-        rule.whole.push_back(static_cast<Rule::Factor>(f));
-      }
-    }
-    rule.outputs.assign(output_count, rule.outputs[0]);
-    return rule;
-  };
-}
-
 /// max() and min() reduce everything and may be taken of maxima; with a dim they also give the index.
 RuleFunction extremum(ReduceOp op) {
   return [op](const OpCall& call) { return call.has("dim") ? reduction_of_whole(2)(call) : reduction(op)(call); };
 }
 
+/// median() gives a value; with a dim also the index.
+std::optional<Rule> median_rule(const OpCall& call) {
+  return reduction_of_whole(call.has("dim") ? 2 : 1)(call);
+}
+
+/// What is counted or filtered element by element adds up over parts, but is not that of terms.
+Rule counting(const OpCall& call) {
+  auto rule = reduction(ReduceOp::Sum)(call).value();
+  rule.linear.clear();
+  return rule;
+}
+
+/// any() is the maximum of truth values, all() the minimum.
+RuleFunction truth(ReduceOp op) {
+  return [op](const OpCall& call) {
+    if (call.has("dim") && call.integers("dim").empty()) {
+      return *pointwise()(call); // unlike those of numbers, these reduce nothing where a list names no dim
+    }
+    auto rule = reduction(op)(call).value();
+    rule.filled.clear();
+    rule.linear.clear();
+    if (call.operand(0).dtype == c10::kBool) {
+      rule.linear = {{0}};
+      rule.linear_op = op;
+    }
+    return rule;
+  };
+}
+
+Rule trace_rule(const OpCall& call) {
+  return *reduction_of_whole(1, {{0}})(call);
+}
+
+/// renorm() scales the slices of a dim by their norms: the other dims must be whole.
+Rule renorm_rule(const OpCall& call) {
+  auto others = natural_order(call);
+  others.erase(others.begin() + call.wrapped_dim("dim", call.operand(0).dim()));
+  return with_whole(*pointwise()(call), others);
+}
+
 } // namespace
 
 void add_reduction_rules(RuleRegistry& registry) {
-  registry.add({"sum", "nansum"}, reduction(ReduceOp::Sum));
+  registry.add({"sum"}, reduction(ReduceOp::Sum));
+  registry.add({"nansum", "count_nonzero"}, counting);
   registry.add({"amax"}, reduction(ReduceOp::Max));
   registry.add({"amin"}, reduction(ReduceOp::Min));
   registry.add({"prod"}, reduction(ReduceOp::Product));
-  registry.add({"any"}, reduction(ReduceOp::Max));
-  registry.add({"all"}, reduction(ReduceOp::Min));
+  registry.add({"any"}, truth(ReduceOp::Max));
+  registry.add({"all"}, truth(ReduceOp::Min));
   registry.add({"max"}, extremum(ReduceOp::Max));
   registry.add({"min"}, extremum(ReduceOp::Min));
-  registry.add({"argmax", "argmin", "logsumexp", "mean", "var", "std"}, reduction_of_whole(1));
-  registry.add({"var_mean", "std_mean", "aminmax"}, reduction_of_whole(2));
-  registry.add({"cumsum", "cumprod", "logcumsumexp"}, along_dim("dim"));
+  registry.add({"median", "nanmedian"}, median_rule);
+  registry.add({"mean"}, reduction_of_whole(1, {{0}}));
+  registry.add({"trace"}, trace_rule);
+  registry.add({"argmax", "argmin", "logsumexp", "var", "std", "norm", "linalg_vector_norm"}, reduction_of_whole());
+  registry.add({"var_mean", "std_mean", "aminmax", "_aminmax"}, reduction_of_whole(2));
+  registry.add({"renorm"}, renorm_rule);
+  registry.add({"cumsum"}, along_dim("dim", 1, {{0}}));
+  registry.add({"cumprod", "logcumsumexp", "_logcumsumexp"}, along_dim("dim"));
+  registry.add({"cummax", "cummin"}, along_dim("dim", 2));
 }
 
 } // namespace weft

@@ -14,6 +14,10 @@ const RuleRegistry& RuleRegistry::instance() {
     add_reduction_rules(*all);
     add_view_rules(*all);
     add_softmax_rules(*all);
+    add_joining_rules(*all);
+    add_indexing_rules(*all);
+    add_creation_rules(*all);
+    add_sorting_rules(*all);
     add_foreach_rules(*all);
     add_norm_rules(*all);
     add_embedding_rules(*all);

@@ -95,8 +95,11 @@ std::string Rule::to_string() const {
   text += kept_whole.empty() ? "" : " whole={" + kept_whole + "}";
   text += filled.empty() ? "" : " filled=" + factors_text(filled);
   text += addends.empty() ? "" : " added=" + set_text(addends);
+  const auto linear_name = linear_in_any_op ? " linear*="
+      : linear_op                           ? " linear(" + std::string(weft::to_string(*linear_op)) + ")="
+                                            : std::string(" linear=");
   for (size_t i = 0; i < linear.size(); ++i) {
-    text += i == 0 ? (linear_in_any_op ? " linear*=" : " linear=") : "";
+    text += i == 0 ? linear_name : "";
     text += set_text(linear[i]);
   }
   text += unread.empty() ? "" : " unread=" + set_text(unread);

@@ -18,6 +18,7 @@ namespace weft {
 ///   view        ([(a b),c])->([a,b,c]) linear*={0}
 ///   softmax     ([a,b])->([a,b]) whole={b}
 ///   embedding   ([a,b],[c])->([c,b]) sum={a} lookup={1 in a}
+///   amax        ([a,b])->([a]) max={b} filled={b} linear(max)={0}
 ///
 /// A factor may be cut unless it is `whole`: every tensor that has it is then sharded along it, an input that lacks it is
 /// replicated, and an output that lacks it is partial, for it holds what one part of the factor gives. Never listed:
@@ -54,6 +55,8 @@ struct Rule {
   std::vector<std::vector<int64_t>> linear;
   /// Whether the linear sets hold for partial values of any operation, not for sums and averages alone.
   bool linear_in_any_op = false;
+  /// The operation whose partial values the linear sets hold for, in place of sums and averages: amax passes maxima.
+  std::optional<ReduceOp> linear_op;
   /// Operands of which only shape and dtype matter: partial values need not be reduced.
   std::vector<int64_t> unread;
   /// Operands that are updated in place without being returned (running statistics): they keep their layout.

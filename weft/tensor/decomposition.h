@@ -6,6 +6,7 @@
 #include <ATen/core/boxing/KernelFunction.h>
 
 #include <string>
+#include <unordered_map>
 
 namespace weft {
 
@@ -17,7 +18,16 @@ struct Decomposition {
   c10::KernelFunction kernel;
 };
 
-/// The decomposition of an operator by its full name ("aten::mean.dim"); nullptr where it has none.
+/// By full name: "aten::mean.dim".
+using Decompositions = std::unordered_map<std::string, Decomposition>;
+
+/// nullptr where an operator has none.
 const Decomposition* find_decomposition(const std::string& full_name);
+
+/// The families, each in a file of its name.
+void add_moment_decompositions(Decompositions& all);
+void add_norm_decompositions(Decompositions& all);
+void add_loss_decompositions(Decompositions& all);
+void add_comparison_decompositions(Decompositions& all);
 
 } // namespace weft

@@ -1,13 +1,19 @@
 #include "weft/tensor/dispatch.h"
 
+#include "weft/tensor/as_strided.h"
 #include "weft/tensor/call_agreement.h"
+#include "weft/tensor/einsum.h"
 #include "weft/tensor/explain.h"
+#include "weft/tensor/gradient_layout.h"
+#include "weft/tensor/in_place_view.h"
 #include "weft/tensor/linear_backward.h"
 #include "weft/tensor/local_call.h"
 #include "weft/tensor/prepare.h"
 #include "weft/tensor/random_fallback.h"
 #include "weft/tensor/random_kernels.h"
+#include "weft/tensor/rms_norm_backward.h"
 #include "weft/tensor/scopes.h"
+#include "weft/tensor/selecting_backward.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -108,10 +114,12 @@ class DTensorKernel final : public c10::OperatorKernel {
     auto* impl = as_dtensor(tensor);
     operands.push_back({argument, position, &tensor, impl});
     if (impl != nullptr) {
+      const bool stays = is_stationary(tensor);
+      if (C10_UNLIKELY(stays && impl->claim_gradient_layout())) {
+        keep_gradient_layout(tensor);
+      }
       // Specs are aligned, so the lowest bits are free.
-      key.add(
-          reinterpret_cast<uintptr_t>(impl->spec().get()) | (is_stationary(tensor) ? 1 : 0) |
-          (impl->is_copy_of_base() ? 2 : 0));
+      key.add(reinterpret_cast<uintptr_t>(impl->spec().get()) | (stays ? 1 : 0) | (impl->is_copy_of_base() ? 2 : 0));
     } else {
       read_plain(op, tensor, argument, key);
     }
@@ -169,28 +177,37 @@ class DTensorKernel final : public c10::OperatorKernel {
   std::atomic<size_t> fallbacks_ = 0;
 };
 
-/// Composite operators that have a derivative formula of their own, and stay whole.
+/// Composite operators that stay whole: they have a derivative formula of their own, or get one here.
 bool stays_whole(const std::string& name) {
-  return name == "aten::linear" || name == "aten::matmul";
+  return name == "aten::linear" || name == "aten::matmul" || name == "aten::einsum" || name == "aten::_fused_rms_norm";
+}
+
+/// Whether the operator is run by rules: not where it has a kernel of its own, or is made of others that are.
+bool is_run_by_rules(const c10::OperatorHandle& op) {
+  const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  return (!is_composite || stays_whole(op.schema().name())) && !op.hasKernelForDispatchKey(kDTensorKey) &&
+      !is_composed_of_random(op);
 }
 
 void register_all() {
+  // Kept for the life of the process, as ATen's own kernels are.
   static auto* library = new torch::Library(torch::Library::IMPL, "aten", kDTensorKey, __FILE__, __LINE__);
-  register_linear_backward(*library);
+  static auto* autograd =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse2, __FILE__, __LINE__);
   register_random(*library);
-  register_random_fallback(*library);
+  register_as_strided(*library);
+  register_in_place_views(*library);
+  // Made of operators that are differentiable, so that backward is too.
+  for (auto* each : {library, autograd}) {
+    register_linear_backward(*each);
+    register_selecting_backward(*each);
+  }
+  register_rms_norm_backward(*autograd);
+  register_einsum(*autograd);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
-    if (!name.name.starts_with("aten::")) {
-      continue;
-    }
     const auto op = dispatcher.findOp(name);
-    if (!op || !op->hasSchema()) {
-      continue;
-    }
-    const bool is_composite = op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-    if ((is_composite && !stays_whole(name.name)) || op->hasKernelForDispatchKey(kDTensorKey) ||
-        is_composed_of_random(*op)) {
+    if (!name.name.starts_with("aten::") || !op || !op->hasSchema() || !is_run_by_rules(*op)) {
       continue;
     }
     const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;

@@ -34,6 +34,11 @@ class DTensorImpl : public c10::TensorImpl {
     return is_copy_of_base_;
   }
 
+  /// True once: whoever asks first sees to it that gradients of this leaf lie as it does.
+  bool claim_gradient_layout() {
+    return !std::exchange(gradient_layout_claimed_, true);
+  }
+
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(
       const c10::VariableVersion& version,
       bool allow_tensor_metadata_change) const override;
@@ -53,6 +58,7 @@ class DTensorImpl : public c10::TensorImpl {
   AsyncTensor local_;
   SpecPtr spec_;
   bool is_copy_of_base_ = false;
+  bool gradient_layout_claimed_ = false;
 };
 
 inline bool is_dtensor(const at::TensorBase& tensor) {

@@ -1,13 +1,15 @@
 #include "weft/tensor/linear_backward.h"
 
-#include "weft/tensor/dtensor_impl.h"
-
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
 namespace weft {
 
 namespace {
+
+at::Tensor as_rows(const at::Tensor& tensor) {
+  return tensor.dim() > 2 ? tensor.flatten(0, -2) : tensor.dim() == 1 ? tensor.unsqueeze(0) : tensor;
+}
 
 /// Gradients of linear(input, weight, bias), from the operators that have rules. torch has no dense kernel of its own.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
@@ -18,12 +20,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
   at::Tensor grad_input;
   at::Tensor grad_weight;
   at::Tensor grad_bias;
-  const auto rows = grad_output.dim() > 2 ? grad_output.flatten(0, -2) : grad_output;
+  // As matrices: a vector of inputs is one row, a vector of weights gives one column.
+  const auto matrix = weight.dim() == 1 ? weight.unsqueeze(0) : weight;
+  const auto outputs = weight.dim() == 1 ? grad_output.unsqueeze(-1) : grad_output;
+  const auto rows = as_rows(outputs);
   if (wanted[0]) {
-    grad_input = at::matmul(grad_output, weight);
+    grad_input = at::matmul(outputs, matrix);
   }
   if (wanted[1]) {
-    grad_weight = at::mm(rows.t(), input.dim() > 2 ? input.flatten(0, -2) : input);
+    grad_weight = at::mm(rows.t(), as_rows(input)).reshape(weight.sizes());
   }
   if (wanted[2]) {
     grad_bias = rows.sum(0);
@@ -59,8 +64,8 @@ std::tuple<at::Tensor, at::Tensor> matmul_backward(
 } // namespace
 
 void register_linear_backward(torch::Library& library) {
-  library.impl("linear_backward", torch::dispatch(kDTensorKey, TORCH_FN(linear_backward)));
-  library.impl("matmul_backward", torch::dispatch(kDTensorKey, TORCH_FN(matmul_backward)));
+  library.impl("linear_backward", TORCH_FN(linear_backward));
+  library.impl("matmul_backward", TORCH_FN(matmul_backward));
 }
 
 } // namespace weft

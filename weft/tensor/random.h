@@ -11,7 +11,7 @@ struct RandomOptions {
   at::ScalarType dtype = at::kFloat;
   bool requires_grad = false;
   /// Instead of the rank's own state; in the same state on all ranks.
-  std::optional<at::Generator> generator;
+  std::optional<at::Generator> generator = std::nullopt;
 };
 
 /// A distributed tensor of random numbers, each rank making its own part: uniform in [0, 1), or normal with mean 0 and

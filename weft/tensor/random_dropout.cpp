@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ops/alpha_dropout_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/feature_alpha_dropout_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/feature_dropout_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/rrelu_compositeimplicitautograd_dispatch.h>
 
 namespace weft {
@@ -79,6 +81,14 @@ at::Tensor alpha_dropout_of(const at::Tensor& input, double p, bool train) {
   return at::compositeimplicitautograd::alpha_dropout(settled(input), p, train);
 }
 
+at::Tensor feature_dropout_of(const at::Tensor& input, double p, bool train) {
+  return at::compositeimplicitautograd::feature_dropout(settled(input), p, train);
+}
+
+at::Tensor feature_alpha_dropout_of(const at::Tensor& input, double p, bool train) {
+  return at::compositeimplicitautograd::feature_alpha_dropout(settled(input), p, train);
+}
+
 at::Tensor rrelu_above(
     const at::Tensor& self,
     const at::Scalar& lower,
@@ -101,6 +111,8 @@ void register_random_dropout(torch::Library& library) {
   for (auto* above : {&library, autograd}) {
     above->impl("dropout", TORCH_FN(dropout_of));
     above->impl("alpha_dropout", TORCH_FN(alpha_dropout_of));
+    above->impl("feature_dropout", TORCH_FN(feature_dropout_of));
+    above->impl("feature_alpha_dropout", TORCH_FN(feature_alpha_dropout_of));
     above->impl("rrelu", TORCH_FN(rrelu_above));
   }
 }

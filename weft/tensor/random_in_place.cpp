@@ -1,5 +1,6 @@
 #include "weft/tensor/random_in_place.h"
 
+#include "weft/core/dtype_text.h"
 #include "weft/tensor/distribute.h"
 #include "weft/tensor/random_fill.h"
 
@@ -124,8 +125,8 @@ void fill_integers(const at::Tensor& self, int64_t first, int64_t last, const Ge
   const auto largest = last_whole_number(self.scalar_type());
   TORCH_CHECK_VALUE(
       !is_integral || ((is_unsigned ? first >= 0 : first >= -largest - 1) && last <= largest),
-      "[random_] bounds within ", self.scalar_type(), " are required, but got from ", first, " up to ", last,
-      ". Use a wider dtype.");
+      "[random_] bounds within ", dtype_text(self.scalar_type()), " are required, but got from ", first, " up to ",
+      last, ". Use a wider dtype.");
   const auto count = static_cast<uint64_t>(last) - static_cast<uint64_t>(first) + 1;
   fill("random_", self, Distribution::integers(first, count), generator);
 }

@@ -10,19 +10,20 @@ namespace weft {
 
 namespace {
 
-/// A rank that is a thread has a state of its own, the ranks that are processes one per process. What draws in backward
-/// finds the right one: ranks as threads run it on their own threads, and the engine's threads for CUDA devices, which
-/// stand in no WorldScope, serve a rank that is a process.
+// A rank that is a thread has a state of its own, the ranks that are processes one per process. What draws in backward
+// finds the right one: ranks as threads run it on their own threads, and the engine's threads for CUDA devices, which
+// stand in no WorldScope, serve a rank that is a process.
+thread_local RandomState state_of_thread;
+RandomState state_of_process;
+std::mutex process_mutex;
+
 template <class Fn>
 auto with_state(const Fn& fn) {
   if (in_world_scope()) {
-    thread_local RandomState of_thread;
-    return fn(of_thread);
+    return fn(state_of_thread);
   }
-  static std::mutex mutex;
-  static RandomState of_process;
-  const std::lock_guard lock(mutex);
-  return fn(of_process);
+  const std::lock_guard lock(process_mutex);
+  return fn(state_of_process);
 }
 
 /// What a generator on a device is advanced by; its offset must be a multiple of four.

@@ -1,0 +1,26 @@
+#include "tests/support/rule_text.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+TEST(Creation, ATensorLikeAnotherLiesAsThatDoes) {
+  EXPECT_EQ(rule_text("aten::zeros_like", {{5, 4}}), "([a,b])->([a,b]) unread={0}");
+  EXPECT_EQ(rule_text("aten::full_like", {{}}, {{"fill_value", 2}}), "([])->([]) unread={0}");
+}
+
+TEST(Creation, ANewTensorOfTheSameShapeLiesAsTheOtherDoes) {
+  EXPECT_EQ(rule_text("aten::new_zeros", {{5, 4}}, {{"size", Ints{5, 4}}}), "([a,b])->([a,b]) unread={0} size=[a,b]");
+}
+
+TEST(Creation, ANewTensorOfAnotherShapeCannotBeCut) {
+  EXPECT_EQ(rule_text("aten::new_empty", {{5, 4}}, {{"size", Ints{4, 5}}}), "([-,-])->([-,-]) unread={0} size=[-,-]");
+  EXPECT_EQ(
+      rule_text("aten::new_full", {{5, 4}}, {{"size", Ints{}}, {"fill_value", 1}}), "([-,-])->([]) unread={0} size=[]");
+}
+
+} // namespace
+} // namespace weft

@@ -1,0 +1,79 @@
+#include "tests/support/rule_text.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+TEST(Joining, TheDimAlongWhichTensorsAreJoinedCannotBeCut) {
+  EXPECT_EQ(rule_text("aten::cat", {{5, 4}, {5, 2}}, {{"dim", -1}}), "([a,-],[a,-])->([a,-]) linear*={0,1}");
+  EXPECT_EQ(rule_text("aten::cat", {{5}, {3}, {2}}), "([-],[-],[-])->([-]) linear*={0,1,2}");
+}
+
+TEST(Joining, ATensorOfNothingMayStandAmongOthersOfAnyRank) {
+  EXPECT_EQ(rule_text("aten::cat", {{0}, {5, 4}}, {{"dim", 1}}), "([-],[a,-])->([a,-]) linear*={0,1}");
+  EXPECT_EQ(rule_text("aten::cat", {{0}, {0}}), "none");
+}
+
+TEST(Joining, AStackHasANewDim) {
+  EXPECT_EQ(rule_text("aten::stack", {{5, 4}, {5, 4}}, {{"dim", 1}}), "([a,b],[a,b])->([a,-,b]) linear*={0,1}");
+  EXPECT_EQ(rule_text("aten::stack", {{}, {}}), "([],[])->([-]) linear*={0,1}");
+}
+
+TEST(Joining, TensorsThatDoNotFitHaveNoRule) {
+  EXPECT_EQ(rule_text("aten::stack", {{5, 4}, {5, 3}}), "none");
+  EXPECT_EQ(rule_text("aten::cat", {{5, 4}, {5}}), "none");
+  EXPECT_EQ(rule_text("aten::select_scatter", {{5, 4}, {5, 4}}, {{"dim", 0}, {"index", 1}}), "none");
+}
+
+TEST(Joining, WhatIsPutIntoATensorPassesTheDimsItFills) {
+  EXPECT_EQ(
+      rule_text("aten::slice_scatter", {{5, 4}, {5, 2}}, {{"dim", 1}, {"end", 2}}),
+      "([a,b],[a,-])->([a,b]) whole={b} linear*={0,1}");
+  EXPECT_EQ(
+      rule_text("aten::select_scatter", {{5, 4}, {4}}, {{"dim", 0}, {"index", 1}}),
+      "([a,b],[b])->([a,b]) whole={a} linear*={0,1}");
+  EXPECT_EQ(
+      rule_text("aten::diagonal_scatter", {{5, 4, 3}, {4, 3}}, {{"dim1", 0}, {"dim2", 2}}),
+      "([a,b,c],[b,-])->([a,b,c]) whole={a,c} linear*={0,1}");
+}
+
+TEST(Joining, ARepeatedDimIsOneOfCopies) {
+  EXPECT_EQ(rule_text("aten::repeat", {{5, 4}}, {{"repeats", Ints{2, 1, 3}}}), "([a,b])->([c,a,(d b)]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::repeat", {{}}, {{"repeats", Ints{2}}}), "([])->([a]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::repeat", {{5}}, {{"repeats", Ints{0}}}), "none");
+}
+
+TEST(Joining, DimsWhoseOrderChangesAreWhole) {
+  EXPECT_EQ(rule_text("aten::flip", {{5, 4}}, {{"dims", Ints{-1}}}), "([a,b])->([a,b]) whole={b} linear*={0}");
+  EXPECT_EQ(rule_text("aten::flip", {{5, 4}}, {{"dims", Ints{}}}), "([a,b])->([a,b]) linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::roll", {{5, 4}}, {{"shifts", Ints{1}}, {"dims", Ints{0}}}),
+      "([a,b])->([a,b]) whole={a} linear*={0}");
+  EXPECT_EQ(rule_text("aten::roll", {{5, 4}}, {{"shifts", Ints{1}}}), "([a,b])->([a,b]) whole={a,b} linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::rot90", {{5, 4, 3}}, {{"k", -1}, {"dims", Ints{0, 2}}}),
+      "([a,b,c])->([c,b,a]) whole={a,c} linear*={0}");
+  EXPECT_EQ(rule_text("aten::rot90", {{5, 4}}, {{"k", 2}}), "([a,b])->([a,b]) whole={a,b} linear*={0}");
+}
+
+TEST(Joining, ATriangleNeedsItsMatrixWhole) {
+  EXPECT_EQ(rule_text("aten::tril", {{5, 4, 3}}), "([a,b,c])->([a,b,c]) whole={b,c} linear*={0}");
+  EXPECT_EQ(rule_text("aten::triu", {{3}}), "none");
+}
+
+TEST(Joining, APaddedDimCannotBeCut) {
+  EXPECT_EQ(rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{1, 0}}}), "([a,b])->([a,-]) whole={b}");
+  EXPECT_EQ(rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{0, 0, -1, 2}}}), "([a,b])->([-,b]) whole={a}");
+}
+
+TEST(Joining, ADiagonalIsPutIntoTwoNewDims) {
+  EXPECT_EQ(rule_text("aten::diag_embed", {{5, 4}}), "([a,b])->([a,-,-]) whole={b} linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::diag_embed", {{5, 4}}, {{"dim1", 0}, {"dim2", 2}}), "([a,b])->([-,a,-]) whole={b} linear*={0}");
+}
+
+} // namespace
+} // namespace weft

@@ -1,0 +1,125 @@
+#include "tests/support/rule_text.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+c10::List<bool> all_wanted() {
+  return {true, true, true};
+}
+
+TEST(Norms, LayerNormPassesTheDimsBeforeThoseThatAreNormalized) {
+  EXPECT_EQ(
+      rule_text("aten::native_layer_norm", {{2, 5, 4}, {4}, {4}}, {{"normalized_shape", Ints{4}}}),
+      "([a,b,-],[-],[-])->([a,b,-],[a,b,-],[a,b,-])");
+  EXPECT_EQ(
+      rule_text("aten::native_layer_norm", {{2, 5, 4}}, {{"normalized_shape", Ints{5, 4}}}),
+      "([a,-,-])->([a,-,-],[a,-,-],[a,-,-])");
+}
+
+TEST(Norms, ALayerNormsBackwardSumsTheGradientsOfItsWeights) {
+  EXPECT_EQ(
+      rule_text(
+          "aten::native_layer_norm_backward", {{5, 4}, {5, 4}, {5, 1}, {5, 1}, {4}, {4}},
+          {{"normalized_shape", Ints{4}}, {"output_mask", all_wanted()}}),
+      "([a,-],[a,-],[a,-],[a,-],[-],[-])->([a,-],[-],[-]) linear={0} unread={5}");
+}
+
+TEST(Norms, RmsNormHasNoMean) {
+  const Arguments last = {{"normalized_shape", Ints{4}}};
+  EXPECT_EQ(rule_text("aten::_fused_rms_norm", {{5, 4}, {4}}, last), "([a,-],[-])->([a,-],[a,-])");
+  EXPECT_EQ(
+      rule_text("aten::_fused_rms_norm_backward", {{5, 4}, {5, 4}, {5, 1}, {4}}, last),
+      "([a,-],[a,-],[a,-],[-])->([a,-],[-]) linear={0}");
+}
+
+TEST(Norms, GroupNormCutsSamplesAndGroups) {
+  const Arguments sizes = {{"N", 5}, {"C", 6}, {"HxW", 3}, {"group", 2}};
+  EXPECT_EQ(
+      rule_text("aten::native_group_norm", {{5, 6, 3}, {6}, {6}}, sizes),
+      "([a,(b c),-],[(b c)],[(b c)])->([a,(b c),-],[a,b],[a,b]) whole={c} filled={b} N=[a] C=[(b c)] group=[b]");
+  EXPECT_EQ(
+      rule_text("aten::native_group_norm_backward", {{5, 6, 3}, {5, 6, 3}, {5, 2}, {5, 2}, {6}}, sizes),
+      "([a,(b c),-],[a,(b c),-],[a,b],[a,b],[(b c)])->([a,(b c),-],[(b c)],[(b c)]) whole={c} filled={b} linear={0} "
+      "N=[a] C=[(b c)] group=[b]");
+}
+
+TEST(Norms, BatchNormTakesStatisticsOfAllSamples) {
+  EXPECT_EQ(
+      rule_text("aten::native_batch_norm", {{5, 6, 3}, {6}, {6}}, {{"training", true}}),
+      "([-,a,-],[a],[a])->([-,a,-],[a],[a]) filled={a}");
+  EXPECT_EQ(
+      rule_text("aten::_native_batch_norm_legit.no_stats", {{5, 6, 3}, {6}, {6}}, {{"training", true}}),
+      "([-,a,-],[a],[a])->([-,a,-],[a],[a]) filled={a}");
+}
+
+TEST(Norms, ABatchNormThatTrainsUpdatesTheRunningStatistics) {
+  EXPECT_EQ(
+      rule_text("aten::native_batch_norm", {{5, 6, 3}, {6}, {6}, {6}, {6}}, {{"training", true}}),
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a]) filled={a} updated={3,4}");
+}
+
+TEST(Norms, ABatchNormByRunningStatisticsCutsAllButTheChannels) {
+  EXPECT_EQ(
+      rule_text("aten::native_batch_norm", {{5, 6, 3}, {6}, {6}, {6}, {6}}, {{"training", false}}),
+      "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-]) whole={b} filled={a,b,c} constant={1,2}");
+  EXPECT_EQ(
+      rule_text("aten::_native_batch_norm_legit_no_training", {{5, 6, 3}, {6}, {6}, {6}, {6}}),
+      "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-]) whole={b} filled={a,b,c} constant={1,2}");
+  EXPECT_EQ(
+      rule_text("aten::_batch_norm_no_update", {{5, 6, 3}, {6}, {6}, {6}, {6}}),
+      "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-],[-]) whole={b} filled={a,b,c} constant={1,2,3}");
+  EXPECT_EQ(rule_text("aten::native_batch_norm", {{5, 6, 3}}, {{"training", false}}), "none");
+}
+
+TEST(Norms, NothingIsCutWhereTheBackendKeepsSomethingForItself) {
+  const std::vector<Ints> shapes = {{5, 6, 3}, {6}, {6}, {6}, {6}};
+  EXPECT_EQ(
+      rule_text("aten::cudnn_batch_norm", shapes, {{"training", true}}),
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[-]) whole={a} updated={3,4}");
+  EXPECT_EQ(
+      rule_text("aten::_batch_norm_with_update", shapes),
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[-]) whole={a} updated={3,4}");
+  EXPECT_EQ(
+      rule_text("aten::_batch_norm_with_update_functional", shapes),
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[-],[a],[a]) whole={a}");
+}
+
+TEST(Norms, TheFunctionalFormGivesTheRunningStatistics) {
+  const std::vector<Ints> shapes = {{5, 6, 3}, {6}, {6}, {6}, {6}};
+  EXPECT_EQ(
+      rule_text("aten::_native_batch_norm_legit_functional", shapes, {{"training", true}}),
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[a],[a]) filled={a}");
+  EXPECT_EQ(
+      rule_text("aten::_native_batch_norm_legit_functional", shapes, {{"training", false}}),
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[-],[-],[a],[a]) whole={a}");
+}
+
+TEST(Norms, ABatchNormsBackwardReadsTheStatisticsThatForwardUsed) {
+  const std::vector<Ints> shapes = {{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {6}, {6}};
+  EXPECT_EQ(
+      rule_text("aten::native_batch_norm_backward", shapes, {{"train", true}}),
+      "([-,a,-],[-,a,-],[a],[a],[a],[a],[a])->([-,a,-],[a],[a]) filled={a} linear={0} unread={3,4}");
+  EXPECT_EQ(
+      rule_text("aten::native_batch_norm_backward", shapes, {{"train", false}}),
+      "([a,b,c],[a,b,c],[b],[b],[b],[b],[b])->([a,b,c],[b],[b]) filled={a,b,c} linear={0} unread={5,6}");
+  EXPECT_EQ(
+      mapping_text(
+          "aten::native_batch_norm_backward", {{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {0}, {0}}, {{"train", false}}),
+      "([a,b,c],[a,b,c],[b],[b],[b],[-],[-])->([a,b,c],[b],[b])");
+}
+
+TEST(Norms, BackwardIsCutIfTheBackendKeptNothing) {
+  EXPECT_EQ(
+      rule_text("aten::batch_norm_backward", {{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {6}, {6}, {0}}, {{"update", true}}),
+      "([-,a,-],[-,a,-],[a],[a],[a],[a],[a],[-])->([-,a,-],[a],[a]) filled={a} linear={0} unread={3,4}");
+  EXPECT_EQ(
+      rule_text("aten::cudnn_batch_norm_backward", {{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {6}, {6}, {16}}),
+      "([-,a,-],[-,a,-],[a],[a],[a],[a],[a],[-])->([-,a,-],[a],[a]) whole={a} linear={1} unread={3,4}");
+}
+
+} // namespace
+} // namespace weft

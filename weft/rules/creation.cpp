@@ -1,0 +1,33 @@
+#include "weft/rules/builders.h"
+#include "weft/rules/registry.h"
+
+namespace weft {
+
+namespace {
+
+Rule like_rule(const OpCall& call) {
+  auto rule = pointwise()(call).value();
+  rule.unread = {0};
+  return rule;
+}
+
+/// A tensor of another one's kind. Where it has its shape as well, it lies as that does.
+Rule new_rule(const OpCall& call) {
+  Rule rule;
+  const auto size = call.integers("size");
+  const bool is_alike = call.operand(0).sizes == c10::IntArrayRef(size);
+  rule.inputs.push_back(is_alike ? own_factors(rule, size) : Rule::Dims(call.operand(0).sizes.size()));
+  rule.outputs.push_back(is_alike ? rule.inputs[0] : Rule::Dims(size.size()));
+  rule.unread = {0};
+  rule.size_arguments.push_back({"size", size, rule.outputs[0]});
+  return rule;
+}
+
+} // namespace
+
+void add_creation_rules(RuleRegistry& registry) {
+  registry.add({"empty_like", "zeros_like", "ones_like", "full_like"}, like_rule);
+  registry.add({"new_empty", "new_zeros", "new_ones", "new_full"}, new_rule);
+}
+
+} // namespace weft

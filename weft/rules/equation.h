@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+/// An einsum equation of letters: "bmk,bkn->bmn".
+struct Equation {
+  std::vector<std::string> inputs;
+  std::string output;
+
+  /// Whether no operand has a letter twice, and every letter is in at least two of the operands and the output.
+  bool is_contraction() const;
+};
+
+/// Nothing where the text is no equation, or has an ellipsis. Without an arrow the output has the letters that occur once,
+/// in alphabetical order.
+std::optional<Equation> parse_equation(std::string_view text);
+
+} // namespace weft

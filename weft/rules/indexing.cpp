@@ -1,0 +1,235 @@
+#include "weft/rules/builders.h"
+#include "weft/rules/registry.h"
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+/// Truth values are added as well, but not to a sum.
+bool is_number(const Operand& operand) {
+  return operand.dtype != c10::kBool;
+}
+
+/// The index has a factor of its own, which takes the place of the dim that is picked from. That dim must be whole, but
+/// for the first one: there a rank picks what it holds.
+std::optional<Rule> index_select_rule(const OpCall& call) {
+  const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
+  if (call.operand(0).dim() == 0) {
+    return std::nullopt;
+  }
+  auto rule = rearranged(call, natural_order(call));
+  rule.inputs.push_back(own_factors(rule, call.operand(1).sizes));
+  rule.outputs[0][dim] = call.operand(1).dim() == 0 ? Rule::Dim{} : rule.inputs[1][0];
+  const auto picked = rule.inputs[0][dim][0];
+  if (dim == 0 && call.operand(1).dim() == 1 && is_number(call.operand(0))) {
+    rule.lookup = Rule::Lookup{1, picked};
+    rule.filled.push_back(picked);
+  } else {
+    rule.whole.push_back(picked);
+  }
+  return rule;
+}
+
+/// What gather and scatter have in common: tensors of one rank, of which the first may be longer than the others. Along
+/// `dim` the index says where; along others position meets position, so they pass where all are equally long.
+struct Aligned {
+  Rule rule; // inputs alone
+  Rule::Factor along;
+};
+std::optional<Aligned> aligned(const OpCall& call) {
+  const auto rank = call.operand(0).dim();
+  const auto tensors = call.operands();
+  if (rank == 0 || std::any_of(tensors.begin(), tensors.end(), [&](const Operand& t) { return t.dim() != rank; })) {
+    return std::nullopt;
+  }
+  const auto dim = call.wrapped_dim("dim", rank);
+  Aligned result;
+  auto& rule = result.rule;
+  rule.inputs.resize(tensors.size());
+  result.along = rule.add_factor(call.operand(1).sizes[dim]);
+  for (int64_t d = 0; d < rank; ++d) {
+    const auto size = call.operand(0).sizes[d];
+    const bool passes =
+        d != dim && std::all_of(tensors.begin(), tensors.end(), [&](const Operand& t) { return t.sizes[d] == size; });
+    const auto shared = passes ? Rule::Dim{rule.add_factor(size)} : Rule::Dim{};
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const bool is_indexed = d == dim && i > 0 && tensors[i].sizes[d] == rule.sizes[result.along];
+      rule.inputs[i].push_back(is_indexed ? Rule::Dim{result.along} : shared);
+    }
+  }
+  return result;
+}
+
+std::optional<Rule> gather_rule(const OpCall& call) {
+  auto found = aligned(call);
+  if (!found) {
+    return std::nullopt;
+  }
+  auto& rule = found->rule;
+  rule.outputs.push_back(rule.inputs[1]);
+  rule.linear = {{0}};
+  rule.linear_in_any_op = true;
+  return rule;
+}
+
+/// What is scattered later may overwrite what came earlier: the index must be whole.
+std::optional<Rule> scatter_rule(const OpCall& call) {
+  auto found = aligned(call);
+  if (!found) {
+    return std::nullopt;
+  }
+  found->rule.outputs.push_back(found->rule.inputs[0]);
+  found->rule.whole.push_back(found->along);
+  return found->rule;
+}
+
+/// Sums of parts are added.
+std::optional<Rule> scatter_add_rule(const OpCall& call) {
+  auto rule = scatter_rule(call);
+  if (!rule || !is_number(call.operand(0))) {
+    return rule;
+  }
+  if (call.operand(1).sizes == call.operand(2).sizes) {
+    rule->whole.clear();
+    rule->addends = {0};
+  }
+  rule->linear = {{0, 2}};
+  return rule;
+}
+
+/// self, index, source: the source has the dims of `self`, but along `dim` those of the index.
+std::optional<Rule> index_into_rule(const OpCall& call) {
+  const auto rank = call.operand(0).dim();
+  const auto source = call.operand_of("source");
+  if (rank == 0 || call.operand(1).dim() > 1 || (source && call.operand(*source).dim() != rank)) {
+    return std::nullopt;
+  }
+  const auto dim = call.wrapped_dim("dim", rank);
+  Rule rule;
+  auto dims = own_factors(rule, call.operand(0).sizes);
+  rule.inputs.push_back(dims);
+  rule.outputs.push_back(dims);
+  rule.whole.push_back(dims[dim][0]);
+  const auto index = own_factors(rule, call.operand(1).sizes);
+  rule.inputs.push_back(index);
+  if (!index.empty()) {
+    rule.whole.push_back(index[0][0]);
+  }
+  if (source) {
+    dims[dim] = index.empty() ? Rule::Dim{} : index[0];
+    rule.inputs.push_back(dims);
+  } else if (call.operands().size() > 2) {
+    rule.inputs.emplace_back(); // the value of index_fill, a single number
+  }
+  return rule;
+}
+
+std::optional<Rule> index_add_rule(const OpCall& call) {
+  auto rule = index_into_rule(call);
+  if (rule && is_number(call.operand(0))) {
+    rule->whole.resize(1); // parts of the index give sums, which are added
+    rule->addends = {0};
+    rule->linear = {{0, 2}};
+  }
+  return rule;
+}
+
+/// Every element is looked up by itself, in all of `self`.
+Rule take_rule(const OpCall& call) {
+  Rule rule;
+  rule.inputs.emplace_back(call.operand(0).dim());
+  rule.inputs.push_back(own_factors(rule, call.operand(1).sizes));
+  rule.outputs.push_back(rule.inputs[1]);
+  rule.linear = {{0}};
+  rule.linear_in_any_op = true;
+  return rule;
+}
+
+/// self[indices]: the dims that are indexed must be whole; the indices broadcast, and their dims come where those were,
+/// or first of all where other dims lie between them.
+struct Indexed {
+  Rule rule; // of self and the indices
+  Rule::Dims result;
+  std::vector<Rule::Factor> indices;
+};
+std::optional<Indexed> indexed(const OpCall& call) {
+  const auto places = call.present("indices");
+  const auto range = call.operands_of("indices");
+  const auto tensors = call.operands().slice(range.begin, range.count);
+  const auto is_mask = [](const Operand& t) { return t.dtype == c10::kBool || t.dtype == c10::kByte; };
+  if (places.empty() || places.back() >= call.operand(0).dim() ||
+      std::any_of(tensors.begin(), tensors.end(), is_mask)) {
+    return std::nullopt; // as many elements as a mask has
+  }
+  Indexed found;
+  found.rule = pointwise()(call.with(tensors)).value();
+  const auto broadcast = found.rule.outputs[0];
+  found.rule.outputs.clear();
+  for (const auto& dim : broadcast) {
+    found.indices.push_back(dim[0]);
+  }
+  const auto self = own_factors(found.rule, call.operand(0).sizes);
+  found.rule.inputs.insert(found.rule.inputs.begin(), self);
+  const bool is_adjacent = places.back() - places.front() + 1 == static_cast<int64_t>(places.size());
+  for (size_t d = 0; d < self.size(); ++d) {
+    if (std::find(places.begin(), places.end(), static_cast<int64_t>(d)) != places.end()) {
+      found.rule.whole.push_back(self[d][0]);
+    } else {
+      found.result.push_back(self[d]);
+    }
+  }
+  found.result.insert(found.result.begin() + (is_adjacent ? places.front() : 0), broadcast.begin(), broadcast.end());
+  return found;
+}
+
+std::optional<Rule> index_rule(const OpCall& call) {
+  auto found = indexed(call);
+  if (!found) {
+    return std::nullopt;
+  }
+  found->rule.outputs.push_back(found->result);
+  found->rule.linear = {{0}};
+  found->rule.linear_in_any_op = true;
+  return found->rule;
+}
+
+/// The values broadcast against self[indices]. Added, sums of parts are added; else later ones replace earlier ones.
+std::optional<Rule> index_put_rule(const OpCall& call) {
+  auto found = indexed(call);
+  const auto values = call.operand_of("values");
+  if (!found || !values || call.operand(*values).sizes.size() > found->result.size()) {
+    return std::nullopt;
+  }
+  auto& rule = found->rule;
+  std::vector<Rule::Factor> factors;
+  for (const auto& dim : found->result) {
+    factors.push_back(dim[0]);
+  }
+  rule.inputs.push_back(broadcast_dims(rule, factors, call.operand(*values).sizes));
+  rule.outputs.push_back(rule.inputs[0]);
+  if (call.boolean("accumulate") && is_number(call.operand(0))) {
+    rule.addends = {0};
+    rule.linear = {{0, *values}};
+  } else {
+    rule.whole.insert(rule.whole.end(), found->indices.begin(), found->indices.end());
+  }
+  return rule;
+}
+
+} // namespace
+
+void add_indexing_rules(RuleRegistry& registry) {
+  registry.add({"index_select"}, index_select_rule);
+  registry.add({"gather"}, gather_rule);
+  registry.add({"scatter", "scatter_reduce"}, scatter_rule);
+  registry.add({"scatter_add"}, scatter_add_rule);
+  registry.add({"index_copy", "index_fill", "index_reduce"}, index_into_rule);
+  registry.add({"index_add"}, index_add_rule);
+  registry.add({"take"}, take_rule);
+  registry.add({"index", "_unsafe_index"}, index_rule);
+  registry.add({"index_put", "_unsafe_index_put", "_index_put_impl"}, index_put_rule);
+}
+
+} // namespace weft

@@ -1,0 +1,158 @@
+#include "weft/tensor/as_strided.h"
+
+#include "weft/tensor/dtensor_impl.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace weft {
+
+namespace {
+
+/// Walks from a tensor to the view with the given sizes and strides.
+class ViewFinder {
+ public:
+  ViewFinder(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset)
+      : view_(self), sizes_(sizes), strides_(strides), offset_(offset - self.storage_offset()) {}
+
+  /// Nothing where there is no way.
+  std::optional<at::Tensor> find() {
+    if (offset_ < 0 || sizes_.size() != strides_.size()) {
+      return std::nullopt;
+    }
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      if (is_real(i) && !(split_for(strides_[i]) && join_for(sizes_[i], strides_[i]))) {
+        return std::nullopt;
+      }
+    }
+    return pick() ? std::optional(arranged()) : std::nullopt;
+  }
+
+ private:
+  /// Dims of one element and expanded ones are made last.
+  bool is_real(size_t i) const {
+    return sizes_[i] > 1 && strides_[i] != 0;
+  }
+
+  /// The dim of the view that has this stride; -1 where none does.
+  int64_t dim_of_stride(int64_t stride) const {
+    for (int64_t d = 0; d < view_.dim(); ++d) {
+      if (view_.stride(d) == stride && view_.size(d) > 1) {
+        return d;
+      }
+    }
+    return -1;
+  }
+
+  /// Makes a dim with this stride by splitting the one it falls in.
+  bool split_for(int64_t stride) {
+    if (dim_of_stride(stride) >= 0) {
+      return true;
+    }
+    for (int64_t d = 0; d < view_.dim(); ++d) {
+      const auto inner = view_.stride(d) == 0 ? 0 : stride / view_.stride(d);
+      if (inner > 1 && inner < view_.size(d) && stride % view_.stride(d) == 0 && view_.size(d) % inner == 0) {
+        view_ = view_.unflatten(d, {view_.size(d) / inner, inner});
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /// Joins the dim with this stride and the slower ones before it until it has the size.
+  bool join_for(int64_t size, int64_t stride) {
+    auto d = dim_of_stride(stride);
+    while (d >= 0 && view_.size(d) < size) {
+      if (d == 0 || view_.stride(d - 1) != view_.stride(d) * view_.size(d)) {
+        return false;
+      }
+      view_ = view_.flatten(d - 1, d);
+      --d;
+    }
+    return d >= 0;
+  }
+
+  /// Cuts every dim to where the view begins and how far it goes; dims that it lacks are selected away.
+  bool pick() {
+    std::vector<int64_t> by_stride(view_.dim());
+    std::iota(by_stride.begin(), by_stride.end(), int64_t{0});
+    std::sort(by_stride.begin(), by_stride.end(), [&](auto a, auto b) { return view_.stride(a) > view_.stride(b); });
+    std::vector<int64_t> starts(view_.dim(), 0);
+    for (const auto d : by_stride) {
+      starts[d] = view_.stride(d) == 0 ? 0 : std::min(offset_ / view_.stride(d), view_.size(d) - 1);
+      offset_ -= starts[d] * view_.stride(d);
+    }
+    if (offset_ != 0) {
+      return false;
+    }
+    for (auto d = view_.dim() - 1; d >= 0; --d) {
+      const auto wanted = wanted_size(d);
+      if (starts[d] + wanted > view_.size(d)) {
+        return false;
+      }
+      if (wanted == 1) {
+        view_ = view_.select(d, starts[d]);
+      } else if (wanted != view_.size(d)) {
+        view_ = view_.narrow(d, starts[d], wanted);
+      }
+    }
+    return true;
+  }
+
+  int64_t wanted_size(int64_t d) const {
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      if (is_real(i) && view_.size(d) > 1 && strides_[i] == view_.stride(d)) {
+        return sizes_[i];
+      }
+    }
+    return 1;
+  }
+
+  at::Tensor arranged() {
+    std::vector<int64_t> order;
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      if (is_real(i)) {
+        order.push_back(dim_of_stride(strides_[i]));
+      }
+    }
+    view_ = view_.permute(order);
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      if (!is_real(i)) {
+        view_ = view_.unsqueeze(static_cast<int64_t>(i));
+      }
+    }
+    return view_.sizes() == sizes_ ? view_ : view_.expand(sizes_);
+  }
+
+  at::Tensor view_;
+  c10::IntArrayRef sizes_;
+  c10::IntArrayRef strides_;
+  int64_t offset_;
+};
+
+} // namespace
+
+at::Tensor as_strided(
+    const at::Tensor& self,
+    c10::IntArrayRef sizes,
+    c10::IntArrayRef strides,
+    std::optional<int64_t> storage_offset) {
+  const auto offset = storage_offset.value_or(self.storage_offset());
+  if (self.sizes() == sizes && self.strides() == strides && offset == self.storage_offset()) {
+    return self.alias();
+  }
+  const auto found = ViewFinder(self, sizes, strides, offset).find();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      found.has_value(), "[as_strided] a view of ", *as_dtensor(self)->spec(),
+      " must be made of slices, selections, permutations, joined or split dims, but got sizes ", sizes, ", strides ",
+      strides, " and offset ", offset, ". Take it of the whole tensor: full_tensor(t).as_strided(...).");
+  return *found;
+}
+
+void register_as_strided(torch::Library& library) {
+  library.impl("as_strided", TORCH_FN(as_strided));
+}
+
+} // namespace weft

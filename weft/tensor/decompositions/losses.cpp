@@ -1,0 +1,85 @@
+#include "weft/tensor/decomposition.h"
+#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/redistribute.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+using torch::jit::Stack;
+
+/// A mean over elements that lie on several ranks: locally it would be taken over the local ones.
+bool is_mean_of_parts(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+  return call.integer("reduction") == at::Reduction::Mean &&
+      std::any_of(operands.begin(), operands.end(), [](const SpecPtr& spec) {
+           const auto placements = spec->placements();
+           return std::any_of(placements.begin(), placements.end(), [](const auto& p) { return !p.is_replicate(); });
+         });
+}
+
+c10::IValue& argument(const c10::OperatorHandle& op, Stack& stack, std::string_view name) {
+  const auto index = op.schema().argumentIndexWithName(name);
+  TORCH_INTERNAL_ASSERT(index.has_value());
+  return stack[stack.size() - op.schema().arguments().size() + *index];
+}
+
+int64_t global_count(const c10::OperatorHandle& op, Stack& stack) {
+  return argument(op, stack, "self").toTensor().numel();
+}
+
+/// The sum, divided by the number of all elements.
+void mean_as_sum(const c10::OperatorHandle& op, Stack* stack) {
+  const auto count = global_count(op, *stack);
+  argument(op, *stack, "reduction") = static_cast<int64_t>(at::Reduction::Sum);
+  op.callBoxed(stack);
+  stack->back() = stack->back().toTensor().div(count);
+}
+
+void mean_backward_as_sum(const c10::OperatorHandle& op, Stack* stack) {
+  auto& gradient = argument(op, *stack, "grad_output");
+  gradient = gradient.toTensor().div(global_count(op, *stack));
+  argument(op, *stack, "reduction") = static_cast<int64_t>(at::Reduction::Sum);
+  op.callBoxed(stack);
+}
+
+at::Tensor replicated(const at::Tensor& tensor) {
+  const auto& mesh = as_dtensor(tensor)->spec()->mesh();
+  return redistribute(tensor, Layout(Placements(mesh.ndim(), Replicate())));
+}
+
+/// The sum of weighted terms over the sum of weights, which backward needs as well.
+void weighted_mean_as_sums(const c10::OperatorHandle& op, Stack* stack) {
+  argument(op, *stack, "reduction") = static_cast<int64_t>(at::Reduction::Sum);
+  op.callBoxed(stack);
+  const auto weight = replicated(stack->back().toTensor());
+  auto& sum = (*stack)[stack->size() - 2];
+  sum = sum.toTensor().div(weight);
+  stack->back() = weight;
+}
+
+} // namespace
+
+void add_loss_decompositions(Decompositions& all) {
+  using c10::KernelFunction;
+  for (const auto* name :
+       {"mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+        "soft_margin_loss"}) {
+    all.emplace(
+        std::string("aten::") + name,
+        Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_as_sum>()});
+    all.emplace(
+        std::string("aten::") + name + "_backward",
+        Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_backward_as_sum>()});
+  }
+  for (const auto* name : {"aten::nll_loss_forward", "aten::nll_loss2d_forward"}) {
+    all.emplace(
+        name, Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&weighted_mean_as_sums>()});
+  }
+}
+
+} // namespace weft

@@ -1,0 +1,68 @@
+#include "weft/tensor/decomposition.h"
+#include "weft/tensor/decompositions/reduced_dims.h"
+
+#include <ATen/ATen.h>
+
+namespace weft {
+
+namespace {
+
+using OptionalDims = at::OptionalIntArrayRef;
+using OptionalNumber = std::optional<at::Scalar>;
+
+at::Tensor mean_of_parts(const at::Tensor& self, OptionalDims dim, bool keepdim, std::optional<at::ScalarType> dtype) {
+  const auto dims = wrapped_dims(dim, self.dim());
+  // A sum of parts is exact whatever their sizes; a mean of means is not.
+  return at::sum(self, dims, keepdim, dtype).div(reduced_count(self, dims));
+}
+
+at::Tensor mean_of_all(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  return mean_of_parts(self, std::nullopt, /*keepdim=*/false, dtype);
+}
+
+/// Two passes: the mean, then the squares of what is left, which is exact where a difference of squares cancels.
+std::tuple<at::Tensor, at::Tensor> var_mean_of_parts(
+    const at::Tensor& self,
+    OptionalDims dim,
+    const OptionalNumber& correction,
+    bool keepdim) {
+  const auto dims = wrapped_dims(dim, self.dim());
+  const auto center = mean_of_parts(self, dims, /*keepdim=*/true, std::nullopt);
+  const auto squares = at::sum(at::square(self - center), dims, keepdim);
+  const auto degrees = static_cast<double>(reduced_count(self, dims)) - correction.value_or(at::Scalar(1)).toDouble();
+  return {squares.div(std::max(degrees, 0.0)), keepdim ? center : center.sum(dims)};
+}
+
+at::Tensor var_of_parts(const at::Tensor& self, OptionalDims dim, const OptionalNumber& correction, bool keepdim) {
+  return std::get<0>(var_mean_of_parts(self, dim, correction, keepdim));
+}
+
+at::Tensor std_of_parts(const at::Tensor& self, OptionalDims dim, const OptionalNumber& correction, bool keepdim) {
+  return var_of_parts(self, dim, correction, keepdim).sqrt();
+}
+
+std::tuple<at::Tensor, at::Tensor> std_mean_of_parts(
+    const at::Tensor& self,
+    OptionalDims dim,
+    const OptionalNumber& correction,
+    bool keepdim) {
+  const auto [variance, center] = var_mean_of_parts(self, dim, correction, keepdim);
+  return {variance.sqrt(), center};
+}
+
+} // namespace
+
+void add_moment_decompositions(Decompositions& all) {
+  using c10::KernelFunction;
+  const auto add = [&](const char* name, KernelFunction kernel) {
+    all.emplace(name, Decomposition{&cuts_reduced_dims, std::move(kernel)});
+  };
+  add("aten::mean", KernelFunction::makeFromUnboxedFunction(TORCH_FN(mean_of_all)));
+  add("aten::mean.dim", KernelFunction::makeFromUnboxedFunction(TORCH_FN(mean_of_parts)));
+  add("aten::var.correction", KernelFunction::makeFromUnboxedFunction(TORCH_FN(var_of_parts)));
+  add("aten::std.correction", KernelFunction::makeFromUnboxedFunction(TORCH_FN(std_of_parts)));
+  add("aten::var_mean.correction", KernelFunction::makeFromUnboxedFunction(TORCH_FN(var_mean_of_parts)));
+  add("aten::std_mean.correction", KernelFunction::makeFromUnboxedFunction(TORCH_FN(std_mean_of_parts)));
+}
+
+} // namespace weft

@@ -1,0 +1,191 @@
+#include "weft/comm/collectives.h"
+#include "weft/tensor/decomposition.h"
+#include "weft/tensor/decompositions/reduced_dims.h"
+#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/redistribute.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <map>
+
+namespace weft {
+
+namespace {
+
+/// How the norms of parts make the norm of the whole: powers that add up and their root, or an extreme.
+struct NormMerge {
+  double order;
+
+  ReduceOp op() const {
+    return !std::isinf(order) ? ReduceOp::Sum : order > 0 ? ReduceOp::Max : ReduceOp::Min;
+  }
+  bool has_root() const {
+    return !std::isinf(order) && order != 0 && order != 1;
+  }
+  at::Tensor to_terms(const at::Tensor& norms) const {
+    return has_root() ? norms.pow(order) : norms;
+  }
+  at::Tensor from_terms(const at::Tensor& terms) const {
+    return has_root() ? terms.pow(1 / order) : terms;
+  }
+  /// The norm of a part without elements.
+  double of_nothing() const {
+    return op() == ReduceOp::Min ? std::numeric_limits<double>::infinity() : 0;
+  }
+};
+
+/// The tensor with nothing partial: a norm is not linear.
+at::Tensor reduced(const at::Tensor& tensor) {
+  auto layout = as_dtensor(tensor)->spec()->layout();
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    layout = layout[m].is_partial() ? layout.with(m, Replicate()) : layout;
+  }
+  return redistribute(tensor, layout);
+}
+
+at::Tensor norm_of_part(
+    const at::Tensor& local,
+    const NormMerge& merge,
+    c10::IntArrayRef dims,
+    std::optional<at::ScalarType> dtype) {
+  if (reduced_count(local, dims) != 0) {
+    return at::linalg_vector_norm(local, merge.order, dims, /*keepdim=*/true, dtype);
+  }
+  auto shape = local.sizes().vec();
+  for (const auto dim : dims) {
+    shape[dim] = 1;
+  }
+  return at::full(shape, merge.of_nothing(), local.options().dtype(dtype.value_or(local.scalar_type())));
+}
+
+at::Tensor vector_norm(
+    const at::Tensor& self,
+    const at::Scalar& order,
+    at::OptionalIntArrayRef dim,
+    bool keepdim,
+    std::optional<at::ScalarType> dtype) {
+  const auto dims = wrapped_dims(dim, self.dim());
+  const NormMerge merge{order.toDouble()};
+  const auto whole = reduced(self);
+  const auto& spec = as_dtensor(whole)->spec();
+  const auto terms = merge.to_terms(norm_of_part(as_dtensor(whole)->local(), merge, dims, dtype));
+  auto sizes = whole.sizes().vec();
+  for (const auto d : dims) {
+    sizes[d] = 1;
+  }
+  auto terms_layout = spec->layout();
+  auto layout = spec->layout();
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    if (layout[m].is_shard() && std::find(dims.begin(), dims.end(), layout[m].dim()) != dims.end()) {
+      terms_layout = terms_layout.with(m, Partial(merge.op()));
+      layout = layout.with(m, Replicate());
+    }
+  }
+  const auto distributed =
+      make_dtensor(terms.contiguous(), TensorSpec::make(spec->mesh(), terms_layout, sizes, terms.scalar_type()));
+  const auto norms = merge.from_terms(redistribute(distributed, layout));
+  return keepdim ? norms : norms.squeeze(dims);
+}
+
+at::Tensor norm_of_all(const at::Tensor& self, const at::Scalar& order) {
+  return vector_norm(self, order, std::nullopt, /*keepdim=*/false, std::nullopt);
+}
+
+at::Tensor norm_along(
+    const at::Tensor& self,
+    const std::optional<at::Scalar>& order,
+    c10::IntArrayRef dim,
+    bool keepdim) {
+  return vector_norm(self, order.value_or(at::Scalar(2)), dim, keepdim, std::nullopt);
+}
+
+at::Tensor norm_along_as(
+    const at::Tensor& self,
+    const std::optional<at::Scalar>& order,
+    c10::IntArrayRef dim,
+    bool keepdim,
+    at::ScalarType dtype) {
+  return vector_norm(self, order.value_or(at::Scalar(2)), dim, keepdim, dtype);
+}
+
+at::Tensor norm_of_all_as(const at::Tensor& self, const std::optional<at::Scalar>& order, at::ScalarType dtype) {
+  return vector_norm(self, order.value_or(at::Scalar(2)), std::nullopt, /*keepdim=*/false, dtype);
+}
+
+MeshDims cut_dims(const Layout& layout) {
+  MeshDims dims;
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    if (layout[m].is_shard()) {
+      dims.push_back(m);
+    }
+  }
+  return dims;
+}
+
+/// One norm per tensor: a fused local one, and one all-reduce for all tensors that are cut over the same mesh dims.
+std::vector<at::Tensor> foreach_norm(
+    at::TensorList self,
+    const at::Scalar& order,
+    std::optional<at::ScalarType> dtype) {
+  const NormMerge merge{order.toDouble()};
+  std::map<std::vector<int64_t>, std::vector<size_t>> numbers_by_cut;
+  std::vector<at::Tensor> locals;
+  for (const auto& tensor : self) {
+    const auto whole = reduced(tensor);
+    const auto dims = cut_dims(as_dtensor(whole)->spec()->layout());
+    numbers_by_cut[{dims.begin(), dims.end()}].push_back(locals.size());
+    const auto& local = as_dtensor(whole)->local();
+    // A part without elements has no largest one.
+    locals.push_back(local.numel() != 0 ? local : at::full({1}, merge.of_nothing(), local.options()));
+  }
+  const auto norms = at::_foreach_norm(locals, order, dtype);
+  std::vector<at::Tensor> results(self.size());
+  for (const auto& [dims, numbers] : numbers_by_cut) {
+    std::vector<at::Tensor> group;
+    for (const auto number : numbers) {
+      group.push_back(norms[number]);
+    }
+    const auto& mesh = as_dtensor(self[numbers[0]])->spec()->mesh();
+    auto all = at::stack(group);
+    if (!dims.empty()) {
+      all = merge.from_terms(all_reduce(merge.to_terms(all), mesh, dims, merge.op()).wait());
+    }
+    const auto spec = TensorSpec::make(mesh, Layout(Placements(mesh.ndim(), Replicate())), {}, all.scalar_type());
+    const auto scalars = all.unbind();
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      results[numbers[i]] = make_dtensor(scalars[i], spec);
+    }
+  }
+  return results;
+}
+
+at::Tensor logsumexp_of_parts(const at::Tensor& self, c10::IntArrayRef dim, bool keepdim) {
+  const auto dims = wrapped_dims(dim, self.dim());
+  auto largest = self.amax(dims, /*keepdim=*/true);
+  largest = largest.masked_fill(largest.abs().eq(std::numeric_limits<double>::infinity()), 0);
+  const auto sums = (self - largest).exp().sum(dims, keepdim).log();
+  return sums + (keepdim ? largest : largest.squeeze(dims));
+}
+
+} // namespace
+
+void add_norm_decompositions(Decompositions& all) {
+  using c10::KernelFunction;
+  const auto add = [&](const char* name, KernelFunction kernel) {
+    all.emplace(name, Decomposition{&cuts_reduced_dims_or_is_partial, std::move(kernel)});
+  };
+  add("aten::linalg_vector_norm", KernelFunction::makeFromUnboxedFunction(TORCH_FN(vector_norm)));
+  add("aten::norm.Scalar", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_of_all)));
+  add("aten::norm.ScalarOpt_dim", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_along)));
+  add("aten::norm.ScalarOpt_dim_dtype", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_along_as)));
+  add("aten::norm.ScalarOpt_dtype", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_of_all_as)));
+  add("aten::logsumexp", KernelFunction::makeFromUnboxedFunction(TORCH_FN(logsumexp_of_parts)));
+  all.emplace(
+      "aten::_foreach_norm.Scalar",
+      Decomposition{
+          [](const OpCall&, c10::ArrayRef<SpecPtr>) { return true; },
+          KernelFunction::makeFromUnboxedFunction(TORCH_FN(foreach_norm))});
+}
+
+} // namespace weft

@@ -1,0 +1,43 @@
+#include "weft/tensor/decompositions/reduced_dims.h"
+
+#include <c10/core/WrapDimMinimal.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace weft {
+
+bool cuts_reduced_dims(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+  const auto dims = call.reduced_dims("dim", call.operand(0).dim());
+  const auto placements = operands[0]->placements();
+  return std::any_of(placements.begin(), placements.end(), [&](const Placement& placement) {
+    return placement.is_shard() && std::find(dims.begin(), dims.end(), placement.dim()) != dims.end();
+  });
+}
+
+bool cuts_reduced_dims_or_is_partial(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+  return operands[0]->layout().has_partial() || cuts_reduced_dims(call, operands);
+}
+
+std::vector<int64_t> wrapped_dims(at::OptionalIntArrayRef dims, int64_t rank) {
+  std::vector<int64_t> wrapped;
+  if (!dims || dims->empty()) {
+    wrapped.resize(rank);
+    std::iota(wrapped.begin(), wrapped.end(), int64_t{0});
+    return wrapped;
+  }
+  for (const auto dim : *dims) {
+    wrapped.push_back(c10::maybe_wrap_dim(dim, rank));
+  }
+  return wrapped;
+}
+
+int64_t reduced_count(const at::Tensor& tensor, c10::IntArrayRef dims) {
+  int64_t count = 1;
+  for (const auto dim : dims) {
+    count *= tensor.dim() == 0 ? 1 : tensor.size(dim);
+  }
+  return count;
+}
+
+} // namespace weft
