@@ -2,6 +2,8 @@
 
 #include "tests/integration/samples.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <tuple>
 
 namespace weft::testing {
