@@ -65,10 +65,10 @@ class Ranks:
             raise RuntimeError(f"rank {rank} of {' '.join(self.command)} ended with status {status}")
         return line.strip()
 
-    def time(self, case, rows, calls):
+    def time(self, case, size, calls):
         """Microseconds of each call: a call ends when the last rank has its result."""
         for process in self.processes:
-            process.stdin.write(f"{calls} {rows} {case}\n")
+            process.stdin.write(f"{calls} {size} {case}\n")
         times = [[float(word) for word in self._line(rank).split()] for rank in range(len(self.processes))]
         return [max(of_call) for of_call in zip(*times)]
 
@@ -90,15 +90,15 @@ def python_peer(script, *arguments):
     return [sys.executable, "-W", "ignore", script, *arguments]
 
 
-def interleaved_medians(sides, rows, rounds, calls):
+def interleaved_medians(sides, size, rounds, calls):
     """The median microseconds of each side, all of them taking turns; every second round goes backwards."""
     times = {name: [] for name in sides}
     for side in sides.values():
-        side.ranks.time(side.case, rows, 2)
+        side.ranks.time(side.case, size, 2)
     order = list(sides)
     for _ in range(rounds):
         for name in order:
-            times[name] += sides[name].ranks.time(sides[name].case, rows, calls)
+            times[name] += sides[name].ranks.time(sides[name].case, size, calls)
         order.reverse()
     return {name: statistics.median(values) for name, values in times.items()}
 

@@ -38,6 +38,17 @@ def number(value):
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
 
 
+def aligned(lines):
+    """Lines of cells under each other, the first of which is the header; all but the first column to the right."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+
+    def text(line):
+        cells = [line[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join([text(lines[0]), "-" * (sum(widths) + 2 * len(widths) - 2)] + [text(line) for line in lines[1:]])
+
+
 def table(rows):
     """One line per case, each peer's time and the ratio to it in columns of their own."""
     peers = list(dict.fromkeys(row.peer_name for row in rows))
@@ -50,10 +61,4 @@ def table(rows):
             row = of_case.get(peer)
             line += [number(row.peer), f"{number(row.ratio)}x"] if row else ["", ""]
         lines.append(line)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-
-    def text(line):
-        cells = [line[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])]
-        return "  ".join(cells).rstrip()
-
-    return "\n".join([text(lines[0]), "-" * (sum(widths) + 2 * len(widths) - 2)] + [text(line) for line in lines[1:]])
+    return aligned(lines)

@@ -7,13 +7,23 @@ import sys
 from pathlib import Path
 
 import collectives
+import dispatch
+import instructions
 import local
 import plan
 import redistribute
 from rows import table
 
-# Every benchmark by name: a module with a docstring that says what is measured, and run(settings), which yields rows.
-BENCHES = {"redistribute": redistribute, "collectives": collectives, "plan": plan, "local": local}
+# Every benchmark by name: a module with a docstring that says what is measured, and run(settings), which yields rows; with
+# a table(rows) of its own where they are not those of rows.py.
+BENCHES = {
+    "redistribute": redistribute,
+    "collectives": collectives,
+    "plan": plan,
+    "local": local,
+    "dispatch": dispatch,
+    "instructions": instructions,
+}
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -50,11 +60,13 @@ def main():
     settings.results.parent.mkdir(parents=True, exist_ok=True)
     with settings.results.open("w") as results:
         for name in [settings.only] if settings.only else BENCHES:
+            bench = BENCHES[name]
             rows = []
-            for row in BENCHES[name].run(settings):
+            for row in bench.run(settings):
                 rows.append(row)
                 print(row.to_json(), file=results, flush=True)
-            print(f"\n{name}: {' '.join(BENCHES[name].__doc__.split())}\n\n{table(rows)}", flush=True)
+            text = getattr(bench, "table", table)(rows)
+            print(f"\n{name}: {' '.join(bench.__doc__.split())}\n\n{text}", flush=True)
     print(f"\n{settings.results} holds every row.")
     return 0
 

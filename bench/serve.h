@@ -12,20 +12,34 @@
 #include <sstream>
 #include <string>
 
+#include <time.h>
+
 namespace weft::bench {
 
 /// What a case does in one call; the tensor it gives is let go of after the clock has stopped.
 using TimedCall = std::function<at::Tensor()>;
 
+inline double wall_microseconds() {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Of this thread: what else the machine does is not counted.
+inline double cpu_microseconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) * 1e-3;
+}
+
 /// The cases of one rank of a benchmark.
 struct Cases {
-  std::function<TimedCall(const std::string& name, int64_t rows)> make;
+  std::function<TimedCall(const std::string& name, int64_t size)> make;
   std::function<void()> barrier;
+  double (*now)() = wall_microseconds;
 };
 
 /// Answers requests on stdin, which bench/run.py sends to all ranks alike, until it ends:
 ///
-///   20 244 S(0)->R        20 calls of the case S(0)->R on tensors of 244 rows
+///   20 244 S(0)->R        20 calls of the case S(0)->R of size 244, which here are rows
 ///   1510.3 1498.7 ...     the answer: microseconds of each
 ///
 /// Every call starts behind a barrier. One call per request goes first that is not timed.
@@ -35,22 +49,22 @@ inline void answer_requests(const Cases& cases) {
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     int64_t calls = 0;
-    int64_t rows = 0;
+    int64_t size = 0;
     std::string name;
     TORCH_CHECK_VALUE(
-        words >> calls >> rows && std::getline(words >> std::ws, name),
-        "[serve] a request must read '<calls> <rows> <case>', but got '", line, "'.");
-    auto& call = made[{name, rows}];
+        words >> calls >> size && std::getline(words >> std::ws, name),
+        "[serve] a request must read '<calls> <size> <case>', but got '", line, "'.");
+    auto& call = made[{name, size}];
     if (!call) {
-      call = cases.make(name, rows);
+      call = cases.make(name, size);
     }
     for (int64_t i = -1; i < calls; ++i) {
       cases.barrier();
-      const auto start = std::chrono::steady_clock::now();
+      const auto start = cases.now();
       const auto result = call();
-      const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+      const auto time = cases.now() - start;
       if (i >= 0) {
-        std::cout << time.count() << ' ';
+        std::cout << time << ' ';
       }
     }
     std::cout << std::endl;

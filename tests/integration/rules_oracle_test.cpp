@@ -1,202 +1,147 @@
-#include "tests/integration/samples.h"
-#include "tests/support/layout_cases.h"
+#include "tests/integration/oracle_calls.h"
+#include "tests/integration/oracle_meeting.h"
+#include "tests/integration/oracle_missing.h"
+#include "tests/support/golden_file.h"
 #include "weft/comm/current_world.h"
 #include "weft/comm/run_on_ranks.h"
-#include "weft/tensor/dispatch.h"
-#include "weft/tensor/distribute.h"
+#include "weft/tensor/explain.h"
 
 #include <gtest/gtest.h>
 
+#include <iostream>
 #include <map>
-#include <mutex>
+#include <numeric>
+#include <set>
 
 namespace weft {
 namespace {
 
 using namespace weft::testing;
 
-/// Outputs and gradients of a call, plain tensors.
-struct Outcome {
-  std::vector<at::Tensor> outputs;
-  std::vector<at::Tensor> gradients;
-  bool has_gradients = false;
+/// Samples that may be refused, and why.
+const std::map<std::string, std::string> kRefused = {
+    {"aten::max.dim", "its gradient is built from a plain tensor of zeros, which knows of no mesh"},
+    {"aten::min.dim", "its gradient is built from a plain tensor of zeros, which knows of no mesh"},
 };
 
-/// Every element counts differently, so that a gradient that lands elsewhere shows.
-at::Tensor weights_for(const at::Tensor& output) {
-  return at::linspace(-1, 1, output.numel(), at::kFloat).view(output.sizes());
+std::string operator_of(const Sample& sample) {
+  return sample.name.substr(0, sample.name.find(' '));
 }
 
-bool is_differentiable(const at::Tensor& output) {
-  return output.defined() && output.requires_grad();
-}
+/// What the oracle found on one mesh.
+struct Report {
+  size_t samples = 0;
+  size_t calls = 0;
+  std::vector<std::string> wrong;        // also where ranks disagree
+  std::map<std::string, size_t> refused; // calls, by sample and error
+  std::map<std::string, std::set<std::string>> fallbacks; // operators of samples that ran without a rule, by reason
+};
 
-Outcome on_one_device(const Sample& sample) {
-  std::vector<at::Tensor> inputs;
-  for (const auto& input : sample.inputs) {
-    inputs.push_back(input.clone().set_requires_grad(input.is_floating_point()));
-  }
-  Outcome outcome;
-  at::Tensor loss;
-  for (const auto& output : sample.call(inputs)) {
-    outcome.outputs.push_back(output.detach().clone());
-    if (is_differentiable(output)) {
-      const auto term = (output * weights_for(output)).sum();
-      loss = loss.defined() ? loss + term : term;
-    }
-  }
-  try {
-    if (loss.defined()) {
-      loss.backward();
-      outcome.has_gradients = true;
-    }
-  } catch (const std::exception&) {
-    return outcome; // an operator without a derivative
-  }
-  for (const auto& input : inputs) {
-    outcome.gradients.push_back(input.grad());
-  }
-  return outcome;
-}
+class Oracle {
+ public:
+  explicit Oracle(const std::vector<int64_t>& mesh_shape) : mesh_shape_(mesh_shape) {}
 
-Outcome distributed(
-    const Sample& sample,
-    const DeviceMesh& mesh,
-    const std::vector<Layout>& layouts,
-    bool with_gradients) {
-  std::vector<at::Tensor> inputs;
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    const auto& whole = sample.inputs[i];
-    const auto local = local_by_definition(whole, layouts[i], mesh.shape(), mesh.coordinate());
-    inputs.push_back(
-        from_local(local, mesh, layouts[i], whole.sizes()).detach().set_requires_grad(whole.is_floating_point()));
+  void check(const Sample& sample) {
+    const auto expected = on_one_device(sample);
+    const auto ops = mesh_shape_.size() == 1 ? std::vector<ReduceOp>{ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max}
+                                             : std::vector<ReduceOp>{ReduceOp::Sum};
+    const auto all = combinations(sample, static_cast<int64_t>(mesh_shape_.size()), ops, kMostCombinations);
+    const auto size = std::accumulate(mesh_shape_.begin(), mesh_shape_.end(), int64_t{1}, std::multiplies<>());
+    size_t number = 0;
+    Meeting meeting(size, [&](const std::vector<RankOutcome>& ranks) { return note(sample, all[number++], ranks); });
+    // A run of its own: ranks that have lost each other cannot go on.
+    run_on_ranks(size, [&](int64_t rank) {
+      const auto mesh = init_device_mesh("cpu", mesh_shape_);
+      for (const auto& layouts : all) {
+        const ExplainLog log;
+        auto outcome = run(sample, mesh, layouts, expected);
+        if (rank == 0) {
+          note_fallbacks(log);
+        }
+        if (!meeting.tell(rank, std::move(outcome))) {
+          return;
+        }
+      }
+    }, {.timeout = std::chrono::seconds(5)});
+    ++report_.samples;
   }
-  Outcome outcome;
-  at::Tensor loss;
-  for (const auto& output : sample.call(inputs)) {
-    outcome.outputs.push_back(full_tensor(output.detach()));
-    if (with_gradients && is_differentiable(output)) {
-      const auto replicated = Layout(Placements(mesh.ndim(), Replicate()));
-      const auto weights = distribute_tensor(weights_for(outcome.outputs.back()), mesh, replicated);
-      const auto term = (output * weights).sum();
-      loss = loss.defined() ? loss + term : term;
-    }
-  }
-  if (loss.defined()) {
-    loss.backward();
-  }
-  for (const auto& input : inputs) {
-    outcome.gradients.push_back(input.grad().defined() ? full_tensor(input.grad()) : at::Tensor());
-  }
-  return outcome;
-}
 
-std::string difference(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected) {
-  for (size_t i = 0; i < expected.size(); ++i) {
-    if (actual[i].defined() != expected[i].defined()) {
-      return c10::str("number ", i, " is ", actual[i].defined() ? "there" : "missing");
-    }
-    if (expected[i].defined() &&
-        (actual[i].sizes() != expected[i].sizes() || actual[i].scalar_type() != expected[i].scalar_type() ||
-         !at::allclose(actual[i], expected[i], 1e-3, 1e-4, /*equal_nan=*/true))) {
-      return c10::str("number ", i, " is\n", actual[i], "\ninstead of\n", expected[i]);
-    }
+  const Report& report() const {
+    return report_;
   }
-  return {};
-}
 
-/// Every combination of layouts for the inputs; a fixed selection where there are very many.
-std::vector<std::vector<Layout>> combinations(const Sample& sample, int64_t mesh_ndim) {
-  constexpr size_t kMost = 48;
-  std::vector<std::vector<Layout>> choices;
-  size_t count = 1;
-  for (const auto& input : sample.inputs) {
-    std::vector<Placement> placements = {Replicate()};
-    for (int64_t d = 0; d < input.dim(); ++d) {
-      placements.push_back(Shard(d));
-    }
-    if (input.scalar_type() != at::kBool) { // truth values have no terms
-      placements.push_back(Partial());
-    }
-    if (mesh_ndim == 1 && input.scalar_type() != at::kBool) {
-      placements.push_back(Partial(ReduceOp::Avg));
-      placements.push_back(Partial(ReduceOp::Max));
-    }
-    choices.push_back(all_layouts(mesh_ndim, input.dim(), placements));
-    count *= choices.back().size();
-  }
-  // A stride that has no factor in common with the counts walks through all digits.
-  const auto stride = count <= kMost ? size_t{1} : count / kMost | size_t{1};
-  std::vector<std::vector<Layout>> result;
-  for (size_t number = 0; number < count; number += stride) {
-    auto rest = number;
-    auto& combination = result.emplace_back();
-    for (const auto& choice : choices) {
-      combination.push_back(choice[rest % choice.size()]);
-      rest /= choice.size();
+ private:
+  static constexpr size_t kMostCombinations = 48;
+
+  static RankOutcome run(
+      const Sample& sample,
+      const DeviceMesh& mesh,
+      const std::vector<Layout>& layouts,
+      const CallResult& expected) {
+    try {
+      auto problem = difference(distributed(sample, mesh, layouts, expected.has_gradients), expected);
+      return {problem.empty() ? RankOutcome::Kind::Right : RankOutcome::Kind::Wrong, std::move(problem)};
+    } catch (const c10::Error& error) {
+      return {RankOutcome::Kind::Raised, error.what_without_backtrace()};
+    } catch (const std::exception& error) {
+      return {RankOutcome::Kind::Raised, error.what()};
     }
   }
-  return result;
+
+  bool note(const Sample& sample, const std::vector<Layout>& layouts, const std::vector<RankOutcome>& ranks) {
+    ++report_.calls;
+    const auto verdict = judge(ranks);
+    if (verdict.kind == Verdict::Kind::Refused) {
+      ++report_.refused[sample.name + ": " + verdict.text.substr(0, verdict.text.find('\n'))];
+    } else if (verdict.kind != Verdict::Kind::Right) {
+      report_.wrong.push_back(sample.name + " " + weft::testing::to_string(layouts) + ": " + verdict.text);
+    }
+    return verdict.kind != Verdict::Kind::Disagree;
+  }
+
+  /// By rank 0 alone, while others may run but none of them is here.
+  void note_fallbacks(const ExplainLog& log) {
+    for (const auto& call : log.calls()) {
+      if (call->why.starts_with("no rule")) {
+        report_.fallbacks[call->why.substr(0, call->why.find(':'))].insert(call->op);
+      }
+    }
+  }
+
+  std::vector<int64_t> mesh_shape_;
+  Report report_;
+};
+
+void print(const Report& report) {
+  std::cout << report.samples << " samples, " << report.calls << " calls: " << report.wrong.size() << " wrong, "
+            << report.refused.size() << " refused\n";
+  for (const auto& [text, calls] : report.refused) {
+    std::cout << "  refused in " << calls << " calls: " << text << "\n";
+  }
+  for (const auto& [why, ops] : report.fallbacks) {
+    std::cout << "  fallback, " << why << ":";
+    for (const auto& op : ops) {
+      std::cout << " " << op;
+    }
+    std::cout << "\n";
+  }
 }
 
 class RulesOracle : public ::testing::TestWithParam<std::vector<int64_t>> {};
 
 TEST_P(RulesOracle, EveryCallEqualsTheSingleDevice) {
-  const auto& shape = GetParam();
-  const auto size = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-  const auto samples = all_samples();
-  std::vector<Outcome> expected;
-  for (const auto& sample : samples) {
-    expected.push_back(on_one_device(sample));
+  Oracle oracle(GetParam());
+  for (const auto& sample : all_samples()) {
+    oracle.check(sample);
   }
-  std::mutex mutex;
-  std::vector<std::string> wrong;
-  std::map<std::string, size_t> refused;
-  size_t checked = 0;
-  run_on_ranks(size, [&](int64_t rank) {
-    const auto mesh = init_device_mesh(
-        "cpu", shape, shape.size() == 1 ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"});
-    for (size_t i = 0; i < samples.size(); ++i) {
-      for (const auto& layouts : combinations(samples[i], mesh.ndim())) {
-        std::string problem;
-        bool was_refused = false;
-        try {
-          const auto actual = distributed(samples[i], mesh, layouts, expected[i].has_gradients);
-          problem = difference(actual.outputs, expected[i].outputs);
-          problem = problem.empty() ? problem : "output " + problem;
-          if (problem.empty()) {
-            problem = difference(actual.gradients, expected[i].gradients);
-            problem = problem.empty() ? problem : "gradient " + problem;
-          }
-        } catch (const std::exception& error) {
-          was_refused = true;
-          problem = error.what();
-        }
-        if (rank == 0) {
-          ++checked;
-          if (was_refused) {
-            ++refused[samples[i].name + ": " + problem.substr(0, problem.find('\n'))];
-          } else if (!problem.empty()) {
-            auto text = samples[i].name;
-            for (const auto& layout : layouts) {
-              text += " " + layout.to_string();
-            }
-            wrong.push_back(text + ": " + problem);
-          }
-        }
-      }
-    }
-  });
-  std::cout << samples.size() << " samples, " << checked << " calls, " << wrong.size() << " wrong, " << refused.size()
-            << " refused\n";
-  EXPECT_GT(checked, samples.size());
-  for (const auto& text : wrong) {
+  const auto& report = oracle.report();
+  print(report);
+  EXPECT_GT(report.calls, report.samples);
+  for (const auto& text : report.wrong) {
     ADD_FAILURE() << text;
   }
-  for (const auto& [text, calls] : refused) {
-    // Its gradient is built from a plain tensor of zeros, which knows of no mesh.
-    const bool is_known = text.starts_with("aten::max.dim") || text.starts_with("aten::min.dim");
-    EXPECT_TRUE(is_known) << calls << " calls of " << text;
+  for (const auto& [text, calls] : report.refused) {
+    EXPECT_TRUE(kRefused.contains(text.substr(0, text.find(' ')))) << calls << " calls of " << text;
   }
 }
 
@@ -204,6 +149,38 @@ INSTANTIATE_TEST_SUITE_P(
     Meshes,
     RulesOracle,
     ::testing::Values(std::vector<int64_t>{2}, std::vector<int64_t>{3}, std::vector<int64_t>{2, 2}));
+
+TEST(RulesOracleMissing, EveryStrategyThatIsRightIsOfferedButForTheGoldenList) {
+  std::map<std::string, std::set<std::string>> missing; // by sample
+  std::map<std::string, std::pair<size_t, size_t>> found; // all and offered, by operator
+  for (const auto& sample : all_samples()) {
+    for (const auto& strategy : find_strategies(sample)) {
+      auto& [all, offered] = found[operator_of(sample)];
+      ++all;
+      offered += strategy.is_offered ? 1 : 0;
+      if (!strategy.is_offered) {
+        missing[sample.name].insert(strategy.text);
+      }
+    }
+  }
+  size_t all = 0;
+  size_t offered = 0;
+  for (const auto& [op, counts] : found) {
+    all += counts.first;
+    offered += counts.second;
+  }
+  std::string text;
+  for (const auto& [name, strategies] : missing) {
+    for (const auto& strategy : strategies) {
+      text += name + ": " + strategy + "\n";
+    }
+  }
+  std::cout << found.size() << " operators have " << all << " strategies that are right without communication; "
+            << offered << " are offered, " << all - offered << " missing:\n"
+            << text;
+  EXPECT_GT(all, found.size());
+  expect_golden(std::filesystem::path(__FILE__).parent_path() / "golden" / "missing.txt", text);
+}
 
 } // namespace
 } // namespace weft

@@ -5,7 +5,7 @@ namespace weft::testing {
 void add_sorting_samples(Samples& samples) {
   samples.add_with("aten::sort", floats({{5, 4}}), [](const Inputs& t) { return results(t[0].sort(1)); });
   samples.add_with("aten::sort", floats({{}}), [](const Inputs& t) { return results(t[0].sort()); });
-  samples.add("aten::sort", {{5, 4}}, [](const Inputs& t) { return t[0].argsort(0); });
+  samples.add("aten::sort", {{5, 4}}, [](const Inputs& t) { return t[0].argsort(int64_t{0}); });
   samples.add_with("aten::topk", floats({{5, 4}}), [](const Inputs& t) { return results(t[0].topk(2, 0)); });
   samples.add_with("aten::kthvalue", floats({{5, 4}}), [](const Inputs& t) { return results(t[0].kthvalue(2, 1)); });
   samples.add_with("aten::mode", floats({{5, 4}}), [](const Inputs& t) { return results(t[0].mode(0, true)); });

@@ -182,10 +182,10 @@ TEST(Choose, APartOfAMergedDimIsNotCutUnevenlyUnlessItIsTheFastest) {
 
 TEST(Choose, AFactorThatMustBeFilledIsCutWhereEveryRankHoldsSome) {
   const auto pool = [](const std::string& spec) { return choice_text("aten::avg_pool2d", {spec}); };
-  EXPECT_EQ(pool("f32[2,5,6,6] @ mesh(tp=3) {S(1)}"), "{S(1)} -> {S(1)}");
-  EXPECT_EQ(pool("f32[2,4,6,6] @ mesh(tp=3) {S(1)}"), "moves: {R} -> {R}");
-  EXPECT_EQ(pool("f32[2,5,6,6] @ mesh(dp=2,tp=2) {S(1), S(1)}"), "{S(1), S(1)} -> {S(1), S(1)}");
-  EXPECT_EQ(pool("f32[2,3,6,6] @ mesh(dp=2,tp=2) {S(1), S(1)}"), "moves: {S(1), R} -> {S(1), R}");
+  EXPECT_EQ(pool("f32[5,6,6] @ mesh(tp=3) {S(0)}"), "{S(0)} -> {S(0)}");
+  EXPECT_EQ(pool("f32[4,6,6] @ mesh(tp=3) {S(0)}"), "moves: {R} -> {R}");
+  EXPECT_EQ(pool("f32[5,6,6] @ mesh(dp=2,tp=2) {S(0), S(0)}"), "{S(0), S(0)} -> {S(0), S(0)}");
+  EXPECT_EQ(pool("f32[3,6,6] @ mesh(dp=2,tp=2) {S(0), S(0)}"), "moves: {S(0), R} -> {S(0), R}");
 }
 
 TEST(Choose, AnOperandThatIsUpdatedKeepsItsLayout) {

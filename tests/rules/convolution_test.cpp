@@ -32,8 +32,9 @@ TEST(Convolution, ATransposedOneHasTheInputsChannelsFirst) {
       mapping_text("aten::convolution", {{2, 4, 3, 3}, {4, 6, 2, 2}, {6}}, {{"groups", 1}, {"transposed", true}}),
       "([a,c,-,-],[c,b,-,-],[b])->([a,b,-,-])");
   EXPECT_EQ(
-      mapping_text("aten::convolution", {{2, 4, 3, 3}, {4, 3, 2, 2}, {6}}, {{"groups", 2}, {"transposed", true}}),
-      "([a,(d c),-,-],[(d c),b,-,-],[(d b)])->([a,(d b),-,-])");
+      rule_text("aten::convolution", {{2, 4, 3, 3}, {4, 3, 2, 2}, {6}}, {{"groups", 2}, {"transposed", true}}),
+      "([a,(d c),-,-],[(d c),b,-,-],[(d b)])->([a,(d b),-,-]) sum={c} filled={b,c,d} added={2} linear={0,2}{1,2} "
+      "groups=[d]");
 }
 
 TEST(Convolution, WithoutSamplesThereIsNoRule) {

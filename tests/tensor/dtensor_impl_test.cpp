@@ -2,6 +2,7 @@
 #include "tests/support/error_text.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 namespace weft {
@@ -60,11 +61,9 @@ TEST(DTensorImpl, ACopyHasTheVersionItIsGiven) {
   const auto copy =
       tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(version, /*allow_tensor_metadata_change=*/true);
   EXPECT_EQ(copy->version_counter().current_version(), 7);
-  EXPECT_TRUE(copy->allow_tensor_metadata_change());
   const auto moved = tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
       c10::VariableVersion(9), /*allow_tensor_metadata_change=*/false);
   EXPECT_EQ(moved->version_counter().current_version(), 9);
-  EXPECT_FALSE(moved->allow_tensor_metadata_change());
 }
 
 TEST(DTensorImpl, SettingItsDataTakesPartSpecAndSizesOfTheOther) {
@@ -78,6 +77,30 @@ TEST(DTensorImpl, SettingItsDataTakesPartSpecAndSizesOfTheOther) {
   EXPECT_EQ(tensor.strides(), c10::IntArrayRef({1}));
   EXPECT_EQ(tensor.numel(), 8);
   EXPECT_EQ(tensor.scalar_type(), at::kFloat);
+}
+
+TEST(DTensorImpl, SettingItsDataTakesTheDeviceOfTheOther) {
+  const auto tensor = sharded(at::zeros({2, 3}, at::kDouble));
+  const auto other = sharded(at::zeros({2, 3}, at::device(at::kMeta).dtype(at::kDouble)));
+  tensor.unsafeGetTensorImpl()->shallow_copy_from(other.getIntrusivePtr());
+  EXPECT_TRUE(tensor.is_meta());
+}
+
+TEST(DTensorImpl, APlainTensorCannotBeItsData) {
+  const auto tensor = sharded(at::zeros({2, 3}, at::kDouble));
+  EXPECT_EQ(
+      error_text<c10::TypeError>(
+          [&] { tensor.unsafeGetTensorImpl()->shallow_copy_from(at::ones({2}).getIntrusivePtr()); }),
+      "[DTensorImpl] only a distributed tensor can be put in the place of one, but got a plain one of shape [2]. Make "
+      "one "
+      "with from_local or distribute_tensor.");
+}
+
+TEST(DTensorImpl, ACopyMadeInInferenceModeIsAsItsOriginal) {
+  const auto tensor = sharded(at::zeros({2, 3}, at::kDouble));
+  const c10::InferenceMode inference;
+  EXPECT_FALSE(tensor.variable_data().is_inference());
+  EXPECT_TRUE(sharded(at::zeros({2, 3}, at::kDouble)).variable_data().is_inference());
 }
 
 TEST(DTensorImpl, APlainOrUndefinedTensorIsNone) {

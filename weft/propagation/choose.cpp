@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <set>
 
 namespace weft {
@@ -43,6 +44,7 @@ class Chooser {
     for (int64_t m = 0; m < mesh_.ndim(); ++m) {
       roles_.push_back(roles_of(m));
     }
+    orders_ = present_orders();
   }
 
   std::optional<Strategy> best() {
@@ -52,6 +54,23 @@ class Chooser {
   }
 
  private:
+  /// In which mesh dims cut: an earlier one first, and the orders in which operands are cut now.
+  std::vector<MeshDims> present_orders() const {
+    MeshDims ascending(mesh_.ndim());
+    std::iota(ascending.begin(), ascending.end(), int64_t{0});
+    std::vector<MeshDims> orders = {ascending};
+    for (const auto& operand : operands_) {
+      const auto& layout = operand.spec->layout();
+      if (!layout.has_default_order()) {
+        auto order = ascending;
+        std::stable_sort(
+            order.begin(), order.end(), [&](int64_t a, int64_t b) { return layout.turn(a) < layout.turn(b); });
+        orders.push_back(std::move(order));
+      }
+    }
+    return orders;
+  }
+
   std::vector<Role> roles_of(int64_t m) const {
     std::vector<Role> roles = {Role{}};
     for (size_t f = 0; f < rule_.sizes.size(); ++f) {
@@ -116,7 +135,10 @@ class Chooser {
 
   void extend(std::vector<Role>& chosen, int64_t m) {
     if (m == mesh_.ndim()) {
-      consider(chosen);
+      consider(chosen, orders_[0]);
+      for (size_t i = 1; i < orders_.size() && !rule_.lookup; ++i) {
+        consider(chosen, orders_[i]); // a lookup reckons with the default order
+      }
       return;
     }
     for (const auto& role : roles_[m]) {
@@ -182,25 +204,37 @@ class Chooser {
 
   /// The layouts of some tensors under the chosen roles; nothing where one of them cannot be.
   template <class Get>
-  std::optional<std::vector<Layout>> layouts(const std::vector<Role>& chosen, Tensors which, size_t count, Get dims_of)
-      const {
-    std::vector<Placements> result(count);
+  std::optional<std::vector<Layout>> layouts(
+      const std::vector<Role>& chosen,
+      const MeshDims& order,
+      Tensors which,
+      size_t count,
+      Get dims_of) const {
+    std::vector<Placements> placements(count, Placements(mesh_.ndim(), Replicate()));
+    std::vector<std::vector<int64_t>> turns(count, std::vector<int64_t>(mesh_.ndim(), 0));
     auto sizes = rule_.sizes; // as mesh dims cut, what is left of each factor
-    for (int64_t m = 0; m < mesh_.ndim(); ++m) {
+    for (const auto m : order) {
       const auto& role = chosen[m];
       for (size_t i = 0; i < count; ++i) {
         const auto placed = placement_under(role, which, i, dims_of(i), mesh_.size(m), sizes);
         if (!placed) {
           return std::nullopt;
         }
-        result[i].push_back(*placed);
+        turns[i][m] = std::count_if(placements[i].begin(), placements[i].end(), [&](const Placement& other) {
+          return placed->is_shard() && other.is_shard(placed->dim());
+        });
+        placements[i][m] = *placed;
       }
       if (role.kind == Role::Kind::Cut) {
         auto& size = sizes[role.factor];
         size = (size + mesh_.size(m) - 1) / mesh_.size(m);
       }
     }
-    return std::vector<Layout>(result.begin(), result.end());
+    std::vector<Layout> result;
+    for (size_t i = 0; i < count; ++i) {
+      result.emplace_back(placements[i], turns[i]);
+    }
+    return result;
   }
 
   static bool contains(const std::vector<int64_t>& numbers, size_t number) {
@@ -219,9 +253,9 @@ class Chooser {
   }
 
   /// Whether every rank holds some of a factor.
-  bool fills(const std::vector<Role>& chosen, Rule::Factor factor) const {
+  bool fills(const std::vector<Role>& chosen, const MeshDims& order, Rule::Factor factor) const {
     std::set<int64_t> pieces = {rule_.sizes[factor]}; // the sizes that ranks hold
-    for (int64_t m = 0; m < mesh_.ndim(); ++m) {
+    for (const auto m : order) {
       if (chosen[m].kind != Role::Kind::Cut || chosen[m].factor != factor) {
         continue;
       }
@@ -240,17 +274,18 @@ class Chooser {
     return true;
   }
 
-  void consider(const std::vector<Role>& chosen) {
-    if (!std::all_of(rule_.filled.begin(), rule_.filled.end(), [&](auto factor) { return fills(chosen, factor); })) {
+  void consider(const std::vector<Role>& chosen, const MeshDims& order) {
+    if (!std::all_of(
+            rule_.filled.begin(), rule_.filled.end(), [&](auto factor) { return fills(chosen, order, factor); })) {
       return;
     }
-    auto inputs =
-        layouts(chosen, Tensors::Inputs, rule_.inputs.size(), [&](size_t i) -> auto& { return rule_.inputs[i]; });
-    auto outputs =
-        layouts(chosen, Tensors::Outputs, rule_.outputs.size(), [&](size_t i) -> auto& { return rule_.outputs[i]; });
-    auto size_arguments = layouts(chosen, Tensors::SizeArguments, rule_.size_arguments.size(), [&](size_t i) -> auto& {
-      return rule_.size_arguments[i].dims;
-    });
+    auto inputs = layouts(
+        chosen, order, Tensors::Inputs, rule_.inputs.size(), [&](size_t i) -> auto& { return rule_.inputs[i]; });
+    auto outputs = layouts(
+        chosen, order, Tensors::Outputs, rule_.outputs.size(), [&](size_t i) -> auto& { return rule_.outputs[i]; });
+    auto size_arguments = layouts(
+        chosen, order, Tensors::SizeArguments, rule_.size_arguments.size(),
+        [&](size_t i) -> auto& { return rule_.size_arguments[i].dims; });
     if (!inputs || !outputs || !size_arguments || !std::all_of(outputs->begin(), outputs->end(), is_possible) ||
         !std::all_of(inputs->begin(), inputs->end(), is_possible)) {
       return;
@@ -315,6 +350,7 @@ class Chooser {
   c10::ArrayRef<StoredOutput> stored_;
   const DeviceMesh& mesh_;
   std::vector<std::vector<Role>> roles_;
+  std::vector<MeshDims> orders_;
   std::vector<std::vector<std::pair<Layout, double>>> known_costs_;
   std::optional<Strategy> best_;
 };

@@ -31,7 +31,7 @@ struct Strategy {
   std::vector<Layout> outputs;
   std::vector<Layout> size_arguments; // of tensors that had the sizes which the rule's size arguments state
   std::vector<int64_t> lookup_cuts;   // mesh dims that cut the factor of the rule's lookup
-  double cost = 0; // of redistributing the operands, in seconds by the link model
+  double cost = 0;                    // of redistributing the operands, in seconds by the link model
 };
 
 /// The spec of an operand whose values are not read: a term of a partial value is as good as the value.

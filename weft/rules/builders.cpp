@@ -1,5 +1,7 @@
 #include "weft/rules/builders.h"
 
+#include "weft/rules/equation.h"
+
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
@@ -117,13 +119,10 @@ RuleFunction copying() {
   };
 }
 
-RuleFunction contraction(std::string_view equation) {
-  const auto arrow = equation.find("->");
-  std::vector<std::string> inputs(1);
-  for (const auto letter : equation.substr(0, arrow)) {
-    letter == ',' ? inputs.emplace_back() : inputs.back() += letter;
-  }
-  return [inputs, output = std::string(equation.substr(arrow + 2))](const OpCall& call) {
+RuleFunction contraction(std::string_view text) {
+  const auto equation = parse_equation(text);
+  TORCH_INTERNAL_ASSERT(equation.has_value(), text);
+  return [inputs = equation->inputs, output = equation->output](const OpCall& call) {
     Rule rule;
     std::map<char, Rule::Factor> factors;
     for (size_t i = 0; i < inputs.size(); ++i) {

@@ -74,10 +74,10 @@ std::optional<Rule> convolution_backward_rule(const OpCall& call) {
   rule.outputs = {convolution.input, convolution.weight, convolution.bias};
   rule.linear = {operands_by_name(call, {"grad_output"})};
   if (!wanted[1]) {
-    rule.unread = operands_by_name(call, {"input"});
+    rule.unread.push_back(*call.operand_of("input"));
   }
   if (!wanted[0]) {
-    rule.unread = operands_by_name(call, {"weight"});
+    rule.unread.push_back(*call.operand_of("weight"));
   }
   if (wanted[2]) {
     // Every part of the input channels would give all of the bias's gradient, not a part.

@@ -1,4 +1,5 @@
 #include "weft/rules/builders.h"
+#include "weft/rules/equation.h"
 #include "weft/rules/registry.h"
 
 namespace weft {
@@ -111,6 +112,12 @@ std::optional<Rule> cross_rule(const OpCall& call) {
   return rule;
 }
 
+/// As the equation says; one with an ellipsis or the like is not run whole.
+std::optional<Rule> einsum_rule(const OpCall& call) {
+  const auto equation = parse_equation(call.text("equation"));
+  return equation && equation->is_contraction() ? contraction(call.text("equation"))(call) : std::nullopt;
+}
+
 } // namespace
 
 void add_matmul_rules(RuleRegistry& registry) {
@@ -125,6 +132,7 @@ void add_matmul_rules(RuleRegistry& registry) {
   registry.add({"addr"}, [](const OpCall& call) { return add_product(call, "m,n->mn"); });
   registry.add({"_addmm_activation"}, add_product_with_activation);
   registry.add({"linalg_cross"}, cross_rule);
+  registry.add({"einsum"}, einsum_rule);
   registry.add({"linear"}, linear_rule);
   registry.add({"matmul"}, matmul_rule);
 }

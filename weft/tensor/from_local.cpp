@@ -194,13 +194,11 @@ at::Tensor from_local(
   return is_recorded(part) ? FromLocal::apply(part, boundary) : wrap(part, *boundary);
 }
 
-at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Layout& layout, c10::IntArrayRef shape) {
+FromLocalOptions parts_of(c10::IntArrayRef shape) {
   std::vector<int64_t> order(shape.size());
   std::iota(order.begin(), order.end(), 0);
   const auto stride = dense_strides(shape, order);
-  return from_local(
-      local, mesh, layout,
-      FromLocalOptions{.shape = shape.vec(), .stride = std::vector<int64_t>(stride.begin(), stride.end())});
+  return {.shape = shape.vec(), .stride = std::vector<int64_t>(stride.begin(), stride.end())};
 }
 
 } // namespace weft

@@ -2,6 +2,7 @@
 
 #include "weft/tensor/dtensor_impl.h"
 
+#include <concepts>
 #include <optional>
 #include <vector>
 
@@ -34,7 +35,15 @@ at::Tensor from_local(
     const Layout& layout,
     const FromLocalOptions& options = {});
 
-/// Of a contiguous tensor of this global shape, whose parts may differ in size.
-at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Layout& layout, c10::IntArrayRef shape);
+/// Shape and stride of a contiguous tensor, whose parts may differ in size.
+///
+///   from_local(mine, mesh, {Shard(0)}, parts_of({5, 3}));
+FromLocalOptions parts_of(c10::IntArrayRef shape);
+
+/// As from_local with parts_of(shape).
+template <std::convertible_to<c10::IntArrayRef> Shape>
+at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Layout& layout, const Shape& shape) {
+  return from_local(local, mesh, layout, parts_of(shape));
+}
 
 } // namespace weft

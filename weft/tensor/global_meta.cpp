@@ -7,11 +7,11 @@ namespace weft {
 namespace {
 
 at::Tensor without_data(const at::Tensor& tensor) {
-  auto meta = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
+  // A number stays one: kernels in Python, which torch has for tensors without data, are given its value.
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return tensor;
   }
-  return meta;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
 }
 
 c10::IValue without_data(const c10::IValue& value) {

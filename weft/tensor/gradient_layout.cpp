@@ -6,10 +6,11 @@
 namespace weft {
 
 void keep_gradient_layout(const at::Tensor& leaf) {
-  leaf.register_hook([layout = default_gradient_layout(as_dtensor(leaf)->spec()->layout())](const at::Tensor& gradient) {
-    const auto* impl = as_dtensor(gradient);
-    return impl == nullptr || impl->spec()->layout() == layout ? gradient : redistribute(gradient, layout);
-  });
+  leaf.register_hook(
+      [layout = default_gradient_layout(as_dtensor(leaf)->spec()->layout())](const at::Tensor& gradient) {
+        const auto* impl = as_dtensor(gradient);
+        return impl == nullptr || impl->spec()->layout() == layout ? gradient : redistribute(gradient, layout);
+      });
 }
 
 } // namespace weft

@@ -6,6 +6,7 @@
 #include "weft/tensor/inspect.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace weft {
@@ -51,11 +52,17 @@ at::Tensor run(const Move& move, const at::Tensor& tensor) {
   return make_dtensor(std::move(result), target, tensor.device());
 }
 
+/// Autograd refuses to change a view made by a function of its own in place: the tensor would change and not know.
+at::Tensor view_of(const at::Tensor& tensor) {
+  return torch::autograd::as_view(
+      tensor, untracked(tensor), /*is_bw_differentiable=*/true, /*is_fw_differentiable=*/true);
+}
+
 struct Redistribute : torch::autograd::Function<Redistribute> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const MovePtr& move) {
     context->set_materialize_grads(false);
     context->saved_data["move"] = c10::IValue::make_capsule(move);
-    return move->keeps(*as_dtensor(tensor)->spec()) ? tensor.alias() : run(*move, tensor);
+    return move->keeps(*as_dtensor(tensor)->spec()) ? view_of(tensor) : run(*move, tensor);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     if (!gradients[0].defined()) {

@@ -61,13 +61,17 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
 at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
   const auto& impl = checked_dtensor("to_local", tensor);
   const auto& spec = impl.spec();
-  const auto gradient_layout = checked_gradient_layout("to_local", *spec, options.grad_placements);
   if (is_recorded(tensor)) {
     auto boundary = c10::make_intrusive<Boundary>();
     boundary->spec = spec;
-    boundary->gradient_spec = TensorSpec::make(spec->mesh(), gradient_layout, spec->sizes(), spec->dtype());
+    boundary->gradient_spec = TensorSpec::make(
+        spec->mesh(), checked_gradient_layout("to_local", *spec, options.grad_placements), spec->sizes(),
+        spec->dtype());
     boundary->is_debugged = debug_enabled();
     return ToLocal::apply(tensor, boundary);
+  }
+  if (options.grad_placements) {
+    checked_gradient_layout("to_local", *spec, options.grad_placements);
   }
   const auto local = untracked(impl.local());
   share_version(local, tensor);

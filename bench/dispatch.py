@@ -1,0 +1,103 @@
+"""What a call on distributed tensors costs over the same call on their local ones, microseconds of CPU time, every call
+cached, no gradients, one thread, on the first rank of a fake world of eight: Weft in C++, Weft from Python through
+torch.ops.load_library, and PyTorch's DTensor. Limits, for Weft: at most 1.0 in the median case and 2 in any case of one
+call; 10 times below PyTorch in every case; a step of AdamW on 100 parameters at most 1.25 times the local one."""
+
+import json
+import statistics
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+
+from ranks import Side, interleaved_medians, progress, python_peer, started
+from rows import aligned, number
+
+CASES = (
+    "add add_ mul_scalar relu mm_row mm_column linear_3d t sum_dim softmax layer_norm detach from_local redistribute"
+).split()
+STEPS = ("adamw_100", "adamw_100_foreach")
+
+LIBRARY = "libweft_bench_ops.so"
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Microseconds of a local call, and what is added to it on each side, each to its own local one."""
+
+    case: str
+    local: float
+    weft: float
+    python_local: float
+    python: float
+    pytorch: float
+
+    @property
+    def is_step(self):
+        return self.case in STEPS
+
+    def to_json(self):
+        values = {name: value if name == "case" else round(value, 4) for name, value in asdict(self).items()}
+        return json.dumps({"bench": "dispatch", **values, "unit": "us"})
+
+
+def measured(programs, case, batch, rounds):
+    sides = {
+        (name, kind): Side(ranks, f"{case} {kind}")
+        for name, ranks in programs.items()
+        for kind in ("local", "distributed")
+    }
+    times = {side: time / batch for side, time in interleaved_medians(sides, batch, rounds, calls=3).items()}
+    over = {name: times[name, "distributed"] - times[name, "local"] for name in programs}
+    return Overhead(
+        case, times["weft", "local"], over["weft"], times["python", "local"], over["python"], over["pytorch"]
+    )
+
+
+def run(settings):
+    script = settings.peers / "dispatch_fake.py"
+    with ExitStack() as stack:
+        programs = {
+            "weft": started(stack, [settings.programs / "dispatch_main"], 1),
+            "python": started(stack, python_peer(script, settings.programs / LIBRARY), 1),
+            "pytorch": started(stack, python_peer(script), 1),
+        }
+        for case in CASES:
+            progress(f"dispatch: {case}")
+            yield measured(programs, case, batch=100, rounds=30)
+        for case in STEPS:
+            progress(f"dispatch: {case}")
+            yield measured(programs, case, batch=1, rounds=10)
+
+
+def times_below(pytorch, weft):
+    """How many times less than PyTorch's overhead; one that cannot be told from nothing is not divided by."""
+    return f"{number(pytorch / weft)}x" if weft > 0.01 else "-"
+
+
+def table(rows):
+    lines = [["case", "local (us)", "weft C++", "weft Python", "pytorch", "below: C++", "Python"]]
+    for row in rows:
+        ratios = [times_below(row.pytorch, over) for over in (row.weft, row.python)]
+        lines.append([row.case, *map(number, (row.local, row.weft, row.python, row.pytorch)), *ratios])
+    return "\n".join([aligned(lines), "", *verdicts(rows)])
+
+
+def verdict(text, value, limit, is_least=False):
+    holds = value >= limit if is_least else value <= limit
+    return f"{text}: {number(value)}, {'at least' if is_least else 'at most'} {limit}{'' if holds else ' is MISSED'}"
+
+
+def verdicts(rows):
+    """What is asked for beside what was measured."""
+    calls = [row for row in rows if not row.is_step]
+    for name, field in (("C++", "weft"), ("Python", "python")):
+        overheads = {row.case: getattr(row, field) for row in calls}
+        worst = max(overheads, key=overheads.get)
+        yield verdict(f"{name}: the median of the calls", statistics.median(overheads.values()), 1.0)
+        yield verdict(f"{name}: the dearest call, {worst}", overheads[worst], 2.0)
+        below = {row.case: row.pytorch / max(getattr(row, field), 0.01) for row in rows}
+        closest = min(below, key=below.get)
+        yield verdict(f"{name}: times below PyTorch, {closest}", below[closest], 10, is_least=True)
+    for row in rows:
+        if row.is_step:
+            yield verdict(f"C++: {row.case} over the local step", 1 + row.weft / row.local, 1.25)
+            yield verdict(f"Python: {row.case} over the local step", 1 + row.python / row.python_local, 1.25)

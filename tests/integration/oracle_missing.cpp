@@ -1,0 +1,237 @@
+#include "tests/integration/oracle_missing.h"
+
+#include "tests/integration/oracle_calls.h"
+#include "tests/support/layout_cases.h"
+#include "weft/comm/comm_log.h"
+#include "weft/comm/current_world.h"
+#include "weft/comm/fake_world.h"
+#include "weft/tensor/distribute.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace weft::testing {
+
+namespace {
+
+constexpr int64_t kRanks = 2;
+constexpr size_t kMostCombinations = 256;
+
+enum class Values : uint8_t { Small, Wide, Coarse };
+
+/// Other values for the same call: small positive ones, widely spread ones of both signs, and such with equal ones and
+/// zeros among them. What is not a float is put in another order.
+Sample with_other_values(const Sample& sample, Values kind, int64_t seed) {
+  auto other = sample;
+  for (auto& input : other.inputs) {
+    if (input.is_floating_point()) {
+      const auto values = sample_values(input.sizes(), ++seed).to(input.scalar_type());
+      const auto wide = (values - 0.5) * 7;
+      input = kind == Values::Small ? values : kind == Values::Wide ? wide : wide.round();
+    } else if (input.dim() > 0) {
+      input = input.roll(seed, 0);
+    }
+  }
+  return other;
+}
+
+std::optional<Inputs> try_call(const Sample& sample, const Inputs& inputs) {
+  Inputs own;
+  for (const auto& input : inputs) {
+    own.push_back(input.clone());
+  }
+  try {
+    Inputs outputs;
+    for (const auto& output : sample.call(own)) {
+      outputs.push_back(output.defined() ? output.clone() : output);
+    }
+    return outputs;
+  } catch (const std::exception&) {
+    return std::nullopt; // the operator does not take such parts, or such values
+  }
+}
+
+/// A sample with what it gives on one device.
+struct Trial {
+  Sample sample;
+  Inputs expected;
+};
+
+std::vector<Trial> make_trials(const Sample& sample) {
+  std::vector<Trial> trials;
+  std::vector<Sample> variants = {sample};
+  for (const int64_t seed : {100, 200}) {
+    for (const auto kind : {Values::Small, Values::Wide, Values::Coarse}) {
+      variants.push_back(with_other_values(sample, kind, seed));
+    }
+  }
+  for (const auto& variant : variants) {
+    if (auto expected = try_call(variant, variant.inputs)) {
+      trials.push_back({variant, std::move(*expected)});
+    }
+  }
+  return trials;
+}
+
+/// Whether all trials give the same single value: nothing can be learned from such a call.
+bool is_constant(const std::vector<Trial>& trials, size_t output) {
+  const auto& first = trials[0].expected[output];
+  if (!first.defined() || first.numel() == 0) {
+    return true;
+  }
+  const auto value = first.flatten()[0];
+  return std::all_of(trials.begin(), trials.end(), [&](const Trial& trial) {
+    return trial.expected[output].eq(value).logical_or(trial.expected[output].isnan()).all().item<bool>();
+  });
+}
+
+bool all_constant(const std::vector<Trial>& trials) {
+  for (size_t o = 0; o < trials[0].expected.size(); ++o) {
+    if (!is_constant(trials, o)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Terms that have nothing to do with the value or with those of other inputs, so that none of them gives it away.
+at::Tensor local_input(const at::Tensor& whole, const Layout& layout, int64_t rank, size_t number) {
+  if (!layout[0].is_partial()) {
+    return local_by_definition(whole, layout, {kRanks}, {rank});
+  }
+  auto first = ((sample_values(whole.sizes(), /*seed=*/77 + static_cast<int64_t>(number)) - 0.6) * 9).to(whole.scalar_type());
+  return rank == 0 ? first : whole - first;
+}
+
+std::vector<Inputs> local_inputs(const Sample& sample, const std::vector<Layout>& layouts) {
+  std::vector<Inputs> ranks(kRanks);
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      ranks[rank].push_back(local_input(sample.inputs[i], layouts[i], rank, i));
+    }
+  }
+  return ranks;
+}
+
+/// Whether the two ranks' results, read as this placement, are parts of what is expected.
+bool is_right(const std::vector<at::Tensor>& locals, const Placement& placement, const at::Tensor& expected) {
+  if (placement.is_partial()) {
+    const bool fits = std::all_of(locals.begin(), locals.end(), [&](const at::Tensor& local) {
+      return local.sizes() == expected.sizes() && local.scalar_type() == expected.scalar_type();
+    });
+    if (!fits || (!expected.is_floating_point() && placement.reduce_op() == ReduceOp::Avg)) {
+      return false;
+    }
+    const auto reduced = reduce_partials(locals, Layout({placement}), {kRanks})[0];
+    return is_same(reduced.to(expected.scalar_type()), expected);
+  }
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    if (!is_same(locals[rank], local_by_definition(expected, Layout({placement}), {kRanks}, {rank}))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// From the most to the least useful: what is right as R is right as an average, too.
+std::vector<Placement> output_placements(const at::Tensor& output) {
+  std::vector<Placement> placements = {Replicate()};
+  for (int64_t d = 0; d < output.dim(); ++d) {
+    placements.push_back(Shard(d));
+  }
+  for (const auto op : {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Min, ReduceOp::Product}) {
+    placements.push_back(Partial(op));
+  }
+  return placements;
+}
+
+/// The placement of every output that is right in all trials; nothing where an output has none.
+std::optional<std::vector<Layout>> right_outputs(
+    const std::vector<Trial>& trials,
+    const std::vector<Layout>& layouts) {
+  std::vector<std::vector<Inputs>> results; // by trial and rank
+  for (const auto& trial : trials) {
+    auto& ranks = results.emplace_back();
+    for (const auto& inputs : local_inputs(trial.sample, layouts)) {
+      auto outputs = try_call(trial.sample, inputs);
+      if (!outputs || outputs->size() != trial.expected.size()) {
+        return std::nullopt;
+      }
+      ranks.push_back(std::move(*outputs));
+    }
+  }
+  std::vector<Layout> found;
+  for (size_t o = 0; o < trials[0].expected.size(); ++o) {
+    if (!trials[0].expected[o].defined()) {
+      continue;
+    }
+    const auto placements = output_placements(trials[0].expected[o]);
+    const auto right = std::find_if(placements.begin(), placements.end(), [&](const Placement& placement) {
+      for (size_t t = 0; t < trials.size(); ++t) {
+        if (!is_right({results[t][0][o], results[t][1][o]}, placement, trials[t].expected[o])) {
+          return false;
+        }
+      }
+      return true;
+    });
+    if (right == placements.end()) {
+      return std::nullopt;
+    }
+    found.push_back(Layout({*right}));
+  }
+  return found;
+}
+
+/// A dim of size 1 is not worth a cut, and all replicated is always offered.
+bool is_of_interest(const Sample& sample, const std::vector<Layout>& layouts) {
+  bool all_replicated = true;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const auto& placement = layouts[i][0];
+    all_replicated = all_replicated && placement.is_replicate();
+    if (placement.is_shard() && sample.inputs[i].size(placement.dim()) < kRanks) {
+      return false;
+    }
+  }
+  return !all_replicated;
+}
+
+/// Whether dispatch runs the call on such inputs without communication. Alone: no decision depends on values.
+bool runs_without_communication(const Sample& sample, const std::vector<Layout>& layouts) {
+  const WorldScope scope(make_fake_world(kRanks));
+  const auto mesh = init_device_mesh("cpu", {kRanks}, {"a"});
+  Inputs inputs;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const auto& whole = sample.inputs[i];
+    const auto local = local_by_definition(whole, layouts[i], mesh.shape(), mesh.coordinate()).clone();
+    inputs.push_back(from_local(local, mesh, layouts[i], whole.sizes()));
+  }
+  const CommLog log(mesh);
+  try {
+    sample.call(inputs);
+  } catch (const std::exception&) {
+    return false;
+  }
+  return log.calls() == 0;
+}
+
+} // namespace
+
+std::vector<FoundStrategy> find_strategies(const Sample& sample) {
+  const auto trials = make_trials(sample);
+  if (trials.size() < 2 || all_constant(trials)) {
+    return {};
+  }
+  std::vector<FoundStrategy> found;
+  for (const auto& layouts : combinations(sample, /*mesh_ndim=*/1, {ReduceOp::Sum}, kMostCombinations)) {
+    if (!is_of_interest(sample, layouts)) {
+      continue;
+    }
+    if (const auto outputs = right_outputs(trials, layouts)) {
+      found.push_back(
+          {to_string(layouts) + " -> " + to_string(*outputs), runs_without_communication(sample, layouts)});
+    }
+  }
+  return found;
+}
+
+} // namespace weft::testing

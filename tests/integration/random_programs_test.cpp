@@ -1,0 +1,151 @@
+#include "tests/integration/oracle_meeting.h"
+#include "tests/integration/random_program.h"
+#include "weft/comm/current_world.h"
+#include "weft/comm/run_on_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <numeric>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+/// WEFT_PROGRAM_SEED=<n> runs that program alone; WEFT_PROGRAMS=<n> that many.
+std::vector<uint64_t> seeds() {
+  if (const char* seed = std::getenv("WEFT_PROGRAM_SEED")) {
+    return {std::stoull(seed)};
+  }
+  const char* count = std::getenv("WEFT_PROGRAMS");
+  std::vector<uint64_t> all(count == nullptr ? 500 : std::stoull(count));
+  std::iota(all.begin(), all.end(), uint64_t{1});
+  return all;
+}
+
+/// How a program goes on this rank.
+RankOutcome run(const Program& program, const DeviceMesh& mesh, const ProgramResult& expected, size_t& refused) {
+  try {
+    const auto actual = run_distributed(program, mesh);
+    refused = actual.refused.size();
+    auto problem = program.difference(actual, refused == 0 ? expected : run_on_one_device(program, actual.refused));
+    return {problem.empty() ? RankOutcome::Kind::Right : RankOutcome::Kind::Wrong, std::move(problem)};
+  } catch (const c10::Error& error) {
+    return {RankOutcome::Kind::Raised, error.what_without_backtrace()};
+  } catch (const std::exception& error) {
+    return {RankOutcome::Kind::Raised, error.what()};
+  }
+}
+
+struct Summary {
+  size_t steps = 0;
+  size_t refused = 0;
+  std::vector<std::pair<Program, std::string>> failed;
+};
+
+/// Programs of one mesh. After ranks have lost each other the others run anew.
+void run_all(const std::vector<Program>& programs, Summary& summary) {
+  std::vector<ProgramResult> expected;
+  for (const auto& program : programs) {
+    expected.push_back(run_on_one_device(program));
+    summary.steps += program.steps.size();
+  }
+  const auto& shape = programs[0].mesh_shape;
+  const auto size = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  size_t next = 0;
+  while (next < programs.size()) {
+    Meeting meeting(size, [&](const std::vector<RankOutcome>& ranks) {
+      const auto verdict = judge(ranks);
+      if (verdict.kind != Verdict::Kind::Right) {
+        summary.failed.emplace_back(programs[next], verdict.text);
+      }
+      ++next;
+      return verdict.kind == Verdict::Kind::Right;
+    });
+    const auto first = next;
+    run_on_ranks(
+        size,
+        [&](int64_t rank) {
+          const auto mesh = init_device_mesh("cpu", shape);
+          for (auto i = first; i < programs.size(); ++i) {
+            size_t refused = 0;
+            auto outcome = run(programs[i], mesh, expected[i], refused);
+            summary.refused += rank == 0 ? refused : 0;
+            if (!meeting.tell(rank, std::move(outcome))) {
+              return;
+            }
+          }
+        },
+        {.timeout = std::chrono::seconds(5)});
+  }
+}
+
+/// What is left of a failing program when every step without which it fails still has been dropped.
+std::pair<Program, std::string> shrunk(Program program, std::string problem) {
+  for (size_t k = program.steps.size(); k-- > 0;) {
+    if (k >= program.steps.size()) {
+      continue;
+    }
+    if (auto shorter = without_step(program, k)) {
+      Summary summary;
+      run_all({*shorter}, summary);
+      if (!summary.failed.empty()) {
+        program = std::move(*shorter);
+        problem = summary.failed[0].second;
+        k = program.steps.size();
+      }
+    }
+  }
+  return {program, problem};
+}
+
+TEST(RandomPrograms, EqualTheSingleDevice) {
+  constexpr size_t kBatch = 50;
+  constexpr size_t kMostReported = 10;
+  std::map<std::vector<int64_t>, std::vector<Program>> waiting; // by mesh
+  Summary summary;
+  const auto all = seeds();
+  for (const auto seed : all) {
+    auto program = random_program(seed);
+    auto& batch = waiting[program.mesh_shape];
+    batch.push_back(std::move(program));
+    if (batch.size() == kBatch) {
+      run_all(batch, summary);
+      batch.clear();
+    }
+  }
+  for (const auto& [mesh, batch] : waiting) {
+    if (!batch.empty()) {
+      run_all(batch, summary);
+    }
+  }
+  std::cout << all.size() << " programs, " << summary.steps << " operators: " << summary.failed.size() << " failed, "
+            << summary.refused << " writes refused\n";
+  EXPECT_LT(summary.refused * 20, summary.steps);
+  for (size_t i = 0; i < summary.failed.size(); ++i) {
+    const auto& [program, problem] = summary.failed[i];
+    if (i >= kMostReported) {
+      ADD_FAILURE() << "also WEFT_PROGRAM_SEED=" << program.seed << ": " << problem.substr(0, 300);
+      continue;
+    }
+    const auto [shorter, reason] = shrunk(program, problem);
+    ADD_FAILURE() << "Again by WEFT_PROGRAM_SEED=" << program.seed << ". What is left of it:\n"
+                  << shorter.to_string() << reason;
+  }
+}
+
+TEST(RandomPrograms, TheSameSeedGivesTheSameProgram) {
+  for (uint64_t seed = 1; seed < 20; ++seed) {
+    const auto program = random_program(seed);
+    EXPECT_EQ(program.to_string(), random_program(seed).to_string());
+    EXPECT_NE(program.to_string(), random_program(seed + 1).to_string());
+    EXPECT_GE(program.steps.size(), 10U);
+    EXPECT_LE(program.steps.size(), 30U);
+  }
+}
+
+} // namespace
+} // namespace weft
