@@ -45,12 +45,12 @@ at::Tensor take_own_positions(at::Tensor& positions, const PreparedCall::Lookup&
   return foreign;
 }
 
-/// Zeros where the mask is, whose dims are the tensor's first.
-at::Tensor masked(const at::Tensor& tensor, at::Tensor mask) {
+/// A mask whose dims are a tensor's first, for all of its dims.
+at::Tensor for_all_dims(at::Tensor mask, const at::Tensor& tensor) {
   while (mask.dim() < tensor.dim()) {
     mask = mask.unsqueeze(-1);
   }
-  return tensor.masked_fill(mask, 0);
+  return mask;
 }
 
 void put_arguments(
@@ -128,7 +128,7 @@ void run_local_call(
   if (C10_UNLIKELY(call.lookup.has_value())) {
     foreign = take_own_positions(locals[call.lookup->operand], *call.lookup);
     if (!call.lookup->masks_output) {
-      locals[0] = masked(locals[0], foreign);
+      locals[0] = locals[0].masked_fill(for_all_dims(foreign, locals[0]), 0);
     }
   }
   // What is written to and what is viewed must outlive its place on the stack.
@@ -145,6 +145,10 @@ void run_local_call(
     (*stack)[first + argument] = value;
   }
   op.callBoxed(stack);
+  if (C10_UNLIKELY(foreign.defined() && call.lookup->masks_output)) {
+    const auto& result = stack->back().toTensor(); // memory of its own, or that of an out= argument
+    result.masked_fill_(for_all_dims(foreign, result), 0);
+  }
 
   for (size_t i = 0; i < call.returns_home.size(); ++i) {
     if (call.returns_home[i]) {
@@ -158,9 +162,7 @@ void run_local_call(
     if (C10_UNLIKELY(!call.outputs_known)) {
       return wrap(local, output_of_result(call, ret, next++, local), base);
     }
-    const auto& output = call.outputs[next++];
-    return wrap(
-        C10_UNLIKELY(foreign.defined() && call.lookup->masks_output) ? masked(local, foreign) : local, output, base);
+    return wrap(local, call.outputs[next++], base);
   };
   for (size_t r = 0; r < schema.returns.size(); ++r) {
     auto& value = (*stack)[first_result + r];
