@@ -2,6 +2,7 @@
 #include "tests/support/error_text.h"
 #include "weft/weft.h"
 
+#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

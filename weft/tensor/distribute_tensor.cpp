@@ -6,6 +6,7 @@
 #include "weft/tensor/dispatch.h"
 #include "weft/tensor/scopes.h"
 
+#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 

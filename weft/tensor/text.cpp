@@ -2,6 +2,7 @@
 
 #include "weft/tensor/dtensor_impl.h"
 
+#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
