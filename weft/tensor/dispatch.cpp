@@ -124,6 +124,11 @@ class DTensorKernel final : public c10::OperatorKernel {
       if (C10_UNLIKELY(stays && impl->claim_gradient_layout())) {
         keep_gradient_layout(tensor);
       }
+      TORCH_CHECK_VALUE(
+          C10_LIKELY(!impl->is_stale_copy()), "[", op.schema().name(), "] argument '",
+          op.schema().arguments()[argument].name(), "' (", *impl->spec(),
+          ") is a view that had to be redistributed, and the tensor it was taken of has changed since. Take the view "
+          "again, or redistribute that tensor first.");
       // Specs are aligned, so the lowest bits are free.
       key.add(reinterpret_cast<uintptr_t>(impl->spec().get()) | (stays ? 1 : 0) | (impl->is_copy_of_base() ? 2 : 0));
     } else {

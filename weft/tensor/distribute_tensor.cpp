@@ -6,9 +6,9 @@
 #include "weft/tensor/dispatch.h"
 #include "weft/tensor/scopes.h"
 
-#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/GradMode.h>
 
 namespace weft {
 

@@ -37,6 +37,14 @@ DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
   is_non_overlapping_and_dense_ = like.is_non_overlapping_and_dense_;
 }
 
+void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
+  storage_offset_ = base.storage_offset_ + offset;
+  copied_version_ = base.copied_version_;
+  if (is_copy && !base.is_copy_of_base()) {
+    copied_version_ = base.is_inference() ? 0 : base.version_counter().current_version();
+  }
+}
+
 void DTensorImpl::take_sizes_from_spec() {
   sizes_and_strides_.set_sizes(spec_->sizes());
   sizes_and_strides_.set_strides(spec_->strides());
@@ -48,11 +56,16 @@ template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version, bool allow_tensor_metadata_change)
     const {
   auto copy = c10::make_intrusive<DTensorImpl>(local_, spec_, device());
-  copy->become_view(storage_offset_, is_copy_of_base_);
+  copy->storage_offset_ = storage_offset_;
   // Whether it is an inference tensor is a matter of where the original was made.
   copy->key_set_ = key_set_;
   if (!copy->is_inference()) {
     copy->set_version_counter(std::forward<Version>(version));
+  }
+  if (is_copy_of_base()) {
+    // The copy may count versions anew; what is stale stays so.
+    copy->copied_version_ =
+        copy->is_inference() ? 0 : copy->version_counter().current_version() - (is_stale_copy() ? 1 : 0);
   }
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
@@ -79,7 +92,8 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   local_ = from->local_;
   spec_ = from->spec_;
   data_type_ = from->data_type_;
-  become_view(from->storage_offset_, from->is_copy_of_base_);
+  storage_offset_ = from->storage_offset_;
+  copied_version_ = from->copied_version_;
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
 }

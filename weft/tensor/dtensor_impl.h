@@ -27,13 +27,15 @@ class DTensorImpl : public c10::TensorImpl {
     return spec_;
   }
 
-  /// Where this view begins in the whole tensor, and whether it had to be moved and so shares no memory with its base.
-  void become_view(int64_t offset, bool is_copy) {
-    storage_offset_ = offset;
-    is_copy_of_base_ = is_copy;
-  }
+  /// Makes this a view of `base` that begins `offset` elements after it in the whole tensor. A copy had to be moved and
+  /// shares no memory with its base: it must not be written to, nor read once the base has changed.
+  void become_view(const DTensorImpl& base, int64_t offset, bool is_copy);
   bool is_copy_of_base() const {
-    return is_copy_of_base_;
+    return copied_version_ != kNoCopy;
+  }
+  /// Whether the tensor that this is a copy of has changed since. Autograd makes views share their base's version.
+  bool is_stale_copy() const {
+    return is_copy_of_base() && !is_inference() && version_counter().current_version() != copied_version_;
   }
 
   /// True once: whoever asks first sees to it that gradients of this leaf lie as it does.
@@ -59,7 +61,8 @@ class DTensorImpl : public c10::TensorImpl {
 
   AsyncTensor local_;
   SpecPtr spec_;
-  bool is_copy_of_base_ = false;
+  static constexpr uint32_t kNoCopy = ~uint32_t{0};
+  uint32_t copied_version_ = kNoCopy; // of the base
   bool gradient_layout_claimed_ = false;
 };
 

@@ -83,9 +83,10 @@ class Preparation {
       mesh_ = &mesh;
     }
     TORCH_INTERNAL_ASSERT(mesh_ != nullptr);
+    // A view of a part that is empty needs no place in the mesh.
     TORCH_CHECK_VALUE(
-        mesh_->is_member(), "[", name(), "] rank ", mesh_->world()->rank(), " is not in ", mesh_->to_string(),
-        " and cannot compute on it. Call operators on its ranks only.");
+        mesh_->is_member() || traits_.schema.is_view, "[", name(), "] rank ", mesh_->world()->rank(), " is not in ",
+        mesh_->to_string(), " and cannot compute on it. Call operators on its ranks only.");
     for (const auto& ref : operands_) {
       call_.operands.push_back(
           ref.impl != nullptr

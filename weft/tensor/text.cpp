@@ -2,9 +2,9 @@
 
 #include "weft/tensor/dtensor_impl.h"
 
-#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/GradMode.h>
 
 #include <sstream>
 
