@@ -145,6 +145,9 @@ void run_local_call(
     (*stack)[first + argument] = value;
   }
   op.callBoxed(stack);
+  if (C10_UNLIKELY(foreign.defined() && call.lookup->masks_output)) {
+    stack->back() = masked(stack->back().toTensor(), foreign);
+  }
 
   for (size_t i = 0; i < call.returns_home.size(); ++i) {
     if (call.returns_home[i]) {
@@ -158,9 +161,7 @@ void run_local_call(
     if (C10_UNLIKELY(!call.outputs_known)) {
       return wrap(local, output_of_result(call, ret, next++, local), base);
     }
-    const auto& output = call.outputs[next++];
-    return wrap(
-        C10_UNLIKELY(foreign.defined() && call.lookup->masks_output) ? masked(local, foreign) : local, output, base);
+    return wrap(local, call.outputs[next++], base);
   };
   for (size_t r = 0; r < schema.returns.size(); ++r) {
     auto& value = (*stack)[first_result + r];
