@@ -125,7 +125,8 @@ std::vector<Placement> input_placements(const at::Tensor& input, c10::ArrayRef<R
     placements.push_back(Shard(d));
   }
   for (const auto op : partial_ops) {
-    if (input.scalar_type() != at::kBool) {
+    // Truth values have no terms, whole numbers no averages.
+    if (input.is_floating_point() || (op != ReduceOp::Avg && input.scalar_type() != at::kBool)) {
       placements.push_back(Partial(op));
     }
   }

@@ -91,7 +91,8 @@ std::string rule_text(const std::string& op_with_overload, std::vector<Ints> sha
 
 std::string mapping_text(const std::string& op_with_overload, std::vector<Ints> shapes, const Arguments& arguments) {
   const auto text = rule_text(op_with_overload, std::move(shapes), arguments);
-  return text.substr(0, text.find(' '));
+  const auto end = text.find(") ", text.find("->"));
+  return end == std::string::npos ? text : text.substr(0, end + 1);
 }
 
 } // namespace weft::testing
