@@ -125,7 +125,8 @@ std::vector<Placement> input_placements(const at::Tensor& input, c10::ArrayRef<R
     placements.push_back(Shard(d));
   }
   for (const auto op : partial_ops) {
-    if (input.scalar_type() != at::kBool) {
+    const bool has_terms = op == ReduceOp::Avg ? input.is_floating_point() : input.scalar_type() != at::kBool;
+    if (has_terms) {
       placements.push_back(Partial(op));
     }
   }
