@@ -10,6 +10,21 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
   take_sizes_from_spec();
 }
 
+DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
+    : TensorImpl(c10::DispatchKeySet(kDTensorKey), like.data_type_, like.device_opt_),
+      local_(std::move(local)),
+      spec_(like.spec_) {
+  set_storage_access_should_throw();
+  sizes_and_strides_ = like.sizes_and_strides_;
+  numel_ = like.numel_;
+  is_contiguous_ = like.is_contiguous_;
+  is_channels_last_ = like.is_channels_last_;
+  is_channels_last_contiguous_ = like.is_channels_last_contiguous_;
+  is_channels_last_3d_ = like.is_channels_last_3d_;
+  is_channels_last_3d_contiguous_ = like.is_channels_last_3d_contiguous_;
+  is_non_overlapping_and_dense_ = like.is_non_overlapping_and_dense_;
+}
+
 void DTensorImpl::take_sizes_from_spec() {
   sizes_and_strides_.set_sizes(spec_->sizes());
   sizes_and_strides_.set_strides(spec_->strides());
@@ -55,6 +70,10 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   become_view(from->storage_offset_, from->is_copy_of_base_);
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
+}
+
+at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor local) {
+  return at::detail::make_tensor<DTensorImpl>(like, std::move(local));
 }
 
 at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device) {
