@@ -7,7 +7,6 @@
 #include "examples/models/perceptron.h"
 #include "examples/models/training.h"
 
-
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -27,8 +26,8 @@ void train(
     const MakeModel& make_model,
     const std::function<Batch(int64_t step)>& make_batch) {
   const bool prints = mesh.world()->rank() == 0;
-  Training sharded(make_model(ParameterMaker(mesh)), /*learning_rate=*/0.01);
-  Training whole(make_model(ParameterMaker()), /*learning_rate=*/0.01);
+  Training sharded(make_model(ParameterMaker(mesh)));
+  Training whole(make_model(ParameterMaker()));
   weft::CommLog log(mesh);
 
   if (prints) {
@@ -58,8 +57,7 @@ void train(
 void train_both(const weft::DeviceMesh& mesh) {
   const PerceptronSizes perceptron;
   train(
-      "A perceptron", mesh,
-      [&](const ParameterMaker& make) { return std::make_shared<Perceptron>(perceptron, make); },
+      "A perceptron", mesh, [&](const ParameterMaker& make) { return std::make_shared<Perceptron>(perceptron, make); },
       [&](int64_t step) { return points(step, /*rows=*/32, perceptron.inputs); });
   const DecoderSizes decoder;
   train(
@@ -75,8 +73,7 @@ int main() {
     if (processes > 1) {
       train_both(weft::init_device_mesh("cpu", {processes / 2, 2}, {"dp", "tp"}));
     } else {
-      weft::run_on_ranks(
-          4, [](int64_t /*rank*/) { train_both(weft::init_device_mesh("cpu", {2, 2}, {"dp", "tp"})); });
+      weft::run_on_ranks(4, [](int64_t /*rank*/) { train_both(weft::init_device_mesh("cpu", {2, 2}, {"dp", "tp"})); });
     }
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "%s\n", error.what_without_backtrace());

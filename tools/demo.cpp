@@ -1,10 +1,11 @@
+#include "examples/models/decoder.h"
+#include "examples/models/training.h"
 #include "tools/commands.h"
 #include "weft/weft.h"
 
-#include <ATen/ops/arange.h>
 #include <CLI/CLI.hpp>
 
-#include <chrono>
+#include <cmath>
 #include <iomanip>
 #include <iostream>
 
@@ -12,57 +13,122 @@ namespace weft {
 
 namespace {
 
-/// The part of `whole` that this rank holds under `spec`.
-at::Tensor local_part(const at::Tensor& whole, const TensorSpec& spec) {
-  const auto block = spec.local_shape_and_offset();
-  auto part = whole;
-  for (int64_t d = 0; d < whole.dim(); ++d) {
-    part = part.narrow(d, block.offset[d], block.shape[d]);
-  }
-  return part.contiguous();
+using namespace models;
+
+constexpr int64_t kSteps = 20;
+constexpr int64_t kRows = 8;
+constexpr double kTolerance = 1e-5;
+
+/// What one step of training communicates, by its phases.
+struct StepLog {
+  std::vector<CommLog::Row> forward;
+  std::vector<CommLog::Row> backward;
+  std::vector<CommLog::Row> update;
+};
+
+double run_step(Training<Decoder>& training, const Batch& batch, const DeviceMesh& mesh, StepLog& step) {
+  CommLog log(mesh);
+  const auto loss = training.loss(batch);
+  step.forward = log.rows();
+  log.clear();
+  loss.backward();
+  step.backward = log.rows();
+  log.clear();
+  training.update();
+  step.update = log.rows();
+  return loss.item<float>();
 }
 
-/// Walks one tensor through several layouts; rank 0 reports.
-void walk(const std::vector<Layout>& layouts) {
+void print_head(const DeviceMesh& mesh, const DecoderSizes& sizes, const Batch& batch, Decoder& model) {
+  int64_t numbers = 0;
+  for (const auto& parameter : model.parameters()) {
+    numbers += parameter.numel();
+  }
+  std::cout << "A decoder (" << sizes.blocks << " blocks, " << sizes.heads << " heads, " << numbers
+            << " parameters) is trained on " << mesh
+            << ", whose four ranks are\nthreads of this process, and beside it "
+            << "on one device. Batches are cut along dp, layers along tp; the numbers in\nthe boxes are ranks.\n\n"
+            << "a batch of tokens\n"
+            << draw(*spec_of(batch.inputs)) << "\nthe weights of the first block's queries, a linear layer\n"
+            << draw(*spec_of(model.named_parameters()["block0.attention.query"])) << "\n"
+            << "  step     sharded  one device  difference\n";
+}
+
+void print_step(int64_t step, double loss, double expected, double first) {
+  std::cout << std::setw(6) << step << std::fixed << std::setprecision(6) << std::setw(12) << loss << std::setw(12)
+            << expected << std::scientific << std::setprecision(1) << std::setw(12) << std::abs(loss - expected)
+            << "  ";
+  for (auto i = std::lround(loss / first * 40); i > 0; --i) {
+    std::cout << "▇";
+  }
+  std::cout << std::defaultfloat << std::setprecision(6) << std::endl;
+}
+
+void print_parameters(const Decoder& model) {
+  std::cout << "\nHow the parameters lie; gradients and the optimizer's moments lie alike:\n";
+  for (const auto& parameter : model.named_parameters()) {
+    const auto& spec = *spec_of(parameter.value());
+    std::cout << "  " << std::left << std::setw(30) << parameter.key() << std::setw(10)
+              << c10::str(parameter.value().sizes()) << std::setw(12) << spec.layout().to_string() << std::right
+              << c10::str(c10::IntArrayRef(spec.local_shape_and_offset().shape)) << " on each rank\n";
+  }
+}
+
+void print_phase(const char* name, const std::vector<CommLog::Row>& rows) {
+  int64_t bytes = 0;
+  for (const auto& row : rows) {
+    bytes += row.bytes;
+  }
+  std::cout << "  " << name << ": " << (rows.empty() ? "nothing" : c10::str(bytes, " bytes")) << "\n";
+  for (const auto& row : rows) {
+    std::cout << "    " << std::left << std::setw(15) << to_string(row.collective) << std::setw(7) << row.mesh_dims
+              << std::setw(36) << (row.operator_name.empty() ? "gradients" : row.operator_name) << std::right
+              << std::setw(3) << row.calls << (row.calls == 1 ? " call  " : " calls ") << std::setw(7) << row.bytes
+              << " bytes\n";
+  }
+}
+
+void train_beside_one_device() {
   const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
-  const auto everybody = mesh.dims({"dp", "tp"});
-  const auto whole = at::arange(8 * 16, at::kFloat).view({8, 16});
-  const bool reports = mesh.world()->rank() == 0;
-  auto spec = TensorSpec::make(mesh, layouts[0], whole.sizes(), at::kFloat);
-  auto local = local_part(whole, *spec);
-  if (reports) {
-    std::cout << "A tensor of 8 x 16 on four ranks, threads of this process. The numbers in the boxes are ranks.\n\n"
-              << draw(*spec);
+  const bool prints = mesh.world()->rank() == 0;
+  const DecoderSizes sizes;
+  const auto batch_of = [&](int64_t step) { return sequences(step, kRows, sizes.length, sizes.vocabulary); };
+  Training sharded(std::make_shared<Decoder>(sizes, ParameterMaker(mesh)));
+  Training whole(std::make_shared<Decoder>(sizes, ParameterMaker()));
+  if (prints) {
+    print_head(mesh, sizes, batch_of(0).distribute(mesh), sharded.model());
   }
-  for (size_t i = 1; i < layouts.size(); ++i) {
-    const auto target = spec->with(layouts[i]);
-    const CommLog log(mesh);
-    barrier(mesh, everybody);
-    const auto begin = std::chrono::steady_clock::now();
-    local = redistribute_local(local, spec, target).wait();
-    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
-    if (reports) {
-      std::cout << "\n  " << plan(spec, target).to_string() << "\n  rank 0 received " << log.bytes() << " bytes, "
-                << std::fixed << std::setprecision(0) << time.count() << " us with planning\n\n"
-                << draw(*target);
+  StepLog log;
+  double first = 0;
+  double farthest = 0;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const auto batch = batch_of(step);
+    const auto loss = run_step(sharded, batch.distribute(mesh), mesh, log);
+    if (prints) { // one device is one of the ranks
+      const auto expected = whole.step(batch);
+      first = step == 0 ? expected : first;
+      farthest = std::max(farthest, std::abs(loss - expected));
+      print_step(step, loss, expected, first);
     }
-    spec = target;
-    TORCH_CHECK(local.equal(local_part(whole, *spec)), "[demo] wrong values on rank ", mesh.world()->rank());
   }
-  TORCH_CHECK(local.equal(whole), "[demo] wrong values at the end on rank ", mesh.world()->rank());
-  barrier(mesh, everybody);
-  if (reports) {
-    std::cout << "\nEvery rank holds the right values after every step.\n";
+  if (prints) {
+    print_parameters(sharded.model());
+    std::cout << "\nWhat rank 0 received in the last step:\n";
+    print_phase("forward", log.forward);
+    print_phase("backward", log.backward);
+    print_phase("optimizer", log.update);
+    TORCH_CHECK(
+        farthest <= kTolerance, "[demo] the losses must be those of one device to ", kTolerance, ", but differ by ",
+        farthest, ".");
+    std::cout << "\nThe losses are those of one device to " << farthest << ".\n";
   }
 }
 
 } // namespace
 
 void add_demo_command(CLI::App& app) {
-  app.add_subcommand("demo", "Walk a tensor through layouts on four ranks as threads, and draw each")->callback([] {
-    const std::vector<Layout> layouts = {
-        Layout::parse("{S(0), R}"), Layout::parse("{S(0), S(1)}"), Layout::parse("{R, S(0)}"), Layout::parse("{R, R}")};
-    run_on_ranks(4, [&](int64_t /*rank*/) { walk(layouts); });
+  app.add_subcommand("demo", "Train a decoder on four ranks as threads, and beside it on one device")->callback([] {
+    run_on_ranks(4, [](int64_t /*rank*/) { train_beside_one_device(); });
   });
 }
 

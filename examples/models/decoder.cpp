@@ -1,6 +1,5 @@
 #include "examples/models/decoder.h"
 
-
 #include <cmath>
 
 namespace models {
@@ -46,8 +45,8 @@ torch::Tensor Attention::forward(const torch::Tensor& x) {
   const auto query = split_heads(torch::linear(x, query_));
   const auto key = split_heads(torch::linear(x, key_));
   const auto value = split_heads(torch::linear(x, value_));
-  const auto mixed = torch::scaled_dot_product_attention(
-      query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true);
+  const auto mixed =
+      torch::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true);
   return torch::linear(mixed.transpose(1, 2).flatten(-2), output_);
 }
 

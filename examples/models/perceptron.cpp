@@ -1,6 +1,5 @@
 #include "examples/models/perceptron.h"
 
-
 #include <cmath>
 
 namespace models {

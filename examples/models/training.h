@@ -13,18 +13,25 @@ namespace models {
 template <class Model>
 class Training {
  public:
-  Training(std::shared_ptr<Model> model, double learning_rate)
+  explicit Training(std::shared_ptr<Model> model, double learning_rate = 0.01)
       : model_(std::move(model)),
         optimizer_(model_->parameters(), torch::optim::AdamWOptions(learning_rate).weight_decay(0.01)) {}
 
+  torch::Tensor loss(const Batch& batch) {
+    const auto logits = model_->forward(batch.inputs);
+    return torch::nn::functional::cross_entropy(logits.flatten(0, -2), batch.targets.flatten());
+  }
+  /// Changes the parameters by their gradients, which are gone afterwards.
+  void update() {
+    optimizer_.step();
+    optimizer_.zero_grad();
+  }
   /// The loss before the parameters were changed.
   double step(const Batch& batch) {
-    optimizer_.zero_grad();
-    const auto logits = model_->forward(batch.inputs);
-    const auto loss = torch::nn::functional::cross_entropy(logits.flatten(0, -2), batch.targets.flatten());
-    loss.backward();
-    optimizer_.step();
-    return loss.template item<float>();
+    const auto result = loss(batch);
+    result.backward();
+    update();
+    return result.template item<float>();
   }
 
   Model& model() {

@@ -1,5 +1,6 @@
 #include "weft/tensor/boundary.h"
 
+#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
@@ -56,7 +57,7 @@ TEST(Boundary, IsRecordedWhatRequiresAGradientInGradMode) {
   EXPECT_FALSE(is_recorded(tensor));
   tensor.set_requires_grad(true);
   EXPECT_TRUE(is_recorded(tensor));
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   EXPECT_FALSE(is_recorded(tensor));
 }
 

@@ -8,6 +8,7 @@
 #include "weft/tensor/scopes.h"
 #include "weft/tensor/to_local.h"
 
+#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -252,7 +253,7 @@ TEST(FromLocal, TermsWithoutAKnownGradientMayNotRequireOne) {
           c10::str(
               "[from_local] gradients of P(sum) and P(avg) are known, but got f32[2] @ mesh(a=2) {P(", to_string(op),
               ")}. Detach the tensor, or reduce it to R with operators that have a gradient."));
-      const at::NoGradGuard no_grad;
+      const c10::NoGradGuard no_grad;
       EXPECT_FALSE(from_local(x, mesh, {Partial(op)}).requires_grad());
     }
   });

@@ -7,6 +7,7 @@
 #include "weft/tensor/inspect.h"
 #include "weft/tensor/scopes.h"
 
+#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -29,7 +30,7 @@ TEST(ToLocal, GivesThisRanksPart) {
     const auto tensor = leaf_of(whole, mesh, layout);
     expect_equal(to_local(tensor), part_of(whole, mesh, layout));
     EXPECT_TRUE(to_local(tensor).requires_grad());
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     expect_equal(to_local(tensor), part_of(whole, mesh, layout));
     EXPECT_FALSE(to_local(tensor).requires_grad());
   });

@@ -2,8 +2,20 @@
 
 namespace weft {
 
+namespace {
+
+/// Autocast takes notice of a tensor by a key of its device.
+c10::DispatchKeySet keys_on(c10::Device device) {
+  constexpr c10::DispatchKeySet kOwn(kDTensorKey);
+  return device.is_cpu() ? kOwn.add(c10::DispatchKey::AutocastCPU)
+      : device.is_cuda() ? kOwn.add(c10::DispatchKey::AutocastCUDA)
+                         : kOwn;
+}
+
+} // namespace
+
 DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
-    : TensorImpl(c10::DispatchKeySet(kDTensorKey), c10::scalarTypeToTypeMeta(spec->dtype()), device),
+    : TensorImpl(keys_on(device), c10::scalarTypeToTypeMeta(spec->dtype()), device),
       local_(std::move(local)),
       spec_(std::move(spec)) {
   set_storage_access_should_throw();
@@ -11,7 +23,7 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
 }
 
 DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
-    : TensorImpl(c10::DispatchKeySet(kDTensorKey), like.data_type_, like.device_opt_),
+    : TensorImpl(keys_on(*like.device_opt_), like.data_type_, like.device_opt_),
       local_(std::move(local)),
       spec_(like.spec_) {
   set_storage_access_should_throw();

@@ -49,12 +49,12 @@ at::Tensor take_own_positions(at::Tensor& positions, const PreparedCall::Lookup&
   return foreign;
 }
 
-/// Zeros where the mask is, whose dims are the tensor's first.
-at::Tensor masked(const at::Tensor& tensor, at::Tensor mask) {
+/// A mask whose dims are a tensor's first, for all of its dims.
+at::Tensor for_all_dims(at::Tensor mask, const at::Tensor& tensor) {
   while (mask.dim() < tensor.dim()) {
     mask = mask.unsqueeze(-1);
   }
-  return tensor.masked_fill(mask, 0);
+  return mask;
 }
 
 /// Puts the locals in the places of the operands; `local(i)` gives operand i's.
@@ -140,6 +140,10 @@ class LocalCall {
       arguments[argument] = value;
     }
     op_.callBoxed(&stack_);
+    if (C10_UNLIKELY(foreign_.defined() && call_.lookup->masks_output)) {
+      const auto& found = stack_.back().toTensor(); // memory of its own, or that of an out= argument
+      found.masked_fill_(for_all_dims(foreign_, found), 0);
+    }
     bring_home();
     put_results();
   }
@@ -169,7 +173,7 @@ class LocalCall {
     if (call_.lookup) {
       foreign_ = take_own_positions(locals[call_.lookup->operand], *call_.lookup);
       if (!call_.lookup->masks_output) {
-        locals[0] = masked(locals[0], foreign_);
+        locals[0] = locals[0].masked_fill(for_all_dims(foreign_, locals[0]), 0);
       }
     }
     if (!call_.returns_home.empty()) {
@@ -212,9 +216,6 @@ class LocalCall {
   }
 
   at::Tensor result(at::Tensor local, const OperatorSchema::Return& ret, const DTensorImpl* base) {
-    if (C10_UNLIKELY(foreign_.defined() && call_.lookup->masks_output)) {
-      local = masked(local, foreign_);
-    }
     if (C10_LIKELY(call_.outputs_known)) {
       return wrap(std::move(local), call_.outputs[next_++], base);
     }

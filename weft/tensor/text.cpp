@@ -2,6 +2,7 @@
 
 #include "weft/tensor/dtensor_impl.h"
 
+#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -69,7 +70,7 @@ std::string to_string(const at::Tensor& tensor) {
     at::print(out, tensor, /*linesize=*/80);
     return out.str();
   }
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   auto text = impl->spec()->to_string() + "\n";
   try {
     return text + local_text(*impl);

@@ -1,0 +1,90 @@
+#include "tests/support/beside_plain.h"
+#include "weft/weft.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+/// Autocast on the CPU to bfloat16 while it lasts, on this thread.
+class Autocast {
+ public:
+  Autocast() {
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    at::autocast::increment_nesting();
+  }
+  ~Autocast() {
+    at::autocast::decrement_nesting();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+};
+
+/// Sums of bfloat16 values are rounded at other places on several ranks.
+constexpr double kBFloat16Tolerance = 2e-2;
+
+at::Tensor float_parameter(c10::IntArrayRef sizes) {
+  return parameter(sizes, at::kFloat);
+}
+
+TEST(Precision, MatrixProductsAreComputedInTheLowerPrecision) {
+  const Program products = [](const Tensors& in) -> Tensors {
+    const Autocast autocast;
+    const auto linear = at::linear(in[0], in[1]);
+    const auto matmul = in[0].matmul(in[1].t());
+    const auto mm = at::mm(in[0], in[1].t());
+    EXPECT_EQ(linear.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(matmul.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(mm.scalar_type(), at::kBFloat16);
+    return {linear, matmul, mm};
+  };
+  expect_as_plain({float_parameter({4, 6}), float_parameter({8, 6})}, products, kBFloat16Tolerance);
+}
+
+TEST(Precision, WhatNeedsRangeIsComputedInFullPrecision) {
+  const Program program = [](const Tensors& in) -> Tensors {
+    const Autocast autocast;
+    const auto low = at::linear(in[0], in[1]);
+    const auto loss = at::mse_loss(low, in[2]);
+    EXPECT_EQ(loss.scalar_type(), at::kFloat);
+    return {loss, low + in[2]};
+  };
+  expect_as_plain(
+      {float_parameter({4, 6}), float_parameter({8, 6}), float_parameter({4, 8})}, program, kBFloat16Tolerance);
+}
+
+TEST(Precision, GradientsOfParametersHaveTheirPrecision) {
+  const Program program = [](const Tensors& in) -> Tensors {
+    at::Tensor loss;
+    {
+      const Autocast autocast;
+      const auto hidden = at::linear(in[0], in[1]).relu();
+      loss = at::cross_entropy_loss(at::linear(hidden, in[2]), at::zeros_like(in[0].sum(1), at::kLong));
+    }
+    loss.backward();
+    EXPECT_EQ(in[1].grad().scalar_type(), at::kFloat);
+    return {loss, in[1].grad(), in[2].grad()};
+  };
+  expect_as_plain(
+      {float_parameter({4, 6}).detach(), float_parameter({8, 6}), float_parameter({3, 8})}, program,
+      kBFloat16Tolerance);
+}
+
+TEST(Precision, NothingIsCastOutsideOfAutocast) {
+  run_on_ranks(2, [](int64_t /*rank*/) {
+    const auto mesh = init_device_mesh("cpu", {2});
+    const auto x = distribute_tensor(float_parameter({4, 6}), mesh, {Shard(0)});
+    const auto weight = distribute_tensor(float_parameter({8, 6}), mesh, {Replicate()});
+    { const Autocast autocast; }
+    EXPECT_EQ(at::linear(x, weight).scalar_type(), at::kFloat);
+  });
+}
+
+} // namespace
+} // namespace weft

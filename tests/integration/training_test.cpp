@@ -1,0 +1,147 @@
+#include "examples/models/training.h"
+#include "examples/models/decoder.h"
+#include "examples/models/perceptron.h"
+#include "weft/tensor/dispatch.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim.h>
+
+namespace weft {
+namespace {
+
+using namespace models;
+
+void on_mesh(c10::IntArrayRef shape, const std::function<void(const DeviceMesh& mesh)>& fn) {
+  run_on_ranks(
+      c10::multiply_integers(shape), [&](int64_t /*rank*/) { fn(init_device_mesh("cpu", shape, {"dp", "tp"})); });
+}
+
+template <class MakeModel>
+void expect_losses_of_one_device(
+    c10::IntArrayRef mesh_shape,
+    const MakeModel& make_model,
+    const std::function<Batch(int64_t step)>& batch) {
+  constexpr int64_t kSteps = 20;
+  std::vector<double> expected;
+  Training whole(make_model(ParameterMaker()));
+  for (int64_t step = 0; step < kSteps; ++step) {
+    expected.push_back(whole.step(batch(step)));
+  }
+  EXPECT_LT(expected.back(), 0.8 * expected.front()) << "it must learn something";
+  on_mesh(mesh_shape, [&](const DeviceMesh& mesh) {
+    SCOPED_TRACE(mesh.to_string());
+    Training sharded(make_model(ParameterMaker(mesh)));
+    for (int64_t step = 0; step < kSteps; ++step) {
+      EXPECT_NEAR(sharded.step(batch(step).distribute(mesh)), expected[step], 1e-5) << "in step " << step;
+    }
+  });
+}
+
+TEST(Training, APerceptronHasTheLossesOfOneDeviceOnAnyMesh) {
+  for (const auto& mesh_shape : {std::vector<int64_t>{2, 2}, {1, 2}, {2, 1}, {1, 3}, {3, 1}}) {
+    expect_losses_of_one_device(
+        mesh_shape, [](const ParameterMaker& make) { return std::make_shared<Perceptron>(PerceptronSizes(), make); },
+        [](int64_t step) { return points(step, 32, 16); });
+  }
+}
+
+void expect_decoder_losses(c10::IntArrayRef mesh_shape, const DecoderSizes& sizes, int64_t rows) {
+  expect_losses_of_one_device(
+      mesh_shape, [&](const ParameterMaker& make) { return std::make_shared<Decoder>(sizes, make); },
+      [&](int64_t step) { return sequences(step, rows, sizes.length, sizes.vocabulary); });
+}
+
+TEST(Training, ADecoderHasTheLossesOfOneDeviceOnAnyMesh) {
+  for (const auto& mesh_shape : {std::vector<int64_t>{2, 2}, {1, 2}, {2, 1}}) {
+    expect_decoder_losses(mesh_shape, {}, 8);
+  }
+}
+
+TEST(Training, NothingHasToDivideEvenly) {
+  expect_decoder_losses({2, 2}, {.vocabulary = 37, .length = 7, .dim = 33, .heads = 3, .hidden = 51, .blocks = 1}, 7);
+}
+
+/// A decoder on mesh(dp=2, tp=2) after one backward.
+struct Prepared {
+  explicit Prepared(const DeviceMesh& mesh)
+      : training(std::make_shared<Decoder>(DecoderSizes(), ParameterMaker(mesh))) {
+    const DecoderSizes sizes;
+    batch = sequences(0, 8, sizes.length, sizes.vocabulary).distribute(mesh);
+    training.loss(batch).backward();
+  }
+  Training<Decoder> training;
+  Batch batch;
+};
+
+TEST(Training, GradientsLieAsTheirParameters) {
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    Prepared decoder(mesh);
+    for (const auto& parameter : decoder.training.model().named_parameters()) {
+      EXPECT_EQ(spec_of(parameter.value().grad()), spec_of(parameter.value())) << parameter.key();
+    }
+  });
+}
+
+TEST(Training, OptimizersStepWithoutCommunication) {
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    Prepared decoder(mesh);
+    const auto parameters = decoder.training.model().parameters();
+    std::vector<std::shared_ptr<torch::optim::Optimizer>> optimizers = {
+        std::make_shared<torch::optim::AdamW>(parameters),
+        std::make_shared<torch::optim::Adam>(parameters, torch::optim::AdamOptions().amsgrad(true)),
+        std::make_shared<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.1).momentum(0.9).nesterov(true)),
+        std::make_shared<torch::optim::RMSprop>(parameters),
+        std::make_shared<torch::optim::Adagrad>(parameters),
+    };
+    const CommLog log(mesh);
+    for (const auto& optimizer : optimizers) {
+      const StrictScope strict;
+      optimizer->step();
+      optimizer->step();
+    }
+    EXPECT_EQ(log.calls(), 0) << log.to_string();
+  });
+}
+
+TEST(Training, GradientsAreClippedByTheNormOfAll) {
+  const DecoderSizes sizes;
+  Training whole(std::make_shared<Decoder>(sizes, ParameterMaker()));
+  whole.loss(sequences(0, 8, sizes.length, sizes.vocabulary)).backward();
+  const auto expected_norm = torch::nn::utils::clip_grad_norm_(whole.model().parameters(), 0.5);
+  on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
+    Prepared decoder(mesh);
+    const auto norm = torch::nn::utils::clip_grad_norm_(decoder.training.model().parameters(), 0.5);
+    EXPECT_NEAR(norm, expected_norm, 1e-5);
+    const auto expected = whole.model().named_parameters();
+    for (const auto& parameter : decoder.training.model().named_parameters()) {
+      const auto gradient = full_tensor(parameter.value().grad());
+      EXPECT_TRUE(at::allclose(gradient, expected[parameter.key()].grad(), 1e-4, 1e-7)) << parameter.key();
+    }
+  });
+}
+
+TEST(Training, CachesDoNotGrowAfterTheSecondStep) {
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    Prepared decoder(mesh);
+    decoder.training.update();
+    decoder.training.step(decoder.batch);
+    const auto before = call_cache_counters();
+    for (int64_t step = 0; step < 5; ++step) {
+      decoder.training.step(decoder.batch);
+    }
+    EXPECT_EQ(call_cache_counters().misses, before.misses);
+    EXPECT_GT(call_cache_counters().hits, before.hits);
+  });
+}
+
+TEST(Training, RanksDecideAlike) {
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    const DebugScope debug;
+    Prepared decoder(mesh);
+    decoder.training.update();
+  });
+}
+
+} // namespace
+} // namespace weft

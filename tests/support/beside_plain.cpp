@@ -1,0 +1,111 @@
+#include "tests/support/beside_plain.h"
+
+#include "tests/support/error_text.h"
+#include "weft/comm/current_world.h"
+#include "weft/comm/run_on_ranks.h"
+#include "weft/tensor/distribute.h"
+
+#include <c10/core/GradMode.h>
+#include <ATen/ATen.h>
+
+namespace weft::testing {
+
+namespace {
+
+Placement placement_of(const at::Tensor& tensor, int64_t number) {
+  const auto dim = number % (tensor.dim() + 1) - 1;
+  return dim < 0 ? Replicate() : Shard(dim);
+}
+
+at::Tensor leaf_of(const at::Tensor& tensor) {
+  return tensor.detach().clone().set_requires_grad(tensor.requires_grad());
+}
+
+Tensors leaves_of(const Tensors& inputs) {
+  Tensors leaves;
+  for (const auto& input : inputs) {
+    leaves.push_back(leaf_of(input));
+  }
+  return leaves;
+}
+
+std::string text_of(const Tensors& tensors) {
+  std::string text;
+  for (const auto& tensor : tensors) {
+    text += spec_of(tensor)->to_string() + "; ";
+  }
+  return text;
+}
+
+void expect_same(const at::Tensor& actual, const at::Tensor& expected, double tolerance, const std::string& where) {
+  ASSERT_EQ(actual.defined(), expected.defined()) << where;
+  if (!expected.defined()) {
+    return;
+  }
+  EXPECT_EQ(actual.requires_grad(), expected.requires_grad()) << where;
+  EXPECT_EQ(actual.is_inference(), expected.is_inference()) << where;
+  const c10::NoGradGuard values_only;
+  const auto whole = is_dtensor(actual) ? full_tensor(actual) : actual;
+  ASSERT_EQ(whole.scalar_type(), expected.scalar_type()) << where;
+  ASSERT_EQ(whole.sizes(), expected.sizes()) << where;
+  EXPECT_TRUE(at::allclose(whole, expected.detach(), tolerance, tolerance)) << where << "\n"
+                                                                            << whole << "\ninstead of\n"
+                                                                            << expected;
+}
+
+/// Calls `fn(inputs)` on the ranks of a mesh, with the inputs in every combination of placements.
+void on_ranks(const Tensors& inputs, c10::IntArrayRef mesh_shape, const std::function<void(const Tensors&)>& fn) {
+  int64_t combinations = 1;
+  for (const auto& input : inputs) {
+    combinations *= input.dim() + 1;
+  }
+  run_on_ranks(c10::multiply_integers(mesh_shape), [&](int64_t /*rank*/) {
+    const auto mesh = init_device_mesh("cpu", mesh_shape);
+    for (int64_t combination = 0; combination < combinations; ++combination) {
+      Tensors distributed;
+      auto rest = combination;
+      for (const auto& input : inputs) {
+        Placements placements;
+        for (int64_t m = 0; m < mesh.ndim(); ++m) {
+          placements.push_back(placement_of(input, rest + m));
+        }
+        distributed.push_back(distribute_tensor(leaf_of(input), mesh, Layout(placements)));
+        rest /= input.dim() + 1;
+      }
+      fn(distributed);
+    }
+  });
+}
+
+} // namespace
+
+void expect_as_plain(const Tensors& inputs, const Program& program, double tolerance) {
+  const auto expected = program(leaves_of(inputs));
+  for (const auto& mesh_shape : {std::vector<int64_t>{2}, {2, 2}}) {
+    on_ranks(inputs, mesh_shape, [&](const Tensors& distributed) {
+      const auto where = text_of(distributed);
+      SCOPED_TRACE(where);
+      const auto actual = program(distributed);
+      ASSERT_EQ(actual.size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        expect_same(actual[i], expected[i], tolerance, c10::str("result ", i, " of ", where));
+      }
+    });
+  }
+}
+
+std::string error_as_plain(const Tensors& inputs, const Program& program) {
+  const auto expected = error_text([&] { program(leaves_of(inputs)); });
+  on_ranks(inputs, {2}, [&](const Tensors& distributed) {
+    EXPECT_EQ(error_text([&] { program(distributed); }), expected) << text_of(distributed);
+  });
+  return expected;
+}
+
+at::Tensor parameter(c10::IntArrayRef sizes, at::ScalarType dtype) {
+  const auto count = c10::multiply_integers(sizes);
+  const auto numbers = at::arange(count, at::kDouble).mul_(2.4).add_(1 + static_cast<double>(sizes.size()) / 3).sin_();
+  return numbers.view(sizes).to(dtype).set_requires_grad(true);
+}
+
+} // namespace weft::testing
