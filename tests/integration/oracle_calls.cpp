@@ -76,10 +76,9 @@ CallResult distributed(
   for (size_t i = 0; i < layouts.size(); ++i) {
     const auto& whole = sample.inputs[i];
     const auto local = local_by_definition(whole, layouts[i], mesh.shape(), mesh.coordinate()).clone();
-    inputs.push_back(
-        from_local(local, mesh, layouts[i], whole.sizes())
-            .detach()
-            .set_requires_grad(with_gradients && whole.is_floating_point()));
+    inputs.push_back(from_local(local, mesh, layouts[i], whole.sizes())
+                         .detach()
+                         .set_requires_grad(with_gradients && whole.is_floating_point()));
   }
   CallResult result;
   at::Tensor loss;

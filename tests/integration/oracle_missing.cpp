@@ -101,7 +101,8 @@ at::Tensor local_input(const at::Tensor& whole, const Layout& layout, int64_t ra
   if (!layout[0].is_partial()) {
     return local_by_definition(whole, layout, {kRanks}, {rank});
   }
-  auto first = ((sample_values(whole.sizes(), /*seed=*/77 + static_cast<int64_t>(number)) - 0.6) * 9).to(whole.scalar_type());
+  auto first =
+      ((sample_values(whole.sizes(), /*seed=*/77 + static_cast<int64_t>(number)) - 0.6) * 9).to(whole.scalar_type());
   return rank == 0 ? first : whole - first;
 }
 
@@ -175,9 +176,7 @@ bool keep_right_ones(
 }
 
 /// The placement of every output that is right in all trials; nothing where an output has none.
-std::optional<std::vector<Layout>> right_outputs(
-    const std::vector<Trial>& trials,
-    const std::vector<Layout>& layouts) {
+std::optional<std::vector<Layout>> right_outputs(const std::vector<Trial>& trials, const std::vector<Layout>& layouts) {
   std::vector<std::vector<Placement>> possible;
   for (const auto& output : trials[0].expected) {
     possible.push_back(output.defined() ? output_placements(output) : std::vector<Placement>{Replicate()});
@@ -269,8 +268,7 @@ std::vector<FoundStrategy> find_strategies(const Sample& sample) {
       continue;
     }
     if (const auto outputs = right_outputs(trials, layouts)) {
-      found.push_back(
-          {to_string(layouts) + " -> " + to_string(*outputs), runs_without_communication(sample, layouts)});
+      found.push_back({to_string(layouts) + " -> " + to_string(*outputs), runs_without_communication(sample, layouts)});
     }
   }
   return found;

@@ -54,8 +54,8 @@ void add(const Explanation& call, RuleTable& table) {
     return;
   }
   auto& examples = table[without_overload(call.op)];
-  const bool is_known = std::any_of(
-      examples.begin(), examples.end(), [&](const RuleExample& example) { return example.rule == rule; });
+  const bool is_known =
+      std::any_of(examples.begin(), examples.end(), [&](const RuleExample& example) { return example.rule == rule; });
   if (!is_known && examples.size() < kMostCalls) {
     examples.push_back({shapes_of(call), rule});
   }
