@@ -265,56 +265,61 @@ TEST(Autograd, SavedTensorsGoThroughTheirHooks) {
   });
 }
 
-struct Twice {
-  const char* name;
-  Values inputs;
-  std::function<at::Tensor(const Values&)> function;
-};
-
-std::vector<Twice> functions_that_are_differentiated_twice() {
-  return {
-      {"linear",
-       {parameter({4, 3}), parameter({5, 3}), parameter({5})},
-       [](const Values& in) { return at::linear(in[0], in[1], in[2]); }},
-      {"linear of three dims",
-       {parameter({2, 3, 4}), parameter({5, 4})},
-       [](const Values& in) { return at::linear(in[0], in[1]); }},
-      {"matmul", {parameter({4, 3}), parameter({3, 5})}, [](const Values& in) { return at::matmul(in[0], in[1]); }},
-      {"batched matmul",
-       {parameter({2, 4, 3}), parameter({3, 5})},
-       [](const Values& in) { return at::matmul(in[0], in[1]); }},
-      {"matmul of a vector",
-       {parameter({4, 3}), parameter({3})},
-       [](const Values& in) { return at::matmul(in[0], in[1]); }},
-      {"layer_norm",
-       {parameter({4, 6}), parameter({6}), parameter({6})},
-       [](const Values& in) { return at::layer_norm(in[0], {6}, in[1], in[2]); }},
-      {"softmax", {parameter({4, 6})}, [](const Values& in) { return at::softmax(in[0], 1); }},
-      {"log_softmax", {parameter({4, 6})}, [](const Values& in) { return at::log_softmax(in[0], 0); }},
-      {"pointwise",
-       {parameter({4, 6}), parameter({6})},
-       [](const Values& in) { return (in[0].tanh() * in[1].exp() - in[0].sigmoid() / (in[1] + 3)).pow(2); }},
-      {"views", {parameter({4, 6})}, [](const Values& in) { return in[0].t().reshape({3, 8}).slice(1, 1, 6).sin(); }},
-      {"mean and variance", {parameter({4, 6})}, [](const Values& in) { return in[0].mean(0) * in[0].var(0); }},
-  };
+/// Expects first and second derivatives of a function as on plain tensors.
+void expect_gradients_of_gradients(const Values& inputs, const std::function<at::Tensor(const Values& in)>& function) {
+  expect_as_plain(inputs, [&](const Values& in) -> Values {
+    auto results = grad({score(function(in))}, in, {}, true, /*create_graph=*/true);
+    at::Tensor sum = score(results[0]);
+    for (size_t i = 1; i < results.size(); ++i) {
+      sum = sum + score(results[i]);
+    }
+    sum.backward();
+    for (const auto& input : in) {
+      results.push_back(input.grad());
+    }
+    return results;
+  });
 }
 
-TEST(Autograd, GradientsHaveGradients) {
-  for (const auto& [name, inputs, function] : functions_that_are_differentiated_twice()) {
-    SCOPED_TRACE(name);
-    expect_as_plain(inputs, [&, &function = function](const Values& in) -> Values {
-      auto results = grad({score(function(in))}, in, {}, true, /*create_graph=*/true);
-      at::Tensor sum = score(results[0]);
-      for (size_t i = 1; i < results.size(); ++i) {
-        sum = sum + score(results[i]);
-      }
-      sum.backward();
-      for (const auto& input : in) {
-        results.push_back(input.grad());
-      }
-      return results;
-    });
-  }
+TEST(Autograd, GradientsHaveGradientsThroughLinear) {
+  expect_gradients_of_gradients({parameter({4, 3}), parameter({5, 3}), parameter({5})}, [](const Values& in) {
+    return at::linear(in[0], in[1], in[2]);
+  });
+  expect_gradients_of_gradients(
+      {parameter({2, 3, 4}), parameter({5, 4})}, [](const Values& in) { return at::linear(in[0], in[1]); });
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughMatmul) {
+  const auto product = [](const Values& in) { return at::matmul(in[0], in[1]); };
+  expect_gradients_of_gradients({parameter({4, 3}), parameter({3, 5})}, product);
+  expect_gradients_of_gradients({parameter({2, 4, 3}), parameter({3, 5})}, product);
+  expect_gradients_of_gradients({parameter({4, 3}), parameter({3})}, product);
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughLayerNorm) {
+  expect_gradients_of_gradients({parameter({4, 6}), parameter({6}), parameter({6})}, [](const Values& in) {
+    return at::layer_norm(in[0], {6}, in[1], in[2]);
+  });
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughSoftmax) {
+  expect_gradients_of_gradients({parameter({4, 6})}, [](const Values& in) { return at::softmax(in[0], 1); });
+  expect_gradients_of_gradients({parameter({4, 6})}, [](const Values& in) { return at::log_softmax(in[0], 0); });
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughPointwiseOperators) {
+  expect_gradients_of_gradients({parameter({4, 6}), parameter({6})}, [](const Values& in) {
+    return (in[0].tanh() * in[1].exp() - in[0].sigmoid() / (in[1] + 3)).pow(2);
+  });
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughViews) {
+  expect_gradients_of_gradients(
+      {parameter({4, 6})}, [](const Values& in) { return in[0].t().reshape({3, 8}).slice(1, 1, 6).sin(); });
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughMeanAndVariance) {
+  expect_gradients_of_gradients({parameter({4, 6})}, [](const Values& in) { return in[0].mean(0) * in[0].var(0); });
 }
 
 } // namespace

@@ -37,7 +37,9 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version
   // Whether it is an inference tensor is a matter of where the original was made.
   copy->key_set_ = key_set_;
   if (!copy->is_inference()) {
-    copy->set_version_counter(std::forward<Version>(version));
+    if (!copy->is_inference()) { // such tensors have none
+      copy->set_version_counter(std::forward<Version>(version));
+    }
   }
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
