@@ -37,7 +37,7 @@ class ForeachAdamW {
     constexpr double kBeta1 = 0.9;
     constexpr double kBeta2 = 0.999;
     constexpr double kDecay = 1e-2;
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     at::_foreach_add_(steps_, at::scalar_tensor(1.0), 1.0);
     at::_foreach_mul_(parameters_, 1 - kRate * kDecay);
     at::_foreach_lerp_(averages_, gradients_, 1 - kBeta1);

@@ -40,6 +40,8 @@ RankOutcome run(const Program& program, const DeviceMesh& mesh, const ProgramRes
   }
 }
 
+constexpr std::chrono::seconds kTimeout{10};
+
 struct Summary {
   size_t steps = 0;
   size_t refused = 0;
@@ -47,7 +49,7 @@ struct Summary {
 };
 
 /// Programs of one mesh. After ranks have lost each other the others run anew.
-void run_all(const std::vector<Program>& programs, Summary& summary) {
+void run_all(const std::vector<Program>& programs, Summary& summary, std::chrono::seconds timeout = kTimeout) {
   std::vector<ProgramResult> expected;
   for (const auto& program : programs) {
     expected.push_back(run_on_one_device(program));
@@ -79,23 +81,21 @@ void run_all(const std::vector<Program>& programs, Summary& summary) {
             }
           }
         },
-        {.timeout = std::chrono::seconds(5)});
+        {.timeout = timeout});
   }
 }
 
-/// What is left of a failing program when every step without which it fails still has been dropped.
+/// What is left of a failing program when steps without which it still fails have been dropped, the last ones first.
 std::pair<Program, std::string> shrunk(Program program, std::string problem) {
-  for (size_t k = program.steps.size(); k-- > 0;) {
-    if (k >= program.steps.size()) {
-      continue;
-    }
-    if (auto shorter = without_step(program, k)) {
-      Summary summary;
-      run_all({*shorter}, summary);
-      if (!summary.failed.empty()) {
-        program = std::move(*shorter);
-        problem = summary.failed[0].second;
-        k = program.steps.size();
+  for (size_t before = 0; before != program.steps.size();) {
+    before = program.steps.size();
+    for (auto k = before; k-- > 0;) {
+      if (auto shorter = without_step(program, k)) {
+        Summary summary;
+        run_all({*shorter}, summary, std::chrono::seconds(1));
+        if (!summary.failed.empty()) {
+          std::tie(program, problem) = summary.failed[0];
+        }
       }
     }
   }

@@ -2,6 +2,8 @@
 
 #include "tests/integration/samples.h"
 
+#include <c10/core/GradMode.h>
+
 #include <tuple>
 
 namespace weft::testing {
@@ -38,7 +40,7 @@ Inputs results(const std::tuple<Tensors...>& tuple) {
 /// The call by itself: for operators that autograd calls, whose own gradients are not of interest.
 inline std::function<Inputs(const Inputs&)> without_gradients(std::function<Inputs(const Inputs&)> call) {
   return [call = std::move(call)](const Inputs& inputs) {
-    const at::NoGradGuard no_gradients;
+    const c10::NoGradGuard no_gradients;
     return call(inputs);
   };
 }

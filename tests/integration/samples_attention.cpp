@@ -40,9 +40,9 @@ void add_attention_samples(Samples& samples) {
       "aten::_scaled_dot_product_flash_attention_for_cpu", floats(heads_of(4, 6, 6)),
       without_gradients(
           [](const Inputs& t) { return results(at::_scaled_dot_product_flash_attention_for_cpu(t[0], t[1], t[2])); }));
-  const auto add_backward = [&](const std::vector<int64_t>& query, const std::vector<int64_t>& key, Shapes mask) {
+  const auto add_backward = [&](const std::vector<int64_t>& query, const std::vector<int64_t>& key, const Shapes& masks) {
     Shapes shapes = {query, query, key, key, query, {query[0], query[1], query[2]}};
-    shapes.insert(shapes.end(), mask.begin(), mask.end());
+    shapes.insert(shapes.end(), masks.begin(), masks.end());
     samples.add_with(
         "aten::_scaled_dot_product_flash_attention_for_cpu_backward", floats(shapes),
         without_gradients([](const Inputs& t) {

@@ -21,7 +21,7 @@ void add_elementwise(Samples& samples, at::Reduction::Reduction reduction) {
     return at::huber_loss(t[0], t[1], reduction, /*delta=*/0.2);
   });
   samples.add("aten::soft_margin_loss", {{5, 4}, {5, 4}}, [=](const Inputs& t) {
-    return at::soft_margin_loss(t[0], t[1], reduction);
+    return at::soft_margin_loss(t[0], t[1].detach(), reduction);
   });
   samples.add("aten::binary_cross_entropy", {{5, 4}, {5, 4}}, [=](const Inputs& t) {
     return at::binary_cross_entropy(t[0], t[1].detach(), {}, reduction);

@@ -108,18 +108,12 @@ void add_batch_norm(Samples& samples) {
         return results(at::_batch_norm_with_update_functional(t[0], t[1], t[2], t[3], t[4], kMomentum, kEpsilon));
       }));
   samples.add_with(
-      "aten::_batch_norm_no_update", floats({{5, 6, 3}, {6}, {6}, {6}, {6}}), without_gradients([](const Inputs& t) {
-        return results(at::_batch_norm_no_update(t[0], t[1], t[2], t[3], t[4], kMomentum, kEpsilon));
-      }));
-  samples.add_with(
-      "aten::batch_norm_backward", floats({{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}}),
+      "aten::batch_norm_backward", floats({{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {6}}),
       without_gradients([](const Inputs& t) {
-        auto mean = at::zeros_like(t[2]);
-        auto var = at::ones_like(t[2]);
-        const auto [output, save_mean, save_var, reserve] =
-            at::_batch_norm_with_update(t[1], t[2], {}, mean, var, kMomentum, kEpsilon);
+        const auto reserve =
+            std::get<3>(at::_batch_norm_with_update_functional(t[1], t[2], {}, t[4], t[5], kMomentum, kEpsilon));
         return results(at::batch_norm_backward(
-            t[0], t[1], t[2], mean, var, save_mean, save_var, true, kEpsilon, Mask{true, true, true}, reserve));
+            t[0], t[1], t[2], t[4], t[5], t[3], t[4], true, kEpsilon, Mask{true, true, true}, reserve));
       }));
 }
 

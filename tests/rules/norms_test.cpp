@@ -70,7 +70,7 @@ TEST(Norms, ABatchNormByRunningStatisticsCutsAllButTheChannels) {
       rule_text("aten::_native_batch_norm_legit_no_training", {{5, 6, 3}, {6}, {6}, {6}, {6}}),
       "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-]) whole={b} filled={a,b,c} constant={1,2}");
   EXPECT_EQ(
-      rule_text("aten::_batch_norm_no_update", {{5, 6, 3}, {6}, {6}, {6}, {6}}),
+      rule_text("aten::cudnn_batch_norm", {{5, 6, 3}, {6}, {6}, {6}, {6}}, {{"training", false}}),
       "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-],[-]) whole={b} filled={a,b,c} constant={1,2,3}");
   EXPECT_EQ(rule_text("aten::native_batch_norm", {{5, 6, 3}}, {{"training", false}}), "none");
 }

@@ -44,7 +44,7 @@ void expect_same(const at::Tensor& actual, const at::Tensor& expected, double to
   }
   EXPECT_EQ(actual.requires_grad(), expected.requires_grad()) << where;
   EXPECT_EQ(actual.is_inference(), expected.is_inference()) << where;
-  const at::NoGradGuard values_only;
+  const c10::NoGradGuard values_only;
   const auto whole = is_dtensor(actual) ? full_tensor(actual) : actual;
   ASSERT_EQ(whole.scalar_type(), expected.scalar_type()) << where;
   ASSERT_EQ(whole.sizes(), expected.sizes()) << where;

@@ -56,7 +56,7 @@ TEST(Boundary, IsRecordedWhatRequiresAGradientInGradMode) {
   EXPECT_FALSE(is_recorded(tensor));
   tensor.set_requires_grad(true);
   EXPECT_TRUE(is_recorded(tensor));
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   EXPECT_FALSE(is_recorded(tensor));
 }
 

@@ -252,7 +252,7 @@ TEST(FromLocal, TermsWithoutAKnownGradientMayNotRequireOne) {
           c10::str(
               "[from_local] gradients of P(sum) and P(avg) are known, but got f32[2] @ mesh(a=2) {P(", to_string(op),
               ")}. Detach the tensor, or reduce it to R with operators that have a gradient."));
-      const at::NoGradGuard no_grad;
+      const c10::NoGradGuard no_grad;
       EXPECT_FALSE(from_local(x, mesh, {Partial(op)}).requires_grad());
     }
   });

@@ -29,7 +29,7 @@ TEST(ToLocal, GivesThisRanksPart) {
     const auto tensor = leaf_of(whole, mesh, layout);
     expect_equal(to_local(tensor), part_of(whole, mesh, layout));
     EXPECT_TRUE(to_local(tensor).requires_grad());
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     expect_equal(to_local(tensor), part_of(whole, mesh, layout));
     EXPECT_FALSE(to_local(tensor).requires_grad());
   });

@@ -101,13 +101,10 @@ bool AsyncTensor::ready() const {
   return !transfer_ || transfer_->pending.done();
 }
 
-const at::Tensor& AsyncTensor::wait() const {
-  if (transfer_) {
-    transfer_->pending.wait();
-    value_ = *transfer_->value;
-    transfer_.reset();
-  }
-  return value_;
+void AsyncTensor::arrive() const {
+  transfer_->pending.wait();
+  value_ = *transfer_->value;
+  transfer_.reset();
 }
 
 } // namespace weft

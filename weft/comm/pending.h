@@ -76,9 +76,16 @@ class AsyncTensor {
   AsyncTensor(std::shared_ptr<at::Tensor> value, Pending pending);
 
   bool ready() const;
-  const at::Tensor& wait() const;
+  const at::Tensor& wait() const {
+    if (C10_UNLIKELY(transfer_ != nullptr)) {
+      arrive();
+    }
+    return value_;
+  }
 
  private:
+  void arrive() const;
+
   struct Transfer {
     std::shared_ptr<at::Tensor> value;
     Pending pending;

@@ -151,7 +151,17 @@ at::Tensor as_strided(
   return *found;
 }
 
+namespace {
+
+/// What reshape calls where a view will do; the strides follow from the sizes.
+at::Tensor reshape_alias(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef /*strides*/) {
+  return self.view(sizes);
+}
+
+} // namespace
+
 void register_as_strided(torch::Library& library) {
+  library.impl("_reshape_alias", TORCH_FN(reshape_alias));
   library.impl("as_strided", TORCH_FN(as_strided));
 }
 

@@ -2,12 +2,15 @@
 
 namespace weft {
 
-CallCache& CallCache::of_thread() {
+constinit thread_local CallCache* CallCache::current_ = nullptr;
+
+CallCache& CallCache::first_of_thread() {
   thread_local CallCache cache;
+  current_ = &cache;
   return cache;
 }
 
-const PreparedCall* CallCache::find(const CallKey& key) {
+PreparedCall* CallCache::find(const CallKey& key) {
   const auto found = calls_.find(key);
   if (found == calls_.end()) {
     ++misses_;
@@ -17,13 +20,13 @@ const PreparedCall* CallCache::find(const CallKey& key) {
   return found->second.get();
 }
 
-const PreparedCall& CallCache::add(const CallKey& key, PreparedCall call) {
+PreparedCall& CallCache::add(const CallKey& key, PreparedCall call) {
   if (calls_.size() >= kMaxCalls) {
     former_ = std::move(calls_);
     calls_.clear();
   }
   auto& place = calls_[key];
-  place = std::make_unique<const PreparedCall>(std::move(call));
+  place = std::make_unique<PreparedCall>(std::move(call));
   return *place;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "weft/tensor/call_key.h"
+#include "weft/tensor/fast_tls.h"
 #include "weft/tensor/prepared_call.h"
 
 #include <memory>
@@ -12,10 +13,12 @@ namespace weft {
 /// is full again, so that a call may make others while it runs.
 class CallCache {
  public:
-  static CallCache& of_thread();
+  static CallCache& of_thread() {
+    return C10_LIKELY(current_ != nullptr) ? *current_ : first_of_thread();
+  }
 
-  const PreparedCall* find(const CallKey& key);
-  const PreparedCall& add(const CallKey& key, PreparedCall call);
+  PreparedCall* find(const CallKey& key);
+  PreparedCall& add(const CallKey& key, PreparedCall call);
 
   struct Counters {
     size_t size;
@@ -32,9 +35,12 @@ class CallCache {
       return key.hash();
     }
   };
-  using Calls = std::unordered_map<CallKey, std::unique_ptr<const PreparedCall>, KeyHash>;
+  using Calls = std::unordered_map<CallKey, std::unique_ptr<PreparedCall>, KeyHash>;
 
   static constexpr size_t kMaxCalls = 16384;
+
+  static CallCache& first_of_thread();
+  static constinit thread_local CallCache* current_ WEFT_FAST_TLS;
 
   Calls calls_;
   Calls former_;

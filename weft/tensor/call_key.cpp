@@ -20,17 +20,11 @@ void CallKey::add_static(const c10::IValue& value) {
     add(value.toBool() ? 1 : 0);
   } else if (value.isNone()) {
     add(kNone);
-  } else if (value.isIntList()) {
-    const auto list = value.toIntList();
-    add(list.size());
-    for (const int64_t item : list) {
-      add(item);
-    }
   } else if (value.isList()) {
     const auto list = value.toListRef();
     add(list.size());
     for (const auto& item : list) {
-      add_static(item);
+      item.isInt() ? add(item.toInt()) : add_static(item);
     }
   } else if (value.isString()) {
     const auto text = value.toStringView();

@@ -17,6 +17,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/library.h>
 
 #include <mutex>
@@ -27,6 +28,11 @@ namespace {
 
 using torch::jit::Stack;
 using ArgumentKind = OperatorSchema::ArgumentKind;
+
+/// A plain tensor in backward comes from a derivative formula, which makes it of shapes alone: the same on every rank.
+bool in_backward() {
+  return torch::autograd::get_current_graph_task_id() != -1;
+}
 
 /// One operator on distributed tensors: reads the arguments, finds how such a call is run, runs it on the locals.
 class DTensorKernel final : public c10::OperatorKernel {
@@ -43,7 +49,7 @@ class DTensorKernel final : public c10::OperatorKernel {
     key.add(reinterpret_cast<uintptr_t>(this));
     read_arguments(op, torch::jit::last(*stack, traits_.schema.arguments.size()), key, operands);
     auto& cache = CallCache::of_thread();
-    const auto* call = cache.find(key);
+    auto* call = cache.find(key);
     if (call == nullptr) {
       call = &first_call(op, stack, key, operands, cache);
     }
@@ -127,7 +133,7 @@ class DTensorKernel final : public c10::OperatorKernel {
 
   void read_plain(const c10::OperatorHandle& op, const at::Tensor& tensor, int32_t argument, CallKey& key) const {
     TORCH_CHECK_TYPE(
-        tensor.dim() == 0 || Scopes::of_thread().replicate_plain, "[", op.schema().name(),
+        tensor.dim() == 0 || Scopes::of_thread().replicate_plain || in_backward(), "[", op.schema().name(),
         "] distributed and plain tensors cannot be mixed, but argument '", op.schema().arguments()[argument].name(),
         "' is a plain tensor of shape ", tensor.sizes(),
         ". Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope that it is the same on "
@@ -140,7 +146,7 @@ class DTensorKernel final : public c10::OperatorKernel {
     }
   }
 
-  const PreparedCall& first_call(
+  PreparedCall& first_call(
       const c10::OperatorHandle& op,
       Stack* stack,
       const CallKey& key,

@@ -142,7 +142,7 @@ at::Tensor distribute_tensor(
       !source || (*source >= 0 && *source < *std::min_element(mesh.shape().begin(), mesh.shape().end())),
       "[distribute_tensor] src_data_rank must be a position along every mesh dim of ", mesh, ", but got ", *source,
       ". Use 0 for the first rank.");
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   const auto spec = TensorSpec::make(mesh, placements, tensor.sizes(), tensor.scalar_type());
   const auto part = local_part(on_device_of(mesh, tensor), *spec, source);
   return make_dtensor(part, spec).set_requires_grad(tensor.requires_grad());

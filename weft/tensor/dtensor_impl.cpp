@@ -22,6 +22,21 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
   take_sizes_from_spec();
 }
 
+DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
+    : TensorImpl(keys_on(*like.device_opt_), like.data_type_, like.device_opt_),
+      local_(std::move(local)),
+      spec_(like.spec_) {
+  set_storage_access_should_throw();
+  sizes_and_strides_ = like.sizes_and_strides_;
+  numel_ = like.numel_;
+  is_contiguous_ = like.is_contiguous_;
+  is_channels_last_ = like.is_channels_last_;
+  is_channels_last_contiguous_ = like.is_channels_last_contiguous_;
+  is_channels_last_3d_ = like.is_channels_last_3d_;
+  is_channels_last_3d_contiguous_ = like.is_channels_last_3d_contiguous_;
+  is_non_overlapping_and_dense_ = like.is_non_overlapping_and_dense_;
+}
+
 void DTensorImpl::take_sizes_from_spec() {
   sizes_and_strides_.set_sizes(spec_->sizes());
   sizes_and_strides_.set_strides(spec_->strides());
@@ -37,9 +52,7 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version
   // Whether it is an inference tensor is a matter of where the original was made.
   copy->key_set_ = key_set_;
   if (!copy->is_inference()) {
-    if (!copy->is_inference()) { // such tensors have none
-      copy->set_version_counter(std::forward<Version>(version));
-    }
+    copy->set_version_counter(std::forward<Version>(version));
   }
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
@@ -69,6 +82,10 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   become_view(from->storage_offset_, from->is_copy_of_base_);
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
+}
+
+at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor local) {
+  return at::detail::make_tensor<DTensorImpl>(like, std::move(local));
 }
 
 at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device) {

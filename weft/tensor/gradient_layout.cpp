@@ -2,17 +2,27 @@
 
 #include "weft/comm/comm_log.h"
 #include "weft/tensor/boundary.h"
+#include "weft/tensor/from_local.h"
 #include "weft/tensor/redistribute.h"
 
 namespace weft {
 
+namespace {
+
+/// Some derivative formulas give a plain tensor of zeros, made of the shape alone: the same on every rank.
+at::Tensor replicated_constant(const at::Tensor& gradient, const DeviceMesh& mesh) {
+  return from_local(gradient, mesh, all_replicated(mesh));
+}
+
+} // namespace
+
 void keep_gradient_layout(const at::Tensor& leaf) {
-  leaf.register_hook(
-      [layout = default_gradient_layout(as_dtensor(leaf)->spec()->layout())](const at::Tensor& gradient) {
-        const OperatorScope scope("gradient");
-        const auto* impl = as_dtensor(gradient);
-        return impl == nullptr || impl->spec()->layout() == layout ? gradient : redistribute(gradient, layout);
-      });
+  const auto& spec = *as_dtensor(leaf)->spec();
+  leaf.register_hook([mesh = spec.mesh(), layout = default_gradient_layout(spec.layout())](const at::Tensor& gradient) {
+    const OperatorScope scope("gradient");
+    const auto whole = is_dtensor(gradient) ? gradient : replicated_constant(gradient, mesh);
+    return as_dtensor(whole)->spec()->layout() == layout ? whole : redistribute(whole, layout);
+  });
 }
 
 } // namespace weft

@@ -11,12 +11,16 @@ namespace {
 
 using torch::jit::Stack;
 using ArgumentKind = OperatorSchema::ArgumentKind;
-using Locals = c10::SmallVector<at::Tensor, 8>;
+using Locals = c10::SmallVector<at::Tensor, 4>;
+
+const at::Tensor& local_of(const OperandRef& ref) {
+  return ref.impl != nullptr ? ref.impl->local() : *ref.tensor;
+}
 
 Locals locals_of(const OperandRefs& operands) {
   Locals locals;
   for (const auto& ref : operands) {
-    locals.push_back(ref.impl != nullptr ? ref.impl->local() : *ref.tensor);
+    locals.push_back(local_of(ref));
   }
   return locals;
 }
@@ -53,30 +57,27 @@ at::Tensor for_all_dims(at::Tensor mask, const at::Tensor& tensor) {
   return mask;
 }
 
-void put_arguments(
-    Stack& stack,
-    size_t first,
-    const OperatorSchema& schema,
-    const OperandRefs& operands,
-    Locals& locals) {
+/// Puts the locals in the places of the operands; `local(i)` gives operand i's.
+template <class Local>
+void put_arguments(c10::IValue* arguments, const OperatorSchema& schema, const OperandRefs& operands, Local local) {
   for (size_t i = 0; i < operands.size();) {
     const auto argument = operands[i].argument;
-    auto& value = stack[first + argument];
+    auto& value = arguments[argument];
     if (operands[i].position < 0) {
-      value = std::move(locals[i++]);
+      value = c10::IValue(at::Tensor(local(i++)));
       continue;
     }
     if (schema.arguments[argument] == ArgumentKind::OptionalTensorList) {
       auto list = value.toOptionalTensorList().copy();
       for (; i < operands.size() && operands[i].argument == argument; ++i) {
-        list.set(operands[i].position, std::move(locals[i]));
+        list.set(operands[i].position, local(i));
       }
       value = std::move(list);
     } else {
       c10::List<at::Tensor> list;
       list.reserve(value.toListRef().size());
       for (; i < operands.size() && operands[i].argument == argument; ++i) {
-        list.push_back(std::move(locals[i]));
+        list.push_back(local(i));
       }
       value = std::move(list);
     }
@@ -96,89 +97,157 @@ at::Tensor in_order_of(const at::Tensor& local, const TensorSpec& spec) {
   return local.permute(order).contiguous().permute(back);
 }
 
-at::Tensor wrap(const at::Tensor& local, const PreparedOutput& output, const DTensorImpl* base) {
+at::Tensor wrap(at::Tensor local, const PreparedOutput& output, const DTensorImpl* base) {
   if (!local.defined()) {
     return local;
   }
   if (output.is_view) {
-    auto view = make_dtensor(local, output.spec);
-    as_dtensor(view)->become_view(base->storage_offset() + output.offset, output.is_copy || base->is_copy_of_base());
+    auto view = make_dtensor_like(*output.like, std::move(local));
+    static_cast<DTensorImpl*>(view.unsafeGetTensorImpl())
+        ->become_view(base->storage_offset() + output.offset, output.is_copy || base->is_copy_of_base());
     return view;
   }
-  if (C10_LIKELY(output.contiguous)) {
-    return make_dtensor(C10_LIKELY(local.is_contiguous()) ? local : local.contiguous(), output.spec);
+  if (C10_UNLIKELY(!output.contiguous)) {
+    local = in_order_of(local, *output.spec);
+  } else if (C10_UNLIKELY(!local.is_contiguous())) {
+    local = local.contiguous();
   }
-  return make_dtensor(in_order_of(local, *output.spec), output.spec);
+  return make_dtensor_like(*output.like, std::move(local));
 }
+
+/// A prepared call under way.
+class LocalCall {
+ public:
+  LocalCall(
+      const c10::OperatorHandle& op,
+      const OperatorSchema& schema,
+      PreparedCall& call,
+      Stack& stack,
+      const OperandRefs& operands)
+      : op_(op), schema_(schema), call_(call), stack_(stack), operands_(operands) {}
+
+  void run() {
+    auto* arguments = stack_.data() + stack_.size() - schema_.arguments.size();
+    keep(arguments);
+    if (C10_LIKELY(call_.moves.empty() && !call_.lookup)) {
+      put_arguments(
+          arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return local_of(operands_[i]); });
+    } else {
+      auto locals = prepared_locals();
+      put_arguments(arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return locals[i]; });
+    }
+    for (const auto& [argument, value] : call_.local_arguments) {
+      arguments[argument] = value;
+    }
+    op_.callBoxed(&stack_);
+    if (C10_UNLIKELY(foreign_.defined() && call_.lookup->masks_output)) {
+      const auto& found = stack_.back().toTensor(); // memory of its own, or that of an out= argument
+      found.masked_fill_(for_all_dims(foreign_, found), 0);
+    }
+    bring_home();
+    put_results();
+  }
+
+ private:
+  /// What is written to and what is viewed must outlive its place on the stack.
+  void keep(const c10::IValue* arguments) {
+    for (const auto& ret : schema_.returns) {
+      if (ret.stored_in >= 0) {
+        kept_.push_back(arguments[ret.stored_in]);
+      } else if (ret.view_of >= 0) {
+        kept_.push_back(arguments[ret.view_of]);
+      }
+    }
+    if (C10_UNLIKELY(!call_.returns_home.empty())) {
+      for (const auto& ref : operands_) {
+        homes_.push_back(local_of(ref));
+      }
+    }
+  }
+
+  Locals prepared_locals() {
+    auto locals = locals_of(operands_);
+    if (!call_.moves.empty()) {
+      move(locals, call_.moves, op_.schema().name().c_str());
+    }
+    if (call_.lookup) {
+      foreign_ = take_own_positions(locals[call_.lookup->operand], *call_.lookup);
+      if (!call_.lookup->masks_output) {
+        locals[0] = locals[0].masked_fill(for_all_dims(foreign_, locals[0]), 0);
+      }
+    }
+    if (!call_.returns_home.empty()) {
+      written_ = locals;
+    }
+    return locals;
+  }
+
+  void bring_home() {
+    for (size_t i = 0; i < call_.returns_home.size(); ++i) {
+      if (call_.returns_home[i]) {
+        homes_[i].copy_(call_.returns_home[i]->run(written_[i]).wait());
+      }
+    }
+  }
+
+  void put_results() {
+    auto* results = stack_.data() + stack_.size() - schema_.returns.size();
+    size_t kept = 0;
+    for (size_t r = 0; r < schema_.returns.size(); ++r) {
+      const auto& ret = schema_.returns[r];
+      auto& value = results[r];
+      if (ret.stored_in >= 0) {
+        value = std::move(kept_[kept++]);
+        continue;
+      }
+      const auto* base = ret.view_of >= 0 ? as_dtensor(kept_[kept++].toTensor()) : nullptr;
+      if (value.isTensor()) {
+        value = result(std::move(value).toTensor(), ret, base);
+      } else if (ret.is_tensor && value.isTensorList()) {
+        auto list = value.toTensorVector();
+        for (auto& tensor : list) {
+          tensor = result(std::move(tensor), ret, base);
+        }
+        value = std::move(list);
+      }
+    }
+    // What a rule says of an output holds for every such call; what the fallback gives may depend on values.
+    call_.outputs_known = call_.outputs_known || !call_.is_fallback;
+  }
+
+  at::Tensor result(at::Tensor local, const OperatorSchema::Return& ret, const DTensorImpl* base) {
+    if (C10_LIKELY(call_.outputs_known)) {
+      return wrap(std::move(local), call_.outputs[next_++], base);
+    }
+    const auto output = output_of_result(call_, ret, next_++, local);
+    if (!call_.is_fallback) {
+      call_.outputs.resize(std::max(call_.outputs.size(), next_));
+      call_.outputs[next_ - 1] = output;
+    }
+    return wrap(std::move(local), output, base);
+  }
+
+  const c10::OperatorHandle& op_;
+  const OperatorSchema& schema_;
+  PreparedCall& call_;
+  Stack& stack_;
+  const OperandRefs& operands_;
+  c10::SmallVector<c10::IValue, 2> kept_;
+  c10::SmallVector<at::Tensor, 1> homes_;
+  Locals written_;
+  at::Tensor foreign_;
+  size_t next_ = 0;
+};
 
 } // namespace
 
 void run_local_call(
     const c10::OperatorHandle& op,
     const OperatorSchema& schema,
-    const PreparedCall& call,
+    PreparedCall& call,
     Stack* stack,
     const OperandRefs& operands) {
-  const auto first = stack->size() - schema.arguments.size();
-  auto locals = locals_of(operands);
-  if (C10_UNLIKELY(!call.moves.empty())) {
-    move(locals, call.moves, op.schema().name().c_str());
-  }
-  at::Tensor foreign;
-  if (C10_UNLIKELY(call.lookup.has_value())) {
-    foreign = take_own_positions(locals[call.lookup->operand], *call.lookup);
-    if (!call.lookup->masks_output) {
-      locals[0] = locals[0].masked_fill(for_all_dims(foreign, locals[0]), 0);
-    }
-  }
-  // What is written to and what is viewed must outlive its place on the stack.
-  c10::SmallVector<c10::IValue, 2> kept;
-  if (!schema.written.empty() || schema.is_view) {
-    kept.append(stack->begin() + static_cast<int64_t>(first), stack->end());
-  }
-  Locals written;
-  if (C10_UNLIKELY(!call.returns_home.empty())) {
-    written = locals;
-  }
-  put_arguments(*stack, first, schema, operands, locals);
-  for (const auto& [argument, value] : call.local_arguments) {
-    (*stack)[first + argument] = value;
-  }
-  op.callBoxed(stack);
-  if (C10_UNLIKELY(foreign.defined() && call.lookup->masks_output)) {
-    const auto& result = stack->back().toTensor(); // memory of its own, or that of an out= argument
-    result.masked_fill_(for_all_dims(foreign, result), 0);
-  }
-
-  for (size_t i = 0; i < call.returns_home.size(); ++i) {
-    if (call.returns_home[i]) {
-      operands[i].impl->local().copy_(call.returns_home[i]->run(written[i]).wait());
-    }
-  }
-  const auto first_result = stack->size() - schema.returns.size();
-  size_t next = 0;
-  const auto put_output = [&](const at::Tensor& local, const OperatorSchema::Return& ret) {
-    const auto* base = ret.view_of >= 0 ? as_dtensor(kept[ret.view_of].toTensor()) : nullptr;
-    if (C10_UNLIKELY(!call.outputs_known)) {
-      return wrap(local, output_of_result(call, ret, next++, local), base);
-    }
-    return wrap(local, call.outputs[next++], base);
-  };
-  for (size_t r = 0; r < schema.returns.size(); ++r) {
-    auto& value = (*stack)[first_result + r];
-    const auto& ret = schema.returns[r];
-    if (ret.stored_in >= 0) {
-      value = kept[ret.stored_in];
-    } else if (value.isTensor()) {
-      value = put_output(value.toTensor(), ret);
-    } else if (ret.is_tensor && value.isTensorList()) {
-      auto list = value.toTensorVector();
-      for (auto& tensor : list) {
-        tensor = put_output(tensor, ret);
-      }
-      value = std::move(list);
-    }
-  }
+  LocalCall(op, schema, call, *stack, operands).run();
 }
 
 } // namespace weft

@@ -13,7 +13,7 @@ namespace weft {
 void run_local_call(
     const c10::OperatorHandle& op,
     const OperatorSchema& schema,
-    const PreparedCall& call,
+    PreparedCall& call,
     torch::jit::Stack* stack,
     const OperandRefs& operands);
 

@@ -344,6 +344,7 @@ class Preparation {
     result.is_copy = result.is_view && is_moved(ret.view_of);
     result.offset = global.offset;
     result.contiguous = result.spec->is_contiguous();
+    result.like = like(result.spec);
     return result;
   }
 
@@ -371,6 +372,11 @@ class Preparation {
     explanation->bytes = bytes_;
     explanation->why = reason_ + (has_stationary_ ? "; parameters stay where they are" : "");
     call_.explanation = std::move(explanation);
+  }
+
+  c10::intrusive_ptr<DTensorImpl> like(const SpecPtr& spec) const {
+    const auto first = std::find_if(operands_.begin(), operands_.end(), [](const auto& ref) { return ref.impl; });
+    return c10::make_intrusive<DTensorImpl>(AsyncTensor(), spec, first->impl->device());
   }
 
   const c10::OperatorHandle& op_;
@@ -426,6 +432,7 @@ PreparedOutput output_of_result(
     output.is_view = ret.view_of >= 0;
     output.is_copy = output.is_view && !call.moves.empty();
     output.contiguous = output.spec->is_contiguous();
+    output.like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), output.spec, result.device());
   }
   return output;
 }

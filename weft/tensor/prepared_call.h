@@ -3,6 +3,7 @@
 #include "weft/core/tensor_spec.h"
 #include "weft/redistribute/execute.h"
 #include "weft/tensor/decomposition.h"
+#include "weft/tensor/dtensor_impl.h"
 
 #include <ATen/core/ivalue.h>
 
@@ -10,11 +11,12 @@ namespace weft {
 
 /// A tensor that comes out of a prepared call.
 struct PreparedOutput {
-  SpecPtr spec;           // none where nothing comes out (a gradient that is not wanted)
-  int64_t offset = 0;     // of a view, in elements of the whole tensor
-  bool is_view = false;   // shares the memory of an argument
-  bool is_copy = false;   // ought to be a view, but had to be moved: must not be written to
-  bool contiguous = true; // what the spec's strides say
+  SpecPtr spec;                         // none where nothing comes out (a gradient that is not wanted)
+  c10::intrusive_ptr<DTensorImpl> like; // of that spec, without data
+  int64_t offset = 0;                   // of a view, in elements of the whole tensor
+  bool is_view = false;                 // shares the memory of an argument
+  bool is_copy = false;                 // ought to be a view, but had to be moved: must not be written to
+  bool contiguous = true;               // what the spec's strides say
 };
 
 /// Why a call is run as it is, for people.

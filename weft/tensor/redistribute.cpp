@@ -37,7 +37,9 @@ at::Tensor run(const Move& move, const at::Tensor& tensor) {
   const auto& spec = *impl.spec();
   auto local = impl.local().contiguous();
   local = local.scalar_type() == move.dtype ? local : local.to(move.dtype);
-  const auto source = TensorSpec::make(spec.mesh(), spec.layout(), spec.sizes(), move.dtype);
+  const bool is_as_specified = spec.dtype() == move.dtype && spec.is_contiguous();
+  const auto source =
+      is_as_specified ? impl.spec() : TensorSpec::make(spec.mesh(), spec.layout(), spec.sizes(), move.dtype);
   const auto target = source->with(move.layout);
   if (local.is_meta()) {
     return make_dtensor(at::empty(target->local_shape_and_offset().shape, local.options()), target);

@@ -2,9 +2,6 @@
 
 namespace weft {
 
-Scopes& Scopes::of_thread() {
-  thread_local Scopes scopes;
-  return scopes;
-}
+constinit thread_local Scopes Scopes::current_;
 
 } // namespace weft

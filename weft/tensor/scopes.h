@@ -1,5 +1,7 @@
 #pragma once
 
+#include "weft/tensor/fast_tls.h"
+
 namespace weft {
 
 class ExplainLog;
@@ -15,7 +17,12 @@ struct Scopes {
   bool any() const {
     return strict || debug || explain != nullptr;
   }
-  static Scopes& of_thread();
+  static Scopes& of_thread() {
+    return current_;
+  }
+
+ private:
+  static constinit thread_local Scopes current_ WEFT_FAST_TLS;
 };
 
 inline bool debug_enabled() {

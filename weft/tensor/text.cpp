@@ -69,7 +69,7 @@ std::string to_string(const at::Tensor& tensor) {
     at::print(out, tensor, /*linesize=*/80);
     return out.str();
   }
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   auto text = impl->spec()->to_string() + "\n";
   try {
     return text + local_text(*impl);
