@@ -48,9 +48,14 @@ void train(
   if (prints) {
     std::printf("\n  parameters\n");
     for (const auto& parameter : sharded.model().named_parameters()) {
-      std::printf("  %-28s %s\n", parameter.key().c_str(), weft::spec_of(parameter.value())->to_string().c_str());
+      std::printf("  %-33s %s\n", parameter.key().c_str(), weft::spec_of(parameter.value())->to_string().c_str());
     }
-    std::printf("\n  communication of one step, as rank 0 received it\n%s", log.to_string().c_str());
+    std::printf("\n  communication of one step, as rank 0 received it\n");
+    for (const auto& [collective, mesh_dims, operator_name, calls, bytes] : log.rows()) {
+      std::printf(
+          "  %-14s over %-6s for %-26s %3ld calls %7ld bytes\n", std::string(to_string(collective)).c_str(),
+          mesh_dims.c_str(), operator_name.empty() ? "redistribute" : operator_name.c_str(), calls, bytes);
+    }
   }
 }
 
@@ -71,7 +76,8 @@ int main() {
   try {
     const auto processes = weft::current_world()->size();
     if (processes > 1) {
-      train_both(weft::init_device_mesh("cpu", {processes / 2, 2}, {"dp", "tp"}));
+      const int64_t tp = processes % 2 == 0 ? 2 : 1;
+      train_both(weft::init_device_mesh("cpu", {processes / tp, tp}, {"dp", "tp"}));
     } else {
       weft::run_on_ranks(4, [](int64_t /*rank*/) { train_both(weft::init_device_mesh("cpu", {2, 2}, {"dp", "tp"})); });
     }

@@ -68,7 +68,7 @@ void print_parameters(const Decoder& model) {
   std::cout << "\nHow the parameters lie; gradients and the optimizer's moments lie alike:\n";
   for (const auto& parameter : model.named_parameters()) {
     const auto& spec = *spec_of(parameter.value());
-    std::cout << "  " << std::left << std::setw(30) << parameter.key() << std::setw(10)
+    std::cout << "  " << std::left << std::setw(33) << parameter.key() << std::setw(10)
               << c10::str(parameter.value().sizes()) << std::setw(12) << spec.layout().to_string() << std::right
               << c10::str(c10::IntArrayRef(spec.local_shape_and_offset().shape)) << " on each rank\n";
   }
@@ -82,7 +82,7 @@ void print_phase(const char* name, const std::vector<CommLog::Row>& rows) {
   std::cout << "  " << name << ": " << (rows.empty() ? "nothing" : c10::str(bytes, " bytes")) << "\n";
   for (const auto& row : rows) {
     std::cout << "    " << std::left << std::setw(15) << to_string(row.collective) << std::setw(7) << row.mesh_dims
-              << std::setw(36) << (row.operator_name.empty() ? "gradients" : row.operator_name) << std::right
+              << std::setw(36) << (row.operator_name.empty() ? "redistribute" : row.operator_name) << std::right
               << std::setw(3) << row.calls << (row.calls == 1 ? " call  " : " calls ") << std::setw(7) << row.bytes
               << " bytes\n";
   }

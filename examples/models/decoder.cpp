@@ -15,6 +15,12 @@ const Layout kWhole = {Replicate(), Replicate()};
 const Layout kOutputsCut = {Replicate(), Shard(0)};
 const Layout kInputsCut = {Replicate(), Shard(1)};
 
+/// Says where activations and their gradients are cut along dp and whole along tp: before a layer that is cut by outputs
+/// and after one that is cut by inputs, so that each pair of them communicates once. Elsewhere Weft finds out by itself.
+torch::Tensor whole_features(const torch::Tensor& x) {
+  return weft::is_dtensor(x) ? weft::redistribute(x, {Shard(0), Replicate()}) : x;
+}
+
 torch::Tensor linear_weight(ParameterMaker& make, int64_t outputs, int64_t inputs, const Layout& layout) {
   return make.normal({outputs, inputs}, 1 / std::sqrt(static_cast<double>(inputs)), layout);
 }
@@ -26,7 +32,7 @@ RmsNorm::RmsNorm(int64_t dim, ParameterMaker& make) {
 }
 
 torch::Tensor RmsNorm::forward(const torch::Tensor& x) {
-  return torch::rms_norm(x, weight_.sizes(), weight_, 1e-5);
+  return whole_features(torch::rms_norm(x, weight_.sizes(), weight_, 1e-5));
 }
 
 Attention::Attention(const DecoderSizes& sizes, ParameterMaker& make) : heads_(sizes.heads) {
@@ -67,8 +73,8 @@ Block::Block(const DecoderSizes& sizes, ParameterMaker& make)
       feed_forward_(register_module("feed_forward", std::make_shared<SwiGlu>(sizes, make))) {}
 
 torch::Tensor Block::forward(const torch::Tensor& x) {
-  const auto mixed = x + attention_->forward(attention_norm_->forward(x));
-  return mixed + feed_forward_->forward(feed_forward_norm_->forward(mixed));
+  const auto mixed = whole_features(x + attention_->forward(attention_norm_->forward(x)));
+  return whole_features(mixed + feed_forward_->forward(feed_forward_norm_->forward(mixed)));
 }
 
 Decoder::Decoder(const DecoderSizes& sizes, ParameterMaker make) {
@@ -82,7 +88,7 @@ Decoder::Decoder(const DecoderSizes& sizes, ParameterMaker make) {
 }
 
 torch::Tensor Decoder::forward(const torch::Tensor& tokens) {
-  auto x = torch::embedding(tokens_, tokens) + positions_;
+  auto x = whole_features(torch::embedding(tokens_, tokens) + positions_);
   for (const auto& block : blocks_) {
     x = block->forward(x);
   }

@@ -68,8 +68,8 @@ class Block : public torch::nn::Module {
   std::shared_ptr<SwiGlu> feed_forward_;
 };
 
-/// A small decoder as language models are built of. Ordinary LibTorch code: nothing in its forward functions knows
-/// whether its tensors are distributed. The layouts that its parameters ask for are those of mesh(dp, tp).
+/// A small decoder as language models are built of. Ordinary LibTorch code: the same for plain and for distributed
+/// tensors. The layouts that its parameters ask for are those of mesh(dp, tp).
 class Decoder : public torch::nn::Module {
  public:
   Decoder(const DecoderSizes& sizes, ParameterMaker make);

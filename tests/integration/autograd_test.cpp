@@ -4,6 +4,7 @@
 
 #include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -22,8 +23,8 @@ at::Tensor score(const at::Tensor& x) {
 }
 
 TEST(Autograd, NothingIsRecordedWithoutGradMode) {
-  expect_as_plain({parameter({4, 3}), parameter({3, 5})}, [](const Tensors& in) -> Tensors {
-    const c10::NoGradGuard no_grad;
+  expect_as_plain({parameter({4, 3}), parameter({3, 5})}, [](const Values& in) -> Values {
+    const at::NoGradGuard no_grad;
     const auto product = in[0].matmul(in[1]);
     EXPECT_FALSE(product.requires_grad());
     EXPECT_EQ(product.grad_fn(), nullptr);
@@ -32,8 +33,8 @@ TEST(Autograd, NothingIsRecordedWithoutGradMode) {
 }
 
 TEST(Autograd, LeavesChangeInPlaceWithoutGradMode) {
-  expect_as_plain({parameter({4, 3}), parameter({4, 3})}, [](const Tensors& in) -> Tensors {
-    const c10::NoGradGuard no_grad;
+  expect_as_plain({parameter({4, 3}), parameter({4, 3})}, [](const Values& in) -> Values {
+    const at::NoGradGuard no_grad;
     in[0].add_(in[1], -0.5);
     in[0].t().mul_(2);
     in[0].select(0, 1).zero_();
@@ -42,7 +43,7 @@ TEST(Autograd, LeavesChangeInPlaceWithoutGradMode) {
 }
 
 TEST(Autograd, InferenceModeMakesInferenceTensors) {
-  expect_as_plain({parameter({4, 3}), parameter({3, 5})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({3, 5})}, [](const Values& in) -> Values {
     const c10::InferenceMode inference;
     auto product = in[0].matmul(in[1]);
     product.add_(1);
@@ -53,7 +54,7 @@ TEST(Autograd, InferenceModeMakesInferenceTensors) {
 }
 
 TEST(Autograd, InferenceTensorsCannotBeSavedForBackward) {
-  const auto error = error_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  const auto error = error_as_plain({parameter({4, 3})}, [](const Values& in) -> Values {
     at::Tensor made;
     {
       const c10::InferenceMode inference;
@@ -65,7 +66,7 @@ TEST(Autograd, InferenceTensorsCannotBeSavedForBackward) {
 }
 
 TEST(Autograd, BackwardGivesEveryLeafItsGradient) {
-  expect_as_plain({parameter({4, 3}), parameter({5, 3}), parameter({5})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({5, 3}), parameter({5})}, [](const Values& in) -> Values {
     score(at::linear(in[0], in[1], in[2])).backward();
     return {in[0].grad(), in[1].grad(), in[2].grad()};
   });
@@ -84,7 +85,7 @@ TEST(Autograd, AGradientLiesAsItsLeaf) {
 }
 
 TEST(Autograd, GradientsAddUpOverBackwardCalls) {
-  expect_as_plain({parameter({4, 3}), parameter({5, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({5, 3})}, [](const Values& in) -> Values {
     score(at::linear(in[0], in[1])).backward();
     const auto first = in[1].grad();
     score(at::linear(in[0] * 2, in[1]).t()).backward();
@@ -94,7 +95,7 @@ TEST(Autograd, GradientsAddUpOverBackwardCalls) {
 }
 
 TEST(Autograd, BackwardRunsTwiceOnAGraphThatIsRetained) {
-  expect_as_plain({parameter({4, 3}), parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({4, 3})}, [](const Values& in) -> Values {
     const auto result = score(in[0] * in[1]);
     result.backward({}, /*retain_graph=*/true);
     result.backward();
@@ -103,7 +104,7 @@ TEST(Autograd, BackwardRunsTwiceOnAGraphThatIsRetained) {
 }
 
 TEST(Autograd, AGraphThatIsNotRetainedIsGone) {
-  const auto error = error_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  const auto error = error_as_plain({parameter({4, 3})}, [](const Values& in) -> Values {
     const auto result = score(in[0]);
     result.backward();
     result.backward();
@@ -113,14 +114,14 @@ TEST(Autograd, AGraphThatIsNotRetainedIsGone) {
 }
 
 TEST(Autograd, BackwardTakesAGradient) {
-  expect_as_plain({parameter({4, 3}), parameter({3, 5}), parameter({4, 5})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({3, 5}), parameter({4, 5})}, [](const Values& in) -> Values {
     in[0].matmul(in[1]).backward(in[2].detach());
     return {in[0].grad(), in[1].grad()};
   });
 }
 
 TEST(Autograd, GradAsksForSomeGradientsOnly) {
-  expect_as_plain({parameter({4, 3}), parameter({3, 5}), parameter({2})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({3, 5}), parameter({2})}, [](const Values& in) -> Values {
     const auto hidden = in[0].matmul(in[1]);
     const auto gradients = grad({score(hidden)}, {in[1], hidden, in[2]}, {}, false, false, /*allow_unused=*/true);
     EXPECT_FALSE(in[1].grad().defined());
@@ -130,12 +131,12 @@ TEST(Autograd, GradAsksForSomeGradientsOnly) {
 
 TEST(Autograd, GradOfATensorThatWasNotUsedIsAnError) {
   const auto error = error_as_plain(
-      {parameter({4, 3}), parameter({2})}, [](const Tensors& in) -> Tensors { return grad({score(in[0])}, {in[1]}); });
+      {parameter({4, 3}), parameter({2})}, [](const Values& in) -> Values { return grad({score(in[0])}, {in[1]}); });
   expect_contains(error, "appears to not have been used in the graph");
 }
 
 TEST(Autograd, ADetachedTensorSharesMemoryAndNoHistory) {
-  expect_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3})}, [](const Values& in) -> Values {
     const auto doubled = in[0] * 2;
     const auto apart = doubled.detach();
     apart.add_(1);
@@ -146,7 +147,7 @@ TEST(Autograd, ADetachedTensorSharesMemoryAndNoHistory) {
 }
 
 TEST(Autograd, HooksSeeAndChangeGradients) {
-  expect_as_plain({parameter({4, 3}), parameter({5, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({5, 3})}, [](const Values& in) -> Values {
     auto hidden = at::linear(in[0], in[1]);
     at::Tensor seen;
     hidden.register_hook([&](const at::Tensor& gradient) { seen = gradient; });
@@ -159,7 +160,7 @@ TEST(Autograd, HooksSeeAndChangeGradients) {
 }
 
 TEST(Autograd, ViewsOfALeafPassGradientsOn) {
-  expect_as_plain({parameter({4, 6})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 6})}, [](const Values& in) -> Values {
     const auto turned = in[0].t();
     const auto folded = in[0].view({2, 2, 6}).select(1, 1);
     const auto piece = in[0].slice(1, 1, 5, 2);
@@ -182,7 +183,7 @@ TEST(Autograd, WritingThroughAViewChangesItsBaseAndItsGradient) {
   };
   for (size_t i = 0; i < writes.size(); ++i) {
     SCOPED_TRACE(c10::str("write ", i));
-    expect_as_plain({parameter({4, 6})}, [&](const Tensors& in) -> Tensors {
+    expect_as_plain({parameter({4, 6})}, [&](const Values& in) -> Values {
       const auto x = in[0] * 1;
       writes[i](x);
       score(x).backward();
@@ -192,7 +193,7 @@ TEST(Autograd, WritingThroughAViewChangesItsBaseAndItsGradient) {
 }
 
 TEST(Autograd, AViewSeesWhatIsWrittenToItsBase) {
-  expect_as_plain({parameter({4, 6}), parameter({6})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 6}), parameter({6})}, [](const Values& in) -> Values {
     const auto x = in[0] * 1;
     const auto row = x[1];
     const auto turned = x.t();
@@ -203,16 +204,15 @@ TEST(Autograd, AViewSeesWhatIsWrittenToItsBase) {
 }
 
 TEST(Autograd, ALeafThatRequiresAGradientCannotBeChangedInPlace) {
-  const auto of_leaf =
-      error_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors { return {in[0].add_(1)}; });
+  const auto of_leaf = error_as_plain({parameter({4, 3})}, [](const Values& in) -> Values { return {in[0].add_(1)}; });
   expect_contains(of_leaf, "a leaf Variable that requires grad is being used in an in-place operation");
   const auto of_view =
-      error_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors { return {in[0].t().add_(1)}; });
+      error_as_plain({parameter({4, 3})}, [](const Values& in) -> Values { return {in[0].t().add_(1)}; });
   expect_contains(of_view, "a view of a leaf Variable that requires grad is being used in an in-place operation");
 }
 
 TEST(Autograd, ASavedTensorThatIsChangedIsNoticed) {
-  const auto error = error_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  const auto error = error_as_plain({parameter({4, 3})}, [](const Values& in) -> Values {
     auto x = in[0] * 2;
     const auto squared = x * x;
     x.add_(1);
@@ -228,14 +228,14 @@ struct Cube : torch::autograd::Function<Cube> {
     context->save_for_backward({x});
     return x * x * x;
   }
-  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
+  static Values backward(torch::autograd::AutogradContext* context, const Values& gradients) {
     const auto x = context->get_saved_variables()[0];
     return {gradients[0] * 3 * x * x};
   }
 };
 
 TEST(Autograd, FunctionsOfAUsersOwnTakeDistributedTensors) {
-  expect_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3})}, [](const Values& in) -> Values {
     const auto cube = Cube::apply(in[0] * 2);
     const auto first = grad({score(cube)}, {in[0]}, {}, true, /*create_graph=*/true)[0];
     score(first).backward();
@@ -255,7 +255,7 @@ struct InHalfPrecision : torch::autograd::SavedVariableHooks {
 };
 
 TEST(Autograd, SavedTensorsGoThroughTheirHooks) {
-  expect_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3})}, [](const Values& in) -> Values {
     const auto doubled = in[0] * 2;
     torch::autograd::SavedVariable saved(doubled, /*is_output=*/false);
     saved.register_hooks(std::make_unique<InHalfPrecision>());
@@ -266,56 +266,61 @@ TEST(Autograd, SavedTensorsGoThroughTheirHooks) {
   });
 }
 
-struct Twice {
-  const char* name;
-  Tensors inputs;
-  std::function<at::Tensor(const Tensors&)> function;
-};
-
-std::vector<Twice> functions_that_are_differentiated_twice() {
-  return {
-      {"linear",
-       {parameter({4, 3}), parameter({5, 3}), parameter({5})},
-       [](const Tensors& in) { return at::linear(in[0], in[1], in[2]); }},
-      {"linear of three dims",
-       {parameter({2, 3, 4}), parameter({5, 4})},
-       [](const Tensors& in) { return at::linear(in[0], in[1]); }},
-      {"matmul", {parameter({4, 3}), parameter({3, 5})}, [](const Tensors& in) { return at::matmul(in[0], in[1]); }},
-      {"batched matmul",
-       {parameter({2, 4, 3}), parameter({3, 5})},
-       [](const Tensors& in) { return at::matmul(in[0], in[1]); }},
-      {"matmul of a vector",
-       {parameter({4, 3}), parameter({3})},
-       [](const Tensors& in) { return at::matmul(in[0], in[1]); }},
-      {"layer_norm",
-       {parameter({4, 6}), parameter({6}), parameter({6})},
-       [](const Tensors& in) { return at::layer_norm(in[0], {6}, in[1], in[2]); }},
-      {"softmax", {parameter({4, 6})}, [](const Tensors& in) { return at::softmax(in[0], 1); }},
-      {"log_softmax", {parameter({4, 6})}, [](const Tensors& in) { return at::log_softmax(in[0], 0); }},
-      {"pointwise",
-       {parameter({4, 6}), parameter({6})},
-       [](const Tensors& in) { return (in[0].tanh() * in[1].exp() - in[0].sigmoid() / (in[1] + 3)).pow(2); }},
-      {"views", {parameter({4, 6})}, [](const Tensors& in) { return in[0].t().reshape({3, 8}).slice(1, 1, 6).sin(); }},
-      {"mean and variance", {parameter({4, 6})}, [](const Tensors& in) { return in[0].mean(0) * in[0].var(0); }},
-  };
+/// Expects first and second derivatives of a function as on plain tensors.
+void expect_gradients_of_gradients(const Values& inputs, const std::function<at::Tensor(const Values& in)>& function) {
+  expect_as_plain(inputs, [&](const Values& in) -> Values {
+    auto results = grad({score(function(in))}, in, {}, true, /*create_graph=*/true);
+    at::Tensor sum = score(results[0]);
+    for (size_t i = 1; i < results.size(); ++i) {
+      sum = sum + score(results[i]);
+    }
+    sum.backward();
+    for (const auto& input : in) {
+      results.push_back(input.grad());
+    }
+    return results;
+  });
 }
 
-TEST(Autograd, GradientsHaveGradients) {
-  for (const auto& [name, inputs, function] : functions_that_are_differentiated_twice()) {
-    SCOPED_TRACE(name);
-    expect_as_plain(inputs, [&, &function = function](const Tensors& in) -> Tensors {
-      auto results = grad({score(function(in))}, in, {}, true, /*create_graph=*/true);
-      at::Tensor sum = score(results[0]);
-      for (size_t i = 1; i < results.size(); ++i) {
-        sum = sum + score(results[i]);
-      }
-      sum.backward();
-      for (const auto& input : in) {
-        results.push_back(input.grad());
-      }
-      return results;
-    });
-  }
+TEST(Autograd, GradientsHaveGradientsThroughLinear) {
+  expect_gradients_of_gradients({parameter({4, 3}), parameter({5, 3}), parameter({5})}, [](const Values& in) {
+    return at::linear(in[0], in[1], in[2]);
+  });
+  expect_gradients_of_gradients(
+      {parameter({2, 3, 4}), parameter({5, 4})}, [](const Values& in) { return at::linear(in[0], in[1]); });
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughMatmul) {
+  const auto product = [](const Values& in) { return at::matmul(in[0], in[1]); };
+  expect_gradients_of_gradients({parameter({4, 3}), parameter({3, 5})}, product);
+  expect_gradients_of_gradients({parameter({2, 4, 3}), parameter({3, 5})}, product);
+  expect_gradients_of_gradients({parameter({4, 3}), parameter({3})}, product);
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughLayerNorm) {
+  expect_gradients_of_gradients({parameter({4, 6}), parameter({6}), parameter({6})}, [](const Values& in) {
+    return at::layer_norm(in[0], {6}, in[1], in[2]);
+  });
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughSoftmax) {
+  expect_gradients_of_gradients({parameter({4, 6})}, [](const Values& in) { return at::softmax(in[0], 1); });
+  expect_gradients_of_gradients({parameter({4, 6})}, [](const Values& in) { return at::log_softmax(in[0], 0); });
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughPointwiseOperators) {
+  expect_gradients_of_gradients({parameter({4, 6}), parameter({6})}, [](const Values& in) {
+    return (in[0].tanh() * in[1].exp() - in[0].sigmoid() / (in[1] + 3)).pow(2);
+  });
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughViews) {
+  expect_gradients_of_gradients(
+      {parameter({4, 6})}, [](const Values& in) { return in[0].t().reshape({3, 8}).slice(1, 1, 6).sin(); });
+}
+
+TEST(Autograd, GradientsHaveGradientsThroughMeanAndVariance) {
+  expect_gradients_of_gradients({parameter({4, 6})}, [](const Values& in) { return in[0].mean(0) * in[0].var(0); });
 }
 
 } // namespace

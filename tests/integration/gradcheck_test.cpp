@@ -166,7 +166,7 @@ void check_gradients(const Spread& spread, End end) {
     if (is_partial(spread)) {
       gradient = full_tensor(from_local(gradient * static_cast<double>(mesh.rank(0) + 1), mesh, {Partial()}));
     } else {
-      gradient = full_tensor(from_local(gradient, mesh, spread.input, {kRows, kInputs}));
+      gradient = full_tensor(from_local(gradient, mesh, spread.input, c10::IntArrayRef({kRows, kInputs})));
     }
     expect_close(gradient, numerical_gradient(&Wholes::input, spread, mesh, end), "input");
   });

@@ -34,7 +34,7 @@ at::Tensor float_parameter(c10::IntArrayRef sizes) {
 }
 
 TEST(Precision, MatrixProductsAreComputedInTheLowerPrecision) {
-  const Program products = [](const Tensors& in) -> Tensors {
+  const Program products = [](const Values& in) -> Values {
     const Autocast autocast;
     const auto linear = at::linear(in[0], in[1]);
     const auto matmul = in[0].matmul(in[1].t());
@@ -48,7 +48,7 @@ TEST(Precision, MatrixProductsAreComputedInTheLowerPrecision) {
 }
 
 TEST(Precision, WhatNeedsRangeIsComputedInFullPrecision) {
-  const Program program = [](const Tensors& in) -> Tensors {
+  const Program program = [](const Values& in) -> Values {
     const Autocast autocast;
     const auto low = at::linear(in[0], in[1]);
     const auto loss = at::mse_loss(low, in[2]);
@@ -60,7 +60,7 @@ TEST(Precision, WhatNeedsRangeIsComputedInFullPrecision) {
 }
 
 TEST(Precision, GradientsOfParametersHaveTheirPrecision) {
-  const Program program = [](const Tensors& in) -> Tensors {
+  const Program program = [](const Values& in) -> Values {
     at::Tensor loss;
     {
       const Autocast autocast;

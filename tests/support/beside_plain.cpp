@@ -7,6 +7,7 @@
 
 #include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace weft::testing {
 
@@ -21,15 +22,15 @@ at::Tensor leaf_of(const at::Tensor& tensor) {
   return tensor.detach().clone().set_requires_grad(tensor.requires_grad());
 }
 
-Tensors leaves_of(const Tensors& inputs) {
-  Tensors leaves;
+Values leaves_of(const Values& inputs) {
+  Values leaves;
   for (const auto& input : inputs) {
     leaves.push_back(leaf_of(input));
   }
   return leaves;
 }
 
-std::string text_of(const Tensors& tensors) {
+std::string text_of(const Values& tensors) {
   std::string text;
   for (const auto& tensor : tensors) {
     text += spec_of(tensor)->to_string() + "; ";
@@ -54,7 +55,7 @@ void expect_same(const at::Tensor& actual, const at::Tensor& expected, double to
 }
 
 /// Calls `fn(inputs)` on the ranks of a mesh, with the inputs in every combination of placements.
-void on_ranks(const Tensors& inputs, c10::IntArrayRef mesh_shape, const std::function<void(const Tensors&)>& fn) {
+void on_ranks(const Values& inputs, c10::IntArrayRef mesh_shape, const std::function<void(const Values&)>& fn) {
   int64_t combinations = 1;
   for (const auto& input : inputs) {
     combinations *= input.dim() + 1;
@@ -62,7 +63,7 @@ void on_ranks(const Tensors& inputs, c10::IntArrayRef mesh_shape, const std::fun
   run_on_ranks(c10::multiply_integers(mesh_shape), [&](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", mesh_shape);
     for (int64_t combination = 0; combination < combinations; ++combination) {
-      Tensors distributed;
+      Values distributed;
       auto rest = combination;
       for (const auto& input : inputs) {
         Placements placements;
@@ -79,10 +80,10 @@ void on_ranks(const Tensors& inputs, c10::IntArrayRef mesh_shape, const std::fun
 
 } // namespace
 
-void expect_as_plain(const Tensors& inputs, const Program& program, double tolerance) {
+void expect_as_plain(const Values& inputs, const Program& program, double tolerance) {
   const auto expected = program(leaves_of(inputs));
   for (const auto& mesh_shape : {std::vector<int64_t>{2}, {2, 2}}) {
-    on_ranks(inputs, mesh_shape, [&](const Tensors& distributed) {
+    on_ranks(inputs, mesh_shape, [&](const Values& distributed) {
       const auto where = text_of(distributed);
       SCOPED_TRACE(where);
       const auto actual = program(distributed);
@@ -94,9 +95,9 @@ void expect_as_plain(const Tensors& inputs, const Program& program, double toler
   }
 }
 
-std::string error_as_plain(const Tensors& inputs, const Program& program) {
+std::string error_as_plain(const Values& inputs, const Program& program) {
   const auto expected = error_text([&] { program(leaves_of(inputs)); });
-  on_ranks(inputs, {2}, [&](const Tensors& distributed) {
+  on_ranks(inputs, {2}, [&](const Values& distributed) {
     EXPECT_EQ(error_text([&] { program(distributed); }), expected) << text_of(distributed);
   });
   return expected;

@@ -8,19 +8,19 @@
 
 namespace weft::testing {
 
-using Tensors = std::vector<at::Tensor>;
+using Values = std::vector<at::Tensor>;
 /// A program that some tensors go into and others come out of, written once for plain and for distributed ones.
-using Program = std::function<Tensors(const Tensors& inputs)>;
+using Program = std::function<Values(const Values& inputs)>;
 
 /// Runs a program on copies of the inputs, and on ranks as threads on distributed ones, in every combination of
 /// placements R and S on a mesh (2) and in as many on a mesh (2, 2). Copies are leaves that require a gradient where the
 /// input does. Expects that what comes out is the same: values, dtypes, and whether it requires a gradient.
 ///
-///   expect_as_plain({a, b}, [](const Tensors& in) -> Tensors { return {in[0].matmul(in[1])}; });
-void expect_as_plain(const Tensors& inputs, const Program& program, double tolerance = 1e-9);
+///   expect_as_plain({a, b}, [](const Values& in) -> Values { return {in[0].matmul(in[1])}; });
+void expect_as_plain(const Values& inputs, const Program& program, double tolerance = 1e-9);
 
 /// The text of the error that a program raises, on plain and on distributed tensors alike.
-std::string error_as_plain(const Tensors& inputs, const Program& program);
+std::string error_as_plain(const Values& inputs, const Program& program);
 
 /// Sizes, and numbers that have nothing to do with each other; a leaf that requires a gradient.
 at::Tensor parameter(c10::IntArrayRef sizes, at::ScalarType dtype = at::kDouble);

@@ -176,7 +176,10 @@ class DTensorKernel final : public c10::OperatorKernel {
   }
 
   void count_fallback(const PreparedCall& call) {
-    if (fallbacks_++ == 0 && call.communicates) {
+    const auto& returns = traits_.schema.returns;
+    // A number that is the same on every rank, as item gives, cannot come of less than the whole.
+    const bool gives_tensors = std::any_of(returns.begin(), returns.end(), [](const auto& r) { return r.is_tensor; });
+    if (fallbacks_++ == 0 && call.communicates && gives_tensors) {
       TORCH_WARN(
           "[", call.explanation->op, "] has no sharding rule: its inputs are replicated on every rank, here ",
           call.explanation->bytes, " bytes. Said once per operator.");

@@ -1,5 +1,6 @@
 #include "weft/tensor/gradient_layout.h"
 
+#include "weft/comm/comm_log.h"
 #include "weft/tensor/boundary.h"
 #include "weft/tensor/from_local.h"
 #include "weft/tensor/redistribute.h"
@@ -20,6 +21,7 @@ at::Tensor replicated_constant(const at::Tensor& gradient, const DeviceMesh& mes
 void keep_gradient_layout(const at::Tensor& leaf) {
   const auto& spec = *as_dtensor(leaf)->spec();
   leaf.register_hook([mesh = spec.mesh(), layout = default_gradient_layout(spec.layout())](const at::Tensor& gradient) {
+    const OperatorScope scope("gradient");
     const auto whole = is_dtensor(gradient) ? gradient : replicated_constant(gradient, mesh);
     return as_dtensor(whole)->spec()->layout() == layout ? whole : redistribute(whole, layout);
   });
