@@ -175,32 +175,7 @@ at::Tensor as_strided(
   return *found;
 }
 
-namespace {
-
-/// What reshape calls where a view will do; the strides follow from the sizes.
-at::Tensor reshape_alias(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef /*strides*/) {
-  return self.view(sizes);
-}
-
-/// Of the same shape it lies as the tensor it is made for (autograd copies gradients so); strides are contiguous.
-at::Tensor new_empty_strided(
-    const at::Tensor& self,
-    c10::IntArrayRef sizes,
-    c10::IntArrayRef /*strides*/,
-    std::optional<at::ScalarType> dtype,
-    std::optional<at::Layout> /*layout*/,
-    std::optional<at::Device> /*device*/,
-    std::optional<bool> /*pin_memory*/) {
-  const auto options = self.options().dtype(dtype.value_or(self.scalar_type()));
-  return self.sizes() == sizes ? at::empty_like(self, options, at::MemoryFormat::Contiguous)
-                               : self.new_empty(sizes, options);
-}
-
-} // namespace
-
 void register_as_strided(torch::Library& library) {
-  library.impl("new_empty_strided", TORCH_FN(new_empty_strided));
-  library.impl("_reshape_alias", TORCH_FN(reshape_alias));
   library.impl("as_strided", TORCH_FN(as_strided));
 }
 

@@ -18,7 +18,7 @@ class CallKey {
   }
   /// An argument whose value counts.
   void add_static(const c10::IValue& value);
-  /// An argument of which the type counts alone: int and float numbers promote differently.
+  /// An argument of which the type counts, for int and float numbers promote differently, and whether it is zero.
   void add_type(const c10::IValue& value);
 
   uint64_t hash() const {
