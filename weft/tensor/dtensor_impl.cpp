@@ -41,7 +41,7 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
   storage_offset_ = base.storage_offset_ + offset;
   copied_version_ = base.copied_version_;
   if (is_copy && !base.is_copy_of_base()) {
-    copied_version_ = base.is_inference() ? 0 : base.version_counter_.current_version();
+    copied_version_ = !base.version_counter_.enabled() ? 0 : base.version_counter_.current_version();
   }
 }
 
@@ -65,7 +65,7 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version
   if (is_copy_of_base()) {
     // The copy may count versions anew; what is stale stays so.
     copy->copied_version_ =
-        copy->is_inference() ? 0 : copy->version_counter_.current_version() - (is_stale_copy() ? 1 : 0);
+        !copy->version_counter_.enabled() ? 0 : copy->version_counter_.current_version() - (is_stale_copy() ? 1 : 0);
   }
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;

@@ -35,7 +35,7 @@ class DTensorImpl : public c10::TensorImpl {
   }
   /// Whether the tensor that this is a copy of has changed since. Autograd makes views share their base's version.
   bool is_stale_copy() const {
-    return is_copy_of_base() && !is_inference() && version_counter_.current_version() != copied_version_;
+    return is_copy_of_base() && version_counter_.enabled() && version_counter_.current_version() != copied_version_;
   }
 
   /// True once: whoever asks first sees to it that gradients of this leaf lie as it does.
