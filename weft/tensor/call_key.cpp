@@ -7,16 +7,8 @@ namespace {
 /// Apart from any small number that a value could be.
 constexpr uint64_t kNone = 0x6e6f6e656e6f6e65;
 
-/// Of values only this counts: filling with zero is linear, with another number it is not.
 uint64_t type_word(const c10::IValue& value) {
-  constexpr uint64_t kZero = 8;
-  if (value.isDouble()) {
-    return 1 | (value.toDouble() == 0 ? kZero : 0);
-  }
-  if (value.isInt()) {
-    return 2 | (value.toInt() == 0 ? kZero : 0);
-  }
-  return value.isBool() ? 3 : value.isComplexDouble() ? 4 : 5;
+  return value.isDouble() ? 1 : value.isInt() ? 2 : value.isBool() ? 3 : value.isComplexDouble() ? 4 : 5;
 }
 
 } // namespace
@@ -47,6 +39,11 @@ void CallKey::add_static(const c10::IValue& value) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         false, "[dispatch] arguments of type ", value.tagKind(), " are not known on distributed tensors.");
   }
+}
+
+void CallKey::add_fill(const c10::IValue& value) {
+  add_type(value);
+  add(value.isScalar() && value.toScalar().equal(0) ? 1 : 0);
 }
 
 void CallKey::add_type(const c10::IValue& value) {

@@ -2,6 +2,7 @@
 
 #include "weft/propagation/choose.h"
 #include "weft/tensor/global_meta.h"
+#include "weft/tensor/in_backward.h"
 
 #include <algorithm>
 
@@ -159,6 +160,13 @@ class Preparation {
       }
     }
     auto strategy = choose(rule, placed, stored);
+    if (!strategy && in_backward()) {
+      // A derivative formula works in place on tensors of its own: it cannot redistribute them first.
+      for (auto& output : stored) {
+        output.may_move = true;
+      }
+      strategy = choose(rule, placed, stored);
+    }
     TORCH_CHECK_VALUE(
         strategy.has_value(), "[", name(), "] the result cannot be stored in ",
         stored.empty() ? "it" : placed[stored[0].operand].spec->to_string(),
