@@ -21,17 +21,18 @@ class DTensorImpl : public c10::TensorImpl {
 
   /// This rank's part; waits for it the first time where it is still on its way.
   const at::Tensor& local() const {
+    if (C10_UNLIKELY(is_copy_of_base_)) {
+      check_base_is_unchanged();
+    }
     return local_.wait();
   }
   const SpecPtr& spec() const {
     return spec_;
   }
 
-  /// Where this view begins in the whole tensor, and whether it had to be moved and so shares no memory with its base.
-  void become_view(int64_t offset, bool is_copy) {
-    storage_offset_ = offset;
-    is_copy_of_base_ = is_copy;
-  }
+  /// Becomes a view that begins this far into the whole of its base. One that had to be moved shares no memory with it: it
+  /// must not be written to, and cannot be read once the base was changed.
+  void become_view(const DTensorImpl& base, int64_t offset, bool is_moved);
   bool is_copy_of_base() const {
     return is_copy_of_base_;
   }
@@ -53,6 +54,8 @@ class DTensorImpl : public c10::TensorImpl {
   template <class Version>
   c10::intrusive_ptr<TensorImpl> detached_copy(Version&& version, bool allow_tensor_metadata_change) const;
   void take_sizes_from_spec();
+  void take_view_from(const DTensorImpl& other);
+  void check_base_is_unchanged() const;
   const char* tensorimpl_type_name() const override {
     return "weft::DTensorImpl";
   }
@@ -60,6 +63,8 @@ class DTensorImpl : public c10::TensorImpl {
   AsyncTensor local_;
   SpecPtr spec_;
   bool is_copy_of_base_ = false;
+  uint32_t copied_version_ = 0;
+  c10::VariableVersion base_version_; // of a copy, unless the base was made in inference mode
   bool gradient_layout_claimed_ = false;
 };
 
