@@ -76,10 +76,9 @@ CallResult distributed(
   for (size_t i = 0; i < layouts.size(); ++i) {
     const auto& whole = sample.inputs[i];
     const auto local = local_by_definition(whole, layouts[i], mesh.shape(), mesh.coordinate()).clone();
-    inputs.push_back(
-        from_local(local, mesh, layouts[i], whole.sizes())
-            .detach()
-            .set_requires_grad(with_gradients && whole.is_floating_point()));
+    inputs.push_back(from_local(local, mesh, layouts[i], whole.sizes())
+                         .detach()
+                         .set_requires_grad(with_gradients && whole.is_floating_point()));
   }
   CallResult result;
   at::Tensor loss;
@@ -125,7 +124,8 @@ std::vector<Placement> input_placements(const at::Tensor& input, c10::ArrayRef<R
     placements.push_back(Shard(d));
   }
   for (const auto op : partial_ops) {
-    if (input.scalar_type() != at::kBool) {
+    const bool has_terms = op == ReduceOp::Avg ? input.is_floating_point() : input.scalar_type() != at::kBool;
+    if (has_terms) {
       placements.push_back(Partial(op));
     }
   }

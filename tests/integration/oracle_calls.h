@@ -26,7 +26,7 @@ std::string difference(const CallResult& actual, const CallResult& expected);
 
 bool is_same(const at::Tensor& actual, const at::Tensor& expected);
 
-/// The placements that an input may have on a mesh dim. A truth value has no terms.
+/// The placements that an input may have on a mesh dim. Truth values have no terms, whole numbers no average.
 std::vector<Placement> input_placements(const at::Tensor& input, c10::ArrayRef<ReduceOp> partial_ops);
 
 /// Every combination of layouts for the inputs; where there are more than `most`, a fixed selection.

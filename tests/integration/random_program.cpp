@@ -10,7 +10,7 @@ namespace weft::testing {
 
 namespace {
 
-constexpr double kLargest = 30;       // of the values, so that rounding stays small against the tolerance
+constexpr double kLargest = 30; // of the values, so that rounding stays small against the tolerance
 constexpr double kLargestGradient = 1e6;
 constexpr int64_t kMostElements = 400;
 constexpr int64_t kMostDims = 5;
@@ -168,8 +168,8 @@ std::string first_difference(
 } // namespace
 
 std::string Program::to_string() const {
-  auto text = c10::str(
-      "seed ", seed, ", mesh ", c10::IntArrayRef(mesh_shape), with_gradients ? ", with gradients" : "", "\n");
+  auto text =
+      c10::str("seed ", seed, ", mesh ", c10::IntArrayRef(mesh_shape), with_gradients ? ", with gradients" : "", "\n");
   for (size_t i = 0; i < inputs.size(); ++i) {
     text += c10::str("v", i, " = input ", c10::IntArrayRef(inputs[i].shape), " ", inputs[i].layout, "\n");
   }
@@ -218,8 +218,7 @@ ProgramResult run_distributed(const Program& program, const DeviceMesh& mesh) {
   Tensors values;
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const auto& [shape, layout] = program.inputs[i];
-    const auto local =
-        local_by_definition(input_values(program, i), layout, mesh.shape(), mesh.coordinate()).clone();
+    const auto local = local_by_definition(input_values(program, i), layout, mesh.shape(), mesh.coordinate()).clone();
     values.push_back(from_local(local, mesh, layout, shape).detach().set_requires_grad(program.with_gradients));
   }
   for (size_t s = 0; s < program.steps.size(); ++s) {
@@ -255,8 +254,8 @@ ProgramResult run_distributed(const Program& program, const DeviceMesh& mesh) {
 }
 
 std::string Program::difference(const ProgramResult& actual, const ProgramResult& expected) const {
-  const bool is_rough = std::any_of(
-      steps.begin(), steps.end(), [](const ProgramStep& step) { return program_ops()[step.op].is_rough; });
+  const bool is_rough =
+      std::any_of(steps.begin(), steps.end(), [](const ProgramStep& step) { return program_ops()[step.op].is_rough; });
   const auto tolerance = is_rough ? kRoughTolerance : kTolerance;
   const auto text = first_difference("v", actual.values, expected.values, tolerance);
   return text.empty() ? first_difference("the gradient of v", actual.gradients, expected.gradients, tolerance) : text;

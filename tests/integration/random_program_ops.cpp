@@ -179,9 +179,8 @@ void add_pointwise(std::vector<ProgramOp>& ops) {
   unary("ones_like", [](const at::Tensor& x) { return at::ones_like(x); });
 
   const auto binary = [&](const char* name, at::Tensor (*call)(const at::Tensor&, const at::Tensor&)) {
-    ops.push_back({name, takes_others(1, broadcasts), [call](const Tensors& t, const Ints&) {
-                     return call(t[0], t[1]);
-                   }});
+    ops.push_back(
+        {name, takes_others(1, broadcasts), [call](const Tensors& t, const Ints&) { return call(t[0], t[1]); }});
   };
   binary("add", [](const at::Tensor& a, const at::Tensor& b) { return a + b; });
   binary("add alpha=2", [](const at::Tensor& a, const at::Tensor& b) { return at::add(a, b, 2); });
@@ -196,31 +195,40 @@ void add_pointwise(std::vector<ProgramOp>& ops) {
   });
   binary("maximum", [](const at::Tensor& a, const at::Tensor& b) { return at::maximum(a, b); });
   ops.back().has_gradient = false;
-  ops.push_back({"addcmul", takes_others(2, [](const auto& a, const auto& b) { return expands_to(b, a); }),
-                 [](const Tensors& t, const Ints&) { return at::addcmul(t[0], t[1], t[2], 0.5); }});
+  ops.push_back(
+      {"addcmul", takes_others(2, [](const auto& a, const auto& b) { return expands_to(b, a); }),
+       [](const Tensors& t, const Ints&) { return at::addcmul(t[0], t[1], t[2], 0.5); }});
 }
 
 void add_contractions(std::vector<ProgramOp>& ops) {
-  ops.push_back({"matmul", takes_others(1, [](const at::Tensor& a, const at::Tensor& b) {
-                   return a.dim() > 0 && b.dim() == 2 && b.size(0) == a.size(-1);
-                 }),
-                 [](const Tensors& t, const Ints&) { return at::matmul(t[0], t[1]); }});
-  ops.push_back({"linear", takes_others(1, [](const at::Tensor& a, const at::Tensor& b) {
-                   return a.dim() > 0 && b.dim() == 2 && b.size(1) == a.size(-1);
-                 }),
-                 [](const Tensors& t, const Ints&) { return at::linear(t[0], t[1]); }});
-  ops.push_back({"matmul with its transpose",
-                 [](Dice&, const Tensors& values, size_t first) {
-                   return values[first].dim() < 2 ? Step() : Step({0, {first}, {}});
-                 },
-                 [](const Tensors& t, const Ints&) { return at::matmul(t[0], t[0].transpose(-1, -2)); }});
-  ops.push_back({"addmm(x @ x.T, x, x.T)",
-                 [](Dice&, const Tensors& values, size_t first) {
-                   return values[first].dim() != 2 ? Step() : Step({0, {first}, {}});
-                 },
-                 [](const Tensors& t, const Ints&) {
-                   return at::addmm(at::mm(t[0], t[0].t()), t[0], t[0].t(), 0.5, -0.25);
-                 }});
+  ops.push_back(
+      {"matmul",
+       takes_others(
+           1,
+           [](const at::Tensor& a, const at::Tensor& b) {
+             return a.dim() > 0 && b.dim() == 2 && b.size(0) == a.size(-1);
+           }),
+       [](const Tensors& t, const Ints&) { return at::matmul(t[0], t[1]); }});
+  ops.push_back(
+      {"linear",
+       takes_others(
+           1,
+           [](const at::Tensor& a, const at::Tensor& b) {
+             return a.dim() > 0 && b.dim() == 2 && b.size(1) == a.size(-1);
+           }),
+       [](const Tensors& t, const Ints&) { return at::linear(t[0], t[1]); }});
+  ops.push_back(
+      {"matmul with its transpose",
+       [](Dice&, const Tensors& values, size_t first) {
+         return values[first].dim() < 2 ? Step() : Step({0, {first}, {}});
+       },
+       [](const Tensors& t, const Ints&) { return at::matmul(t[0], t[0].transpose(-1, -2)); }});
+  ops.push_back(
+      {"addmm(x @ x.T, x, x.T)",
+       [](Dice&, const Tensors& values, size_t first) {
+         return values[first].dim() != 2 ? Step() : Step({0, {first}, {}});
+       },
+       [](const Tensors& t, const Ints&) { return at::addmm(at::mm(t[0], t[0].t()), t[0], t[0].t(), 0.5, -0.25); }});
 }
 
 void add_reductions(std::vector<ProgramOp>& ops) {
@@ -242,35 +250,32 @@ void add_reductions(std::vector<ProgramOp>& ops) {
   along("amin keepdim", [](const at::Tensor& x, int64_t d) { return x.amin(d, /*keepdim=*/true); });
   ops.back().has_gradient = false;
   ops.push_back({"var", takes_long_dim, [](const Tensors& t, const Ints& n) { return t[0].var(n); }});
-  ops.push_back({"norm(x^2 + 1)", takes_dim,
-                 [](const Tensors& t, const Ints& n) { return at::linalg_vector_norm(t[0] * t[0] + 1, 2, n); }});
+  ops.push_back({"norm(x^2 + 1)", takes_dim, [](const Tensors& t, const Ints& n) {
+                   return at::linalg_vector_norm(t[0] * t[0] + 1, 2, n);
+                 }});
   ops.push_back({"sum of all", takes_any, [](const Tensors& t, const Ints&) { return t[0].sum(); }});
   ops.push_back({"mean of all", takes_any, [](const Tensors& t, const Ints&) { return t[0].mean(); }});
-  ops.push_back({"layer_norm",
-                 [](Dice&, const Tensors& values, size_t first) {
-                   return values[first].dim() == 0 ? Step() : Step({0, {first}, {}});
-                 },
-                 [](const Tensors& t, const Ints&) {
-                   return at::layer_norm(t[0], {t[0].size(-1)}, {}, {}, /*eps=*/0.1);
-                 }});
+  ops.push_back(
+      {"layer_norm",
+       [](Dice&, const Tensors& values, size_t first) {
+         return values[first].dim() == 0 ? Step() : Step({0, {first}, {}});
+       },
+       [](const Tensors& t, const Ints&) { return at::layer_norm(t[0], {t[0].size(-1)}, {}, {}, /*eps=*/0.1); }});
 }
 
 void add_views(std::vector<ProgramOp>& ops) {
-  ops.push_back({"transpose", takes_two_dims, [](const Tensors& t, const Ints& n) {
-                   return t[0].transpose(n[0], n[1]);
-                 }});
-  ops.push_back({"permute to the front", takes_dim, [](const Tensors& t, const Ints& n) {
-                   return t[0].movedim(n[0], 0);
-                 }});
+  ops.push_back(
+      {"transpose", takes_two_dims, [](const Tensors& t, const Ints& n) { return t[0].transpose(n[0], n[1]); }});
+  ops.push_back(
+      {"permute to the front", takes_dim, [](const Tensors& t, const Ints& n) { return t[0].movedim(n[0], 0); }});
   ops.push_back({"reshape", takes_shape, [](const Tensors& t, const Ints& n) { return t[0].reshape(n); }});
-  ops.push_back({"flatten", takes_merge, [](const Tensors& t, const Ints& n) {
-                   return t[0].flatten(n[0], n[0] + 1);
-                 }});
-  ops.push_back({"view as one dim",
-                 [](Dice&, const Tensors& values, size_t first) {
-                   return values[first].is_contiguous() ? Step({0, {first}, {}}) : Step();
-                 },
-                 [](const Tensors& t, const Ints&) { return t[0].view(-1); }});
+  ops.push_back({"flatten", takes_merge, [](const Tensors& t, const Ints& n) { return t[0].flatten(n[0], n[0] + 1); }});
+  ops.push_back(
+      {"view as one dim",
+       [](Dice&, const Tensors& values, size_t first) {
+         return values[first].is_contiguous() ? Step({0, {first}, {}}) : Step();
+       },
+       [](const Tensors& t, const Ints&) { return t[0].view(-1); }});
   ops.push_back({"unsqueeze", takes_dim, [](const Tensors& t, const Ints& n) { return t[0].unsqueeze(n[0]); }});
   ops.push_back({"squeeze", takes_any, [](const Tensors& t, const Ints&) { return t[0].squeeze(); }});
   ops.push_back({"expand by 3", takes_any, [](const Tensors& t, const Ints&) {
@@ -279,21 +284,18 @@ void add_views(std::vector<ProgramOp>& ops) {
                    return t[0].expand(shape);
                  }});
   ops.push_back({"select", takes_position, [](const Tensors& t, const Ints& n) { return t[0].select(n[0], n[1]); }});
-  ops.push_back({"slice", takes_slice, [](const Tensors& t, const Ints& n) {
-                   return t[0].slice(n[0], n[1], n[2], n[3]);
-                 }});
-  ops.push_back({"first of split by 2", takes_dim, [](const Tensors& t, const Ints& n) {
-                   return t[0].split(2, n[0])[0];
-                 }});
-  ops.push_back({"last of 2 chunks", takes_dim, [](const Tensors& t, const Ints& n) {
-                   return t[0].chunk(2, n[0]).back();
-                 }});
+  ops.push_back(
+      {"slice", takes_slice, [](const Tensors& t, const Ints& n) { return t[0].slice(n[0], n[1], n[2], n[3]); }});
+  ops.push_back(
+      {"first of split by 2", takes_dim, [](const Tensors& t, const Ints& n) { return t[0].split(2, n[0])[0]; }});
+  ops.push_back(
+      {"last of 2 chunks", takes_dim, [](const Tensors& t, const Ints& n) { return t[0].chunk(2, n[0]).back(); }});
   ops.push_back({"cat", takes_cat, [](const Tensors& t, const Ints& n) { return at::cat(t, n[0]); }});
-  ops.push_back({"stack", takes_others(1, [](const auto& a, const auto& b) { return a.sizes() == b.sizes(); }),
-                 [](const Tensors& t, const Ints&) { return at::stack(t); }});
-  ops.push_back({"redistribute", takes_placements, [](const Tensors& t, const Ints& n) {
-                   return redistributed(t[0], n);
-                 }});
+  ops.push_back(
+      {"stack", takes_others(1, [](const auto& a, const auto& b) { return a.sizes() == b.sizes(); }),
+       [](const Tensors& t, const Ints&) { return at::stack(t); }});
+  ops.push_back(
+      {"redistribute", takes_placements, [](const Tensors& t, const Ints& n) { return redistributed(t[0], n); }});
 }
 
 void add_in_place(std::vector<ProgramOp>& ops) {
@@ -321,9 +323,7 @@ void add_in_place(std::vector<ProgramOp>& ops) {
   write("slice.mul_ -1", takes_slice, [](const at::Tensor& x, const Ints& n) {
     x.slice(n[0], n[1], n[2], n[3]).mul_(-1);
   });
-  write("transpose.tanh_", takes_two_dims, [](const at::Tensor& x, const Ints& n) {
-    x.transpose(n[0], n[1]).tanh_();
-  });
+  write("transpose.tanh_", takes_two_dims, [](const at::Tensor& x, const Ints& n) { x.transpose(n[0], n[1]).tanh_(); });
   write("unsqueeze.add_ 0.5", takes_dim, [](const at::Tensor& x, const Ints& n) { x.unsqueeze(n[0]).add_(0.5); });
 }
 

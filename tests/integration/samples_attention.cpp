@@ -40,7 +40,8 @@ void add_attention_samples(Samples& samples) {
       "aten::_scaled_dot_product_flash_attention_for_cpu", floats(heads_of(4, 6, 6)),
       without_gradients(
           [](const Inputs& t) { return results(at::_scaled_dot_product_flash_attention_for_cpu(t[0], t[1], t[2])); }));
-  const auto add_backward = [&](const std::vector<int64_t>& query, const std::vector<int64_t>& key, const Shapes& masks) {
+  const auto add_backward = [&](const std::vector<int64_t>& query, const std::vector<int64_t>& key,
+                                const Shapes& masks) {
     Shapes shapes = {query, query, key, key, query, {query[0], query[1], query[2]}};
     shapes.insert(shapes.end(), masks.begin(), masks.end());
     samples.add_with(

@@ -93,7 +93,7 @@ void add_index_lists(Samples& samples) {
     return Inputs{at::index_put(t[0], Indices({std::nullopt, t[1]}), t[2])};
   });
   samples.add_with("aten::index_put", {values, different(2, 4), sample_values({2, 3}, 2)}, [](const Inputs& t) {
-    return Inputs{t[0].clone().index_put_(Indices({std::nullopt, t[1]}), t[2], /*accumulate=*/true)};
+    return Inputs{at::index_put(t[0], Indices({std::nullopt, t[1]}), t[2], /*accumulate=*/true)};
   });
 }
 

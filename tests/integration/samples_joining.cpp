@@ -26,7 +26,9 @@ void add_rearrangements(Samples& samples) {
 void add_joining_samples(Samples& samples) {
   samples.add("aten::cat", {{5, 4}, {5, 2}}, [](const Inputs& t) { return at::cat({t[0], t[1]}, 1); });
   samples.add("aten::cat", {{2, 3}, {1, 3}, {2, 3}}, [](const Inputs& t) { return at::cat({t[0], t[1], t[2]}); });
-  samples.add("aten::cat", {{0}, {5, 4}}, [](const Inputs& t) { return at::cat({t[0], t[1]}, 1); });
+  samples.add_with("aten::cat", floats({{0}, {5, 4}}), without_gradients([](const Inputs& t) {
+                     return Inputs{at::cat({t[0], t[1]}, 1)};
+                   }));
   samples.add("aten::cat", {{5}, {4}}, [](const Inputs& t) { return at::cat({t[0], t[1]}); });
   samples.add_with("aten::cat", {sample_values({2, 3}, 1), whole_numbers({2, 3}, 9)}, [](const Inputs& t) {
     return Inputs{at::cat({t[0], t[1]})};

@@ -27,9 +27,9 @@ void add_matmul_samples(Samples& samples) {
   samples.add("aten::addbmm", {{5, 3}, {2, 5, 4}, {2, 4, 3}}, [](const Inputs& t) {
     return at::addbmm(t[0], t[1], t[2], 2, 3);
   });
-  samples.add_with(
-      "aten::_addmm_activation", floats({{3}, {5, 4}, {4, 3}}),
-      without_gradients([](const Inputs& t) { return Inputs{at::_addmm_activation(t[0], t[1] - 0.5, t[2])}; }));
+  samples.add_with("aten::_addmm_activation", floats({{3}, {5, 4}, {4, 3}}), without_gradients([](const Inputs& t) {
+                     return Inputs{at::_addmm_activation(t[0], t[1] - 0.5, t[2])};
+                   }));
   samples.add("aten::linalg_cross", {{5, 3}, {1, 3}}, [](const Inputs& t) { return at::linalg_cross(t[0], t[1]); });
   samples.add("aten::matmul", {{2, 3, 4}, {4}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
 }

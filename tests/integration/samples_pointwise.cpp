@@ -8,11 +8,10 @@ void add_copies(Samples& samples) {
   samples.add("aten::_to_copy", {{5, 4}}, [](const Inputs& t) { return t[0].to(at::kDouble).to(at::kFloat); });
   samples.add("aten::_to_copy", {{5, 4}}, [](const Inputs& t) { return (t[0] * 9).to(at::kLong); });
   samples.add("aten::copy", {{5, 4}, {4}}, [](const Inputs& t) { return at::copy(t[0], t[1]); });
-  samples.add("aten::copy", {{5, 4}, {5, 4}}, [](const Inputs& t) { return (t[0] * 2).copy_(t[1]); });
-  samples.add("aten::copy", {{5, 4}, {}}, [](const Inputs& t) { return (t[0] * 2).copy_(t[1]); });
-  samples.add_with("aten::copy", {whole_numbers({5, 4}, 9), sample_values({5, 4}, 1)}, [](const Inputs& t) {
-    return Inputs{at::copy(t[0], t[1] * 9)};
-  });
+  samples.add("aten::copy", {{5, 4}, {}}, [](const Inputs& t) { return at::copy(t[0], t[1]); });
+  samples.add_with(
+      "aten::copy", {whole_numbers({5, 4}, 9), sample_values({5, 4}, 1)},
+      without_gradients([](const Inputs& t) { return Inputs{at::copy(t[0], t[1] * 9)}; }));
   samples.add("aten::fill", {{5, 4}, {}}, [](const Inputs& t) { return at::fill(t[0], t[1]); });
   samples.add("aten::fill", {{5, 4}}, [](const Inputs& t) { return at::fill(t[0], 3); });
   samples.add("aten::zero", {{5, 4}}, [](const Inputs& t) { return (t[0] * 2).zero_() + t[0]; });
@@ -82,7 +81,19 @@ void add_pointwise_samples(Samples& samples) {
   samples.add("aten::lerp", {{5, 4}, {5, 4}, {4}}, [](const Inputs& t) { return at::lerp(t[0], t[1], t[2]); });
   samples.add("aten::lerp", {{5, 4}, {4}}, [](const Inputs& t) { return at::lerp(t[0], t[1], 0.3); });
   samples.add("aten::_prelu_kernel", {{5, 4, 2}, {4}}, [](const Inputs& t) { return at::prelu(t[0] - 0.5, t[1]); });
-  samples.add("aten::mul_", {{5, 4}, {4}}, [](const Inputs& t) { return t[0].clone().mul_(t[1]); });
+  // Their gradients are plain zeros, which know of no mesh.
+  samples.add_with(
+      "aten::sgn", floats({{5, 4}}), without_gradients([](const Inputs& t) { return Inputs{at::sgn(t[0] - 0.5)}; }));
+  samples.add_with("aten::nextafter", floats({{5, 4}, {4}}), without_gradients([](const Inputs& t) {
+                     return Inputs{at::nextafter(t[0], t[1])};
+                   }));
+  samples.add_with("aten::copysign", floats({{5, 4}, {4}}), without_gradients([](const Inputs& t) {
+                     return Inputs{at::copysign(t[0], t[1] - 0.5)};
+                   }));
+  samples.add_with(
+      "aten::rrelu_with_noise_backward", floats({{5, 4}, {5, 4}, {5, 4}}), without_gradients([](const Inputs& t) {
+        return Inputs{at::rrelu_with_noise_backward(t[0], t[1] - 0.5, t[2], 0.1, 0.3, true, false)};
+      }));
   samples.add("aten::log_sigmoid_backward", {{5, 4}}, [](const Inputs& t) { return at::log_sigmoid(t[0]); });
   add_copies(samples);
   add_choices(samples);

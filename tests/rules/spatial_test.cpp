@@ -39,7 +39,7 @@ TEST(Spatial, PixelsAreShuffledWithinAChannel) {
       "([a,(b c d),e,f])->([a,b,(e c),(f d)]) whole={c,d} linear*={0}");
   EXPECT_EQ(
       rule_text("aten::pixel_unshuffle", {{2, 6, 4}}, {{"downscale_factor", 2}}),
-      "([a,(d b),(e c)])->([(a b c),d,e]) whole={b,c} linear*={0}");
+      "([a,(d b),(e c)])->([(a b c),d,e]) whole={b,c} filled={a,b,c,d,e} linear*={0}");
 }
 
 TEST(Spatial, ChannelsAreShuffledBetweenGroups) {

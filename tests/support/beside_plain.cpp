@@ -5,6 +5,7 @@
 #include "weft/comm/run_on_ranks.h"
 #include "weft/tensor/distribute.h"
 
+#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 

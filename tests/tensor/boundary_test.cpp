@@ -1,5 +1,6 @@
 #include "weft/tensor/boundary.h"
 
+#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>

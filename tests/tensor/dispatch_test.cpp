@@ -115,32 +115,35 @@ TEST(Dispatch, AResultThatCannotBeStoredIsAnError) {
   });
 }
 
-TEST(Dispatch, AnInPlaceOperatorWithoutARuleIsAnErrorUnlessReplicated) {
-  ASSERT_EQ(RuleRegistry::instance().find("aten::renorm_"), nullptr);
-  on_mesh(2, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    EXPECT_EQ(
-        error_text<c10::NotImplementedError>([&] { x.renorm_(2, 1, 1); }),
-        "[aten::renorm_] has no rule that could store its result in f32[4,2] @ mesh(a=2) {S(0)}. "
-        "Redistribute it to R first.");
-    auto replicated = distribute_tensor(whole, mesh, {Replicate()});
-    replicated.renorm_(2, 1, 1);
-    expect_value(replicated, at::renorm(whole, 2, 1, 1));
-  });
+TEST(Dispatch, AnInPlaceOperatorWithoutARuleRunsReplicatedAndKeepsThePlacements) {
+  ASSERT_EQ(RuleRegistry::instance().find("aten::put_"), nullptr);
+  const auto whole = whole_numbers({5, 2});
+  const auto index = at::tensor({1, 8, 4}, at::kLong);
+  const auto source = whole_numbers({3}, 40);
+  const auto expected = whole.put(index, source);
+  for (const auto& layout : all_layouts(1, 2, {Replicate(), Shard(0), Shard(1), Partial()})) {
+    on_mesh(2, [&](const DeviceMesh& mesh) {
+      auto x = placed(whole, mesh, layout);
+      const auto local = to_local(x);
+      auto& result = x.put_(distribute_tensor(index, mesh, {Replicate()}), distribute_tensor(source, mesh, {Shard(0)}));
+      EXPECT_TRUE(result.is_same(x));
+      EXPECT_TRUE(to_local(x).is_alias_of(local));
+      expect_layout(x, layout);
+      expect_value(x, expected);
+    });
+  }
 }
 
-TEST(Dispatch, AListThatIsWrittenIsWrittenOrAnError) {
+TEST(Dispatch, AListThatIsWrittenKeepsItsPlacements) {
   on_mesh(2, [](const DeviceMesh& mesh) {
     const auto whole = whole_numbers({4, 2});
     const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    try {
-      at::_foreach_mul_({x}, 2);
-    } catch (const c10::Error& error) {
-      expect_contains(error.what_without_backtrace(), "[aten::_foreach_mul_]");
-      return;
-    }
+    const auto y = placed(whole, mesh, {Partial()});
+    at::_foreach_mul_({x, y}, 2);
+    expect_layout(x, {Shard(0)});
+    expect_layout(y, {Partial()});
     expect_value(x, whole * 2);
+    expect_value(y, whole * 2);
   });
 }
 
@@ -151,7 +154,8 @@ TEST(Dispatch, APlainTensorWithDimsIsAnErrorThatNamesTheArgument) {
     EXPECT_EQ(
         error_text<c10::TypeError>([&] { x.add(plain); }),
         "[aten::add] distributed and plain tensors cannot be mixed, but argument 'other' is a plain tensor of shape "
-        "[4, 2]. Distribute it with distribute_tensor or from_local.");
+        "[4, 2]. Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope that it is the same "
+        "on every rank.");
     expect_contains(error_text<c10::TypeError>([&] { plain.add(x); }), "but argument 'self' is a plain tensor");
     expect_contains(error_text<c10::TypeError>([&] { at::cat({x, plain}); }), "[aten::cat] distributed and plain");
   });
@@ -179,19 +183,23 @@ TEST(Dispatch, TensorsOfDifferentMeshesAreAnError) {
     const auto y = distribute_tensor(whole_numbers({4, 2}), square, {Shard(0), Replicate()});
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { x.add(y); }),
-        "[aten::add] all tensors must be on the same mesh, but got mesh(a=4) and mesh(b=2,c=2).");
+        "[aten::add] all tensors must be on the same mesh, but got mesh(a=4) and mesh(b=2,c=2). Bring them to "
+        "one mesh through full_tensor.");
   });
 }
 
 TEST(Dispatch, AnOperatorWithoutARuleRunsOnReplicatedTensors) {
-  ASSERT_EQ(RuleRegistry::instance().find("aten::renorm"), nullptr);
+  ASSERT_EQ(RuleRegistry::instance().find("aten::put"), nullptr);
   const auto whole = whole_numbers({4, 2});
+  const auto index = at::tensor({1, 6}, at::kLong);
+  const auto source = whole_numbers({2}, 40);
   for (const auto& layout : all_layouts(1, 2, {Replicate(), Shard(0), Shard(1), Partial()})) {
     on_mesh(2, [&](const DeviceMesh& mesh) {
       const auto x = placed(whole, mesh, layout);
-      const auto result = at::renorm(x, 2, 1, 1);
+      const auto result =
+          at::put(x, distribute_tensor(index, mesh, {Shard(0)}), distribute_tensor(source, mesh, {Replicate()}));
       expect_layout(result, {Replicate()});
-      expect_value(result, at::renorm(whole, 2, 1, 1));
+      expect_value(result, at::put(whole, index, source));
       expect_layout(x, layout);
     });
   }

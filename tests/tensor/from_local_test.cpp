@@ -8,6 +8,7 @@
 #include "weft/tensor/scopes.h"
 #include "weft/tensor/to_local.h"
 
+#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>

@@ -16,7 +16,7 @@ TEST(OperatorSchema, AFunctionalOperatorStoresNothing) {
   const auto schema = schema_of("aten::add", "Tensor");
   EXPECT_EQ(schema.arguments, (std::vector<Kind>{Kind::Tensor, Kind::Tensor, Kind::Value}));
   EXPECT_EQ(schema.is_out, (std::vector<bool>{false, false, false}));
-  EXPECT_FALSE(schema.mutates);
+  EXPECT_TRUE(schema.written.empty());
   EXPECT_FALSE(schema.is_view);
   ASSERT_EQ(schema.returns.size(), 1U);
   EXPECT_TRUE(schema.returns[0].is_tensor);
@@ -26,7 +26,7 @@ TEST(OperatorSchema, AFunctionalOperatorStoresNothing) {
 
 TEST(OperatorSchema, AnInPlaceOperatorStoresInItsFirstArgument) {
   const auto schema = schema_of("aten::add_", "Tensor");
-  EXPECT_TRUE(schema.mutates);
+  EXPECT_EQ(schema.written, (std::vector<int64_t>{0}));
   EXPECT_FALSE(schema.is_view);
   EXPECT_EQ(schema.is_out, (std::vector<bool>{false, false, false}));
   ASSERT_EQ(schema.returns.size(), 1U);
@@ -36,7 +36,7 @@ TEST(OperatorSchema, AnInPlaceOperatorStoresInItsFirstArgument) {
 
 TEST(OperatorSchema, AnOutArgumentIsWrittenAndReturned) {
   const auto schema = schema_of("aten::add", "out");
-  EXPECT_TRUE(schema.mutates);
+  EXPECT_EQ(schema.written, (std::vector<int64_t>{3}));
   EXPECT_EQ(schema.is_out, (std::vector<bool>{false, false, false, true}));
   ASSERT_EQ(schema.returns.size(), 1U);
   EXPECT_EQ(schema.returns[0].stored_in, 3);
@@ -45,6 +45,7 @@ TEST(OperatorSchema, AnOutArgumentIsWrittenAndReturned) {
 TEST(OperatorSchema, EveryOutArgumentBelongsToItsOwnReturn) {
   const auto schema = schema_of("aten::sort", "values");
   ASSERT_EQ(schema.returns.size(), 2U);
+  EXPECT_EQ(schema.written, (std::vector<int64_t>{3, 4}));
   EXPECT_EQ(schema.returns[0].stored_in, 3);
   EXPECT_EQ(schema.returns[1].stored_in, 4);
 }
@@ -53,7 +54,7 @@ TEST(OperatorSchema, AViewSharesTheMemoryOfItsBase) {
   const auto schema = schema_of("aten::view", "");
   EXPECT_EQ(schema.arguments, (std::vector<Kind>{Kind::Tensor, Kind::Static}));
   EXPECT_TRUE(schema.is_view);
-  EXPECT_FALSE(schema.mutates);
+  EXPECT_TRUE(schema.written.empty());
   ASSERT_EQ(schema.returns.size(), 1U);
   EXPECT_EQ(schema.returns[0].view_of, 0);
   EXPECT_EQ(schema.returns[0].stored_in, -1);
@@ -70,11 +71,24 @@ TEST(OperatorSchema, AListOfViewsSharesTheMemoryOfItsBase) {
 TEST(OperatorSchema, AListOfTensorsIsKnownAsSuch) {
   const auto schema = schema_of("aten::cat", "");
   EXPECT_EQ(schema.arguments, (std::vector<Kind>{Kind::TensorList, Kind::Static}));
-  EXPECT_EQ(schema_of("aten::index", "Tensor").arguments, (std::vector<Kind>{Kind::Tensor, Kind::TensorList}));
+  // Places of an index may be absent.
+  EXPECT_EQ(schema_of("aten::index", "Tensor").arguments, (std::vector<Kind>{Kind::Tensor, Kind::OptionalTensorList}));
 }
 
-TEST(OperatorSchema, WritingAListIsAMutation) {
-  EXPECT_TRUE(schema_of("aten::_foreach_add_", "Scalar").mutates);
+TEST(OperatorSchema, AListThatIsWrittenIsKnownAsSuch) {
+  const auto schema = schema_of("aten::_foreach_add_", "Scalar");
+  EXPECT_EQ(schema.written, (std::vector<int64_t>{0}));
+  EXPECT_TRUE(schema.returns.empty());
+}
+
+TEST(OperatorSchema, WhatIsWrittenNeedNotBeReturned) {
+  // input, weight, bias, running_mean, running_var, training, momentum, eps
+  const auto schema = schema_of("aten::_native_batch_norm_legit", "");
+  EXPECT_EQ(schema.written, (std::vector<int64_t>{3, 4}));
+  ASSERT_EQ(schema.returns.size(), 3U);
+  for (const auto& ret : schema.returns) {
+    EXPECT_EQ(ret.stored_in, -1);
+  }
 }
 
 TEST(OperatorSchema, FloatsAndScalarsAreValuesAndOptionalTensorsAreTensors) {

@@ -275,8 +275,10 @@ class Chooser {
   }
 
   void consider(const std::vector<Role>& chosen, const MeshDims& order) {
-    if (!std::all_of(
-            rule_.filled.begin(), rule_.filled.end(), [&](auto factor) { return fills(chosen, order, factor); })) {
+    const auto fills_factor = [&](Rule::Factor factor) { return fills(chosen, order, factor); };
+    // A position that a rank does not hold is looked up at its first one, so there must be one.
+    if (!std::all_of(rule_.filled.begin(), rule_.filled.end(), fills_factor) ||
+        (rule_.lookup && !fills_factor(rule_.lookup->factor))) {
       return;
     }
     auto inputs = layouts(
@@ -290,18 +292,21 @@ class Chooser {
         !std::all_of(inputs->begin(), inputs->end(), is_possible)) {
       return;
     }
-    for (const auto& [output, operand] : stored_) {
-      const auto& kept = operands_[operand].spec->layout();
-      if ((output != StoredOutput::kNone && (*outputs)[output] != kept) || (*inputs)[operand] != kept) {
+    double total = 0;
+    for (const auto& stored : stored_) {
+      const auto& kept = operands_[stored.operand].spec->layout();
+      const auto& taken = (*inputs)[stored.operand];
+      if ((stored.output != StoredOutput::kNone && (*outputs)[stored.output] != taken) ||
+          (taken != kept && !stored.may_move)) {
         return;
       }
+      total += return_cost(stored.operand, taken);
     }
     for (const auto operand : rule_.updated) {
       if ((*inputs)[operand] != operands_[operand].spec->layout()) {
         return;
       }
     }
-    double total = 0;
     for (size_t i = 0; i < operands_.size(); ++i) {
       total += redistribution_cost(i, (*inputs)[i]);
       if (best_ && total >= best_->cost) {
@@ -314,6 +319,26 @@ class Chooser {
         best_->lookup_cuts.push_back(m);
       }
     }
+  }
+
+  /// Of bringing what was written in one layout back to the operand's own.
+  double return_cost(size_t operand, const Layout& layout) const {
+    const auto& spec = operands_[operand].spec;
+    if (spec->layout() == layout) {
+      return 0;
+    }
+    return is_refused(layout, spec->layout()) ? std::numeric_limits<double>::infinity()
+                                              : cost(plan(spec->with(layout), spec));
+  }
+
+  /// A shard cannot become a partial value.
+  static bool is_refused(const Layout& source, const Layout& target) {
+    for (int64_t m = 0; m < source.ndim(); ++m) {
+      if (source[m].is_shard() && target[m].is_partial()) {
+        return true;
+      }
+    }
+    return false;
   }
 
   double redistribution_cost(size_t operand, const Layout& layout) {
@@ -329,12 +354,7 @@ class Chooser {
       }
     }
     double seconds = std::numeric_limits<double>::infinity();
-    const bool refused =
-        std::any_of(layout.placements().begin(), layout.placements().end(), [&](const Placement& placement) {
-          const auto m = &placement - layout.placements().data();
-          return placement.is_partial() && spec->layout()[m].is_shard();
-        });
-    if (!refused) {
+    if (!is_refused(spec->layout(), layout)) {
       const auto found = plan(spec, spec->with(layout));
       seconds = cost(found);
       const bool moves =

@@ -23,6 +23,8 @@ struct StoredOutput {
 
   int64_t output;
   int64_t operand;
+  /// Whether the operand may be moved first and the result moved back.
+  bool may_move = false;
 };
 
 /// How one call is run: the layout every operand must have, and the one every output then has.

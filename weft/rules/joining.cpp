@@ -175,7 +175,10 @@ Rule pad_rule(const OpCall& call) {
     order[d] = -1;
   }
   auto rule = with_whole(rearranged(call, order), padded);
-  rule.linear.clear();
+  rule.linear_in_any_op = false;
+  if (call.number("value", 1) != 0) {
+    rule.linear.clear();
+  }
   return rule;
 }
 

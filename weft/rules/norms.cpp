@@ -186,9 +186,8 @@ void add_norm_rules(RuleRegistry& registry) {
     return batch_norm_rule(call, call.boolean("training"));
   });
   registry.add({"_batch_norm_with_update"}, [](const OpCall& call) { return batch_norm_rule(call, true); });
-  registry.add({"_native_batch_norm_legit_no_training"}, [](const OpCall& call) {
-    return batch_norm_rule(call, false);
-  });
+  registry.add(
+      {"_native_batch_norm_legit_no_training"}, [](const OpCall& call) { return batch_norm_rule(call, false); });
   registry.add(
       {"_native_batch_norm_legit_functional", "_batch_norm_with_update_functional"}, functional_batch_norm_rule);
   registry.add({"native_batch_norm_backward"}, [](const OpCall& call) {

@@ -23,9 +23,12 @@ Rule picked_from(const OpCall& call, const std::vector<int64_t>& set) {
   return rule;
 }
 
-/// With a tensor the value may be a term; a number would be one on every rank.
+/// With a tensor the value may be a term; a number would be one on every rank, unless it is zero.
 Rule masked_fill(const OpCall& call) {
-  return call.operand_of("value") ? picked_from(call, {0, 2}) : *pointwise()(call);
+  if (call.operand_of("value")) {
+    return picked_from(call, {0, 2});
+  }
+  return call.number("value", 1) == 0 ? *pointwise({{0}})(call) : *pointwise()(call);
 }
 
 /// The first operand gives the shape; its values are replaced by those of the second.

@@ -71,6 +71,12 @@ std::optional<Rule> pixel_shuffle_rule(const OpCall& call, int64_t r, bool to_sp
   rule.inputs = {to_space ? deep : wide};
   rule.outputs = {to_space ? wide : deep};
   rule.whole = {down, across};
+  if (!to_space) {
+    // Of an empty tensor the kernel leaves the shape as it is.
+    for (size_t f = 0; f < rule.sizes.size(); ++f) {
+      rule.filled.push_back(static_cast<Rule::Factor>(f));
+    }
+  }
   rule.linear = {{0}};
   rule.linear_in_any_op = true;
   return rule;

@@ -58,7 +58,35 @@ class ViewFinder {
         return true;
       }
     }
+    return step_for(stride);
+  }
+
+  /// Makes a dim with this stride by taking every so many elements of one, from where the view begins in it.
+  bool step_for(int64_t stride) {
+    const auto starts = starts_of_dims();
+    for (int64_t d = 0; d < view_.dim(); ++d) {
+      const auto step = view_.stride(d) == 0 ? 0 : stride / view_.stride(d);
+      if (step > 1 && step < view_.size(d) && stride % view_.stride(d) == 0) {
+        offset_ -= starts[d] * view_.stride(d);
+        view_ = view_.slice(d, starts[d], view_.size(d), step);
+        return true;
+      }
+    }
     return false;
+  }
+
+  /// Where the view begins in every dim.
+  std::vector<int64_t> starts_of_dims() const {
+    std::vector<int64_t> by_stride(view_.dim());
+    std::iota(by_stride.begin(), by_stride.end(), int64_t{0});
+    std::sort(by_stride.begin(), by_stride.end(), [&](auto a, auto b) { return view_.stride(a) > view_.stride(b); });
+    std::vector<int64_t> starts(view_.dim(), 0);
+    auto rest = offset_;
+    for (const auto d : by_stride) {
+      starts[d] = view_.stride(d) == 0 ? 0 : std::min(rest / view_.stride(d), view_.size(d) - 1);
+      rest -= starts[d] * view_.stride(d);
+    }
+    return starts;
   }
 
   /// Joins the dim with this stride and the slower ones before it until it has the size.
@@ -76,12 +104,8 @@ class ViewFinder {
 
   /// Cuts every dim to where the view begins and how far it goes; dims that it lacks are selected away.
   bool pick() {
-    std::vector<int64_t> by_stride(view_.dim());
-    std::iota(by_stride.begin(), by_stride.end(), int64_t{0});
-    std::sort(by_stride.begin(), by_stride.end(), [&](auto a, auto b) { return view_.stride(a) > view_.stride(b); });
-    std::vector<int64_t> starts(view_.dim(), 0);
-    for (const auto d : by_stride) {
-      starts[d] = view_.stride(d) == 0 ? 0 : std::min(offset_ / view_.stride(d), view_.size(d) - 1);
+    const auto starts = starts_of_dims();
+    for (int64_t d = 0; d < view_.dim(); ++d) {
       offset_ -= starts[d] * view_.stride(d);
     }
     if (offset_ != 0) {
@@ -151,17 +175,7 @@ at::Tensor as_strided(
   return *found;
 }
 
-namespace {
-
-/// What reshape calls where a view will do; the strides follow from the sizes.
-at::Tensor reshape_alias(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef /*strides*/) {
-  return self.view(sizes);
-}
-
-} // namespace
-
 void register_as_strided(torch::Library& library) {
-  library.impl("_reshape_alias", TORCH_FN(reshape_alias));
   library.impl("as_strided", TORCH_FN(as_strided));
 }
 

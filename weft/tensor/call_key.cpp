@@ -41,6 +41,11 @@ void CallKey::add_static(const c10::IValue& value) {
   }
 }
 
+void CallKey::add_fill(const c10::IValue& value) {
+  add_type(value);
+  add(value.isScalar() && value.toScalar().equal(0) ? 1 : 0);
+}
+
 void CallKey::add_type(const c10::IValue& value) {
   if (value.isNone()) {
     add(kNone);

@@ -20,6 +20,8 @@ class CallKey {
   void add_static(const c10::IValue& value);
   /// An argument of which the type counts alone: int and float numbers promote differently.
   void add_type(const c10::IValue& value);
+  /// A number that is filled in: whether it is zero counts as well.
+  void add_fill(const c10::IValue& value);
 
   uint64_t hash() const {
     return hash_;

@@ -9,6 +9,7 @@ const Decomposition* find_decomposition(const std::string& full_name) {
     add_norm_decompositions(*all);
     add_loss_decompositions(*all);
     add_comparison_decompositions(*all);
+    add_view_decompositions(*all);
     return all;
   }();
   const auto found = decompositions->find(full_name);

@@ -29,5 +29,6 @@ void add_moment_decompositions(Decompositions& all);
 void add_norm_decompositions(Decompositions& all);
 void add_loss_decompositions(Decompositions& all);
 void add_comparison_decompositions(Decompositions& all);
+void add_view_decompositions(Decompositions& all);
 
 } // namespace weft

@@ -5,6 +5,7 @@
 #include "weft/tensor/einsum.h"
 #include "weft/tensor/explain.h"
 #include "weft/tensor/gradient_layout.h"
+#include "weft/tensor/in_backward.h"
 #include "weft/tensor/in_place_view.h"
 #include "weft/tensor/linear_backward.h"
 #include "weft/tensor/local_call.h"
@@ -17,7 +18,6 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/library.h>
 
 #include <mutex>
@@ -28,11 +28,6 @@ namespace {
 
 using torch::jit::Stack;
 using ArgumentKind = OperatorSchema::ArgumentKind;
-
-/// A plain tensor in backward comes from a derivative formula, which makes it of shapes alone: the same on every rank.
-bool in_backward() {
-  return torch::autograd::get_current_graph_task_id() != -1;
-}
 
 /// One operator on distributed tensors: reads the arguments, finds how such a call is run, runs it on the locals.
 class DTensorKernel final : public c10::OperatorKernel {
@@ -46,7 +41,7 @@ class DTensorKernel final : public c10::OperatorKernel {
     }
     CallKey key;
     OperandRefs operands;
-    key.add(reinterpret_cast<uintptr_t>(this));
+    key.add(reinterpret_cast<uintptr_t>(this) | (!traits_.schema.written.empty() && in_backward() ? 1 : 0));
     read_arguments(op, torch::jit::last(*stack, traits_.schema.arguments.size()), key, operands);
     auto& cache = CallCache::of_thread();
     auto* call = cache.find(key);
@@ -101,6 +96,9 @@ class DTensorKernel final : public c10::OperatorKernel {
         case ArgumentKind::Value:
           key.add_type(value);
           break;
+        case ArgumentKind::Fill:
+          key.add_fill(value);
+          break;
       }
     }
   }
@@ -124,6 +122,11 @@ class DTensorKernel final : public c10::OperatorKernel {
       if (C10_UNLIKELY(stays && impl->claim_gradient_layout())) {
         keep_gradient_layout(tensor);
       }
+      TORCH_CHECK_VALUE(
+          C10_LIKELY(!impl->is_stale_copy()), "[", op.schema().name(), "] argument '",
+          op.schema().arguments()[argument].name(), "' (", *impl->spec(),
+          ") is a view that had to be redistributed, and the tensor it was taken of has changed since. Take the view "
+          "again, or redistribute that tensor first.");
       // Specs are aligned, so the lowest bits are free.
       key.add(reinterpret_cast<uintptr_t>(impl->spec().get()) | (stays ? 1 : 0) | (impl->is_copy_of_base() ? 2 : 0));
     } else {
@@ -132,6 +135,7 @@ class DTensorKernel final : public c10::OperatorKernel {
   }
 
   void read_plain(const c10::OperatorHandle& op, const at::Tensor& tensor, int32_t argument, CallKey& key) const {
+    // In backward it comes from a derivative formula, which makes it of shapes alone: the same on every rank.
     TORCH_CHECK_TYPE(
         tensor.dim() == 0 || Scopes::of_thread().replicate_plain || in_backward(), "[", op.schema().name(),
         "] distributed and plain tensors cannot be mixed, but argument '", op.schema().arguments()[argument].name(),

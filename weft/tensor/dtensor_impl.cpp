@@ -37,6 +37,14 @@ DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
   is_non_overlapping_and_dense_ = like.is_non_overlapping_and_dense_;
 }
 
+void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
+  storage_offset_ = base.storage_offset_ + offset;
+  copied_version_ = base.copied_version_;
+  if (is_copy && !base.is_copy_of_base()) {
+    copied_version_ = !base.version_counter_.enabled() ? 0 : base.version_counter_.current_version();
+  }
+}
+
 void DTensorImpl::take_sizes_from_spec() {
   sizes_and_strides_.set_sizes(spec_->sizes());
   sizes_and_strides_.set_strides(spec_->strides());
@@ -44,39 +52,20 @@ void DTensorImpl::take_sizes_from_spec() {
   refresh_contiguous();
 }
 
-void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_moved) {
-  take_view_from(base);
-  storage_offset_ += offset;
-  if (is_moved && !is_copy_of_base_) {
-    is_copy_of_base_ = true;
-    base_version_ = base.version_counter();
-    copied_version_ = base_version_.enabled() ? base_version_.current_version() : 0;
-  }
-}
-
-void DTensorImpl::take_view_from(const DTensorImpl& other) {
-  storage_offset_ = other.storage_offset_;
-  is_copy_of_base_ = other.is_copy_of_base_;
-  copied_version_ = other.copied_version_;
-  base_version_ = other.base_version_;
-}
-
-void DTensorImpl::check_base_is_unchanged() const {
-  TORCH_CHECK_VALUE(
-      !base_version_.enabled() || base_version_.current_version() == copied_version_, "[view] ", *spec_,
-      " is a view that had to be redistributed, and the tensor it was taken of has been changed since. Take the view "
-      "again, or redistribute that tensor before.");
-}
-
 template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version, bool allow_tensor_metadata_change)
     const {
   auto copy = c10::make_intrusive<DTensorImpl>(local_, spec_, device());
-  copy->take_view_from(*this);
+  copy->storage_offset_ = storage_offset_;
   // Whether it is an inference tensor is a matter of where the original was made.
   copy->key_set_ = key_set_;
   if (!copy->is_inference()) {
     copy->set_version_counter(std::forward<Version>(version));
+  }
+  if (is_copy_of_base()) {
+    // The copy may count versions anew; what is stale stays so.
+    copy->copied_version_ =
+        !copy->version_counter_.enabled() ? 0 : copy->version_counter_.current_version() - (is_stale_copy() ? 1 : 0);
   }
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
@@ -103,7 +92,8 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   local_ = from->local_;
   spec_ = from->spec_;
   data_type_ = from->data_type_;
-  take_view_from(*from);
+  storage_offset_ = from->storage_offset_;
+  copied_version_ = from->copied_version_;
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
 }

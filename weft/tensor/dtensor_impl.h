@@ -21,20 +21,21 @@ class DTensorImpl : public c10::TensorImpl {
 
   /// This rank's part; waits for it the first time where it is still on its way.
   const at::Tensor& local() const {
-    if (C10_UNLIKELY(is_copy_of_base_)) {
-      check_base_is_unchanged();
-    }
     return local_.wait();
   }
   const SpecPtr& spec() const {
     return spec_;
   }
 
-  /// Becomes a view that begins this far into the whole of its base. One that had to be moved shares no memory with it: it
-  /// must not be written to, and cannot be read once the base was changed.
-  void become_view(const DTensorImpl& base, int64_t offset, bool is_moved);
+  /// Makes this a view of `base` that begins `offset` elements after it in the whole tensor. A copy had to be moved and
+  /// shares no memory with its base: it must not be written to, nor read once the base has changed.
+  void become_view(const DTensorImpl& base, int64_t offset, bool is_copy);
   bool is_copy_of_base() const {
-    return is_copy_of_base_;
+    return copied_version_ != kNoCopy;
+  }
+  /// Whether the tensor that this is a copy of has changed since. Autograd makes views share their base's version.
+  bool is_stale_copy() const {
+    return is_copy_of_base() && version_counter_.enabled() && version_counter_.current_version() != copied_version_;
   }
 
   /// True once: whoever asks first sees to it that gradients of this leaf lie as it does.
@@ -54,17 +55,14 @@ class DTensorImpl : public c10::TensorImpl {
   template <class Version>
   c10::intrusive_ptr<TensorImpl> detached_copy(Version&& version, bool allow_tensor_metadata_change) const;
   void take_sizes_from_spec();
-  void take_view_from(const DTensorImpl& other);
-  void check_base_is_unchanged() const;
   const char* tensorimpl_type_name() const override {
     return "weft::DTensorImpl";
   }
 
   AsyncTensor local_;
   SpecPtr spec_;
-  bool is_copy_of_base_ = false;
-  uint32_t copied_version_ = 0;
-  c10::VariableVersion base_version_; // of a copy, unless the base was made in inference mode
+  static constexpr uint32_t kNoCopy = ~uint32_t{0};
+  uint32_t copied_version_ = kNoCopy; // of the base
   bool gradient_layout_claimed_ = false;
 };
 

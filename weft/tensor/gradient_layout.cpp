@@ -9,9 +9,11 @@ namespace weft {
 
 namespace {
 
-/// Some derivative formulas give a plain tensor of zeros, made of the shape alone: the same on every rank.
+/// Some derivative formulas give a plain tensor of zeros, made of the shape alone: the same on every rank. It may be one
+/// that has no memory.
 at::Tensor replicated_constant(const at::Tensor& gradient, const DeviceMesh& mesh) {
-  return from_local(gradient, mesh, all_replicated(mesh));
+  const auto local = gradient._is_zerotensor() ? at::zeros(gradient.sizes(), gradient.options()) : gradient;
+  return from_local(local, mesh, all_replicated(mesh));
 }
 
 } // namespace

@@ -11,6 +11,16 @@ DTensorImpl& checked_dtensor(const char* where, const at::Tensor& tensor) {
   return *impl;
 }
 
+DTensorImpl& checked_values(const char* where, const at::Tensor& tensor) {
+  auto& impl = checked_dtensor(where, tensor);
+  TORCH_CHECK_VALUE(
+      !impl.is_stale_copy(), "[", where, "] ", *impl.spec(),
+      " is a view that had to be redistributed, and the tensor it was taken of has changed since. Take the view again, "
+      "or "
+      "redistribute that tensor first.");
+  return impl;
+}
+
 const SpecPtr& spec_of(const at::Tensor& tensor) {
   return checked_dtensor("spec_of", tensor).spec();
 }

@@ -20,5 +20,7 @@ LocalBlock local_shape_and_offset(c10::IntArrayRef sizes, const DeviceMesh& mesh
 
 /// The implementation behind a distributed tensor; raises for any other, in the name of `where`.
 DTensorImpl& checked_dtensor(const char* where, const at::Tensor& tensor);
+/// As above; raises as well where the values are those of a view that had to be moved and are out of date.
+DTensorImpl& checked_values(const char* where, const at::Tensor& tensor);
 
 } // namespace weft

@@ -103,8 +103,7 @@ at::Tensor wrap(at::Tensor local, const PreparedOutput& output, const DTensorImp
   }
   if (output.is_view) {
     auto view = make_dtensor_like(*output.like, std::move(local));
-    static_cast<DTensorImpl*>(view.unsafeGetTensorImpl())
-        ->become_view(*base, output.offset, output.is_copy);
+    static_cast<DTensorImpl*>(view.unsafeGetTensorImpl())->become_view(*base, output.offset, output.is_copy);
     return view;
   }
   if (C10_UNLIKELY(!output.contiguous)) {

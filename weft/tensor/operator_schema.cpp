@@ -41,6 +41,11 @@ const c10::AliasInfo* alias_of(const c10::Argument& argument) {
   return info;
 }
 
+bool is_filled_in(const c10::FunctionSchema& schema, const c10::Argument& argument) {
+  return argument.name() == "value" &&
+      (schema.name().starts_with("aten::masked_fill") || schema.name() == "aten::constant_pad_nd");
+}
+
 } // namespace
 
 OperatorSchema::OperatorSchema(const c10::FunctionSchema& schema) {
@@ -50,6 +55,9 @@ OperatorSchema::OperatorSchema(const c10::FunctionSchema& schema) {
       written.push_back(static_cast<int64_t>(arguments.size()));
     }
     arguments.push_back(kind_of(*argument.type()));
+    if (arguments.back() == ArgumentKind::Value && is_filled_in(schema, argument)) {
+      arguments.back() = ArgumentKind::Fill;
+    }
     is_out.push_back(argument.is_out());
   }
   for (const auto& ret : schema.returns()) {

@@ -14,6 +14,7 @@ struct OperatorSchema {
     OptionalTensorList, // a list in which tensors may be absent
     Static,             // its value may change what the rule says: part of the cache key
     Value, // numbers, generators: only the type is part of the key, so that a changing learning rate does not fill the cache
+    Fill, // a number of which it counts, beside the type, whether it is zero: then the operator is linear
   };
   struct Return {
     bool is_tensor = false; // or a list of tensors

@@ -2,6 +2,7 @@
 
 #include "weft/propagation/choose.h"
 #include "weft/tensor/global_meta.h"
+#include "weft/tensor/in_backward.h"
 
 #include <algorithm>
 
@@ -83,9 +84,10 @@ class Preparation {
       mesh_ = &mesh;
     }
     TORCH_INTERNAL_ASSERT(mesh_ != nullptr);
+    // A view of a part that is empty needs no place in the mesh.
     TORCH_CHECK_VALUE(
-        mesh_->is_member(), "[", name(), "] rank ", mesh_->world()->rank(), " is not in ", mesh_->to_string(),
-        " and cannot compute on it. Call operators on its ranks only.");
+        mesh_->is_member() || traits_.schema.is_view, "[", name(), "] rank ", mesh_->world()->rank(), " is not in ",
+        mesh_->to_string(), " and cannot compute on it. Call operators on its ranks only.");
     for (const auto& ref : operands_) {
       call_.operands.push_back(
           ref.impl != nullptr
@@ -158,6 +160,13 @@ class Preparation {
       }
     }
     auto strategy = choose(rule, placed, stored);
+    if (!strategy && in_backward()) {
+      // A derivative formula works in place on tensors of its own: it cannot redistribute them first.
+      for (auto& output : stored) {
+        output.may_move = true;
+      }
+      strategy = choose(rule, placed, stored);
+    }
     TORCH_CHECK_VALUE(
         strategy.has_value(), "[", name(), "] the result cannot be stored in ",
         stored.empty() ? "it" : placed[stored[0].operand].spec->to_string(),

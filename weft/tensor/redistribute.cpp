@@ -92,7 +92,7 @@ at::ScalarType checked_dtype(const char* option, std::optional<at::ScalarType> a
 } // namespace
 
 at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const RedistributeOptions& options) {
-  const auto& impl = checked_dtensor("redistribute", tensor);
+  const auto& impl = checked_values("redistribute", tensor);
   const auto& spec = *impl.spec();
   TORCH_CHECK_NOT_IMPLEMENTED(
       !options.mesh || *options.mesh == spec.mesh(), "[redistribute] a tensor stays on its mesh ", spec.mesh(),

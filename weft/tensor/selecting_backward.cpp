@@ -26,10 +26,16 @@ at::Tensor cumulative_extreme_backward(
   return at::zeros_like(input).scatter_add(dim, indices, grad);
 }
 
+/// The identity is made of the shape alone: the same on every rank.
+at::Tensor trace_backward(const at::Tensor& grad, c10::IntArrayRef sizes) {
+  return grad * at::eye(sizes[0], sizes[1], grad.options());
+}
+
 } // namespace
 
 void register_selecting_backward(torch::Library& library) {
   library.impl("value_selecting_reduction_backward", TORCH_FN(value_selecting_backward));
+  library.impl("trace_backward", TORCH_FN(trace_backward));
   library.impl("cummaxmin_backward", TORCH_FN(cumulative_extreme_backward));
 }
 

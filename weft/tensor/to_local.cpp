@@ -59,7 +59,7 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
 } // namespace
 
 at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
-  const auto& impl = checked_dtensor("to_local", tensor);
+  const auto& impl = checked_values("to_local", tensor);
   const auto& spec = impl.spec();
   if (is_recorded(tensor)) {
     auto boundary = c10::make_intrusive<Boundary>();
@@ -79,7 +79,7 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
 }
 
 at::Tensor full_tensor(const at::Tensor& tensor, const ToLocalOptions& options) {
-  const auto& spec = *checked_dtensor("full_tensor", tensor).spec();
+  const auto& spec = *checked_values("full_tensor", tensor).spec();
   return to_local(redistribute(tensor, all_replicated(spec.mesh())), options);
 }
 

@@ -1,0 +1,66 @@
+#include "weft/tensor/gradient_layout.h"
+#include "tests/support/beside_plain.h"
+#include "tests/support/on_meshes.h"
+#include "weft/comm/comm_log.h"
+#include "weft/tensor/boundary.h"
+#include "weft/tensor/distribute.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+TEST(GradientLayout, TheGradientOfALeafLiesAsTheLeaf) {
+  const auto whole = whole_numbers({5, 4});
+  on_all_layouts(2, {Replicate(), Shard(0), Shard(1), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
+    auto leaf = from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes()).detach();
+    leaf.set_requires_grad(true);
+    const auto x = distribute_tensor(whole, mesh, Layout(Placements(mesh.ndim(), Shard(0))));
+    (leaf * x).sum().backward();
+    EXPECT_EQ(spec_of(leaf.grad())->layout(), default_gradient_layout(layout));
+    expect_equal(full_tensor(leaf.grad()), whole);
+    (leaf * x).sum().backward();
+    EXPECT_EQ(spec_of(leaf.grad())->layout(), default_gradient_layout(layout));
+    expect_equal(full_tensor(leaf.grad()), whole * 2);
+  });
+}
+
+TEST(GradientLayout, APartialGradientIsReducedOnce) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto weight = distribute_tensor(whole_numbers({3, 4}), mesh, {Replicate()}).set_requires_grad(true);
+    const auto x = distribute_tensor(whole_numbers({6, 4}), mesh, {Shard(0)});
+    const auto loss = (at::linear(x, weight) + at::linear(x * 2, weight)).sum();
+    const CommLog log(mesh);
+    loss.backward();
+    to_local(weight.grad());
+    EXPECT_EQ(log.calls(), 1) << log.to_string();
+    EXPECT_EQ(spec_of(weight.grad())->layout(), Layout{Replicate()});
+    expect_equal(full_tensor(weight.grad()), whole_numbers({6, 4}).sum(0).mul(3).expand({3, 4}));
+  });
+}
+
+TEST(GradientLayout, AGradientThatAFormulaGivesAsPlainZerosIsDistributed) {
+  expect_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+    (in[0].sign().sum() + in[0].floor().sum()).backward();
+    return {in[0].grad()};
+  });
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto leaf = distribute_tensor(whole_numbers({4, 3}), mesh, {Shard(0)}).set_requires_grad(true);
+    leaf.sign().sum().backward();
+    ASSERT_TRUE(is_dtensor(leaf.grad()));
+    EXPECT_EQ(spec_of(leaf.grad())->layout(), Layout{Shard(0)});
+  });
+}
+
+TEST(GradientLayout, AGradientHasAGradient) {
+  expect_as_plain({parameter({4, 3}), parameter({3, 3})}, [](const Tensors& in) -> Tensors {
+    in[0].matmul(in[1]).pow(3).sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+    const auto first = in[1].grad();
+    return {torch::autograd::grad({first.square().sum()}, {in[0]})[0]};
+  });
+}
+
+} // namespace
+} // namespace weft

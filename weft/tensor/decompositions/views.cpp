@@ -1,0 +1,75 @@
+#include "weft/tensor/decomposition.h"
+
+#include <ATen/ATen.h>
+
+namespace weft {
+
+namespace {
+
+bool always(const OpCall& /*call*/, c10::ArrayRef<SpecPtr> /*operands*/) {
+  return true;
+}
+
+/// The strides are those of the whole tensor; a local one has its own.
+at::Tensor reshape_alias_as_view(const at::Tensor& self, c10::IntArrayRef size, c10::IntArrayRef /*stride*/) {
+  return self.view(size);
+}
+
+/// What is one long in the whole tensor is squeezed, not what happens to be so on a rank.
+at::Tensor squeeze_named(const at::Tensor& self) {
+  std::vector<int64_t> dims;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (self.size(d) == 1) {
+      dims.push_back(d);
+    }
+  }
+  return self.squeeze(dims);
+}
+
+at::Tensor squeeze_one_named(const at::Tensor& self, int64_t dim) {
+  return self.squeeze(std::vector<int64_t>{dim});
+}
+
+/// Strides that follow from the shape need not be stated, and a tensor of the other's shape lies as that does.
+bool is_contiguous_alike(const OpCall& call, c10::ArrayRef<SpecPtr> /*operands*/) {
+  const auto size = call.integers("size");
+  const auto stride = call.integers("stride");
+  int64_t expected = 1;
+  for (auto d = static_cast<int64_t>(size.size()) - 1; d >= 0; --d) {
+    if (size[d] != 1 && stride[d] != expected) {
+      return false;
+    }
+    expected *= std::max<int64_t>(size[d], 1);
+  }
+  return call.operand(0).sizes == c10::IntArrayRef(size);
+}
+
+at::Tensor new_empty_of_size(
+    const at::Tensor& self,
+    c10::IntArrayRef size,
+    c10::IntArrayRef /*stride*/,
+    std::optional<at::ScalarType> dtype,
+    std::optional<at::Layout> layout,
+    std::optional<at::Device> device,
+    std::optional<bool> pin_memory) {
+  return self.new_empty(size, dtype, layout, device, pin_memory);
+}
+
+} // namespace
+
+void add_view_decompositions(Decompositions& all) {
+  using c10::KernelFunction;
+  all.emplace(
+      "aten::_reshape_alias",
+      Decomposition{&always, KernelFunction::makeFromUnboxedFunction(TORCH_FN(reshape_alias_as_view))});
+  all.emplace(
+      "aten::squeeze", Decomposition{&always, KernelFunction::makeFromUnboxedFunction(TORCH_FN(squeeze_named))});
+  all.emplace(
+      "aten::squeeze.dim",
+      Decomposition{&always, KernelFunction::makeFromUnboxedFunction(TORCH_FN(squeeze_one_named))});
+  all.emplace(
+      "aten::new_empty_strided",
+      Decomposition{&is_contiguous_alike, KernelFunction::makeFromUnboxedFunction(TORCH_FN(new_empty_of_size))});
+}
+
+} // namespace weft
