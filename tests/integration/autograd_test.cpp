@@ -24,7 +24,7 @@ at::Tensor score(const at::Tensor& x) {
 
 TEST(Autograd, NothingIsRecordedWithoutGradMode) {
   expect_as_plain({parameter({4, 3}), parameter({3, 5})}, [](const Values& in) -> Values {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     const auto product = in[0].matmul(in[1]);
     EXPECT_FALSE(product.requires_grad());
     EXPECT_EQ(product.grad_fn(), nullptr);
@@ -34,7 +34,7 @@ TEST(Autograd, NothingIsRecordedWithoutGradMode) {
 
 TEST(Autograd, LeavesChangeInPlaceWithoutGradMode) {
   expect_as_plain({parameter({4, 3}), parameter({4, 3})}, [](const Values& in) -> Values {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     in[0].add_(in[1], -0.5);
     in[0].t().mul_(2);
     in[0].select(0, 1).zero_();
