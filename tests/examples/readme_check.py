@@ -1,4 +1,4 @@
-"""Checks that the README's example is examples/redistribute.cpp and that its output is what the program prints.
+"""Checks that the README's example is examples/quickstart.cpp and that its output is what the program prints.
 
 usage: readme_check.py PROGRAM
 """
@@ -10,7 +10,7 @@ import sys
 
 root = pathlib.Path(__file__).resolve().parents[2]
 readme = (root / "README.md").read_text()
-source = (root / "examples" / "redistribute.cpp").read_text()
+source = (root / "examples" / "quickstart.cpp").read_text()
 
 
 def block(language):
@@ -24,7 +24,7 @@ def without_trailing_spaces(text):
 
 
 if block("cpp").strip() not in source:
-    sys.exit("the example in README.md is not part of examples/redistribute.cpp")
+    sys.exit("the example in README.md is not part of examples/quickstart.cpp")
 printed = subprocess.run([sys.argv[1]], check=True, capture_output=True, text=True, timeout=120).stdout
 if without_trailing_spaces(printed) != without_trailing_spaces(block("text")):
     sys.exit(f"README.md shows another output than the program prints:\n{printed}")

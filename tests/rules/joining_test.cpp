@@ -65,8 +65,13 @@ TEST(Joining, ATriangleNeedsItsMatrixWhole) {
 }
 
 TEST(Joining, APaddedDimCannotBeCut) {
-  EXPECT_EQ(rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{1, 0}}}), "([a,b])->([a,-]) whole={b}");
-  EXPECT_EQ(rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{0, 0, -1, 2}}}), "([a,b])->([-,b]) whole={a}");
+  EXPECT_EQ(
+      rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{1, 0}}}), "([a,b])->([a,-]) whole={b} linear={0}");
+  EXPECT_EQ(
+      rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{0, 0, -1, 2}}}),
+      "([a,b])->([-,b]) whole={a} linear={0}");
+  EXPECT_EQ(
+      rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{1, 0}}, {"value", 2}}), "([a,b])->([a,-]) whole={b}");
 }
 
 TEST(Joining, ADiagonalIsPutIntoTwoNewDims) {

@@ -91,22 +91,8 @@ std::string rule_text(const std::string& op_with_overload, std::vector<Ints> sha
 
 std::string mapping_text(const std::string& op_with_overload, std::vector<Ints> shapes, const Arguments& arguments) {
   const auto text = rule_text(op_with_overload, std::move(shapes), arguments);
-<<<<<<< .merge_file_04vjGO
   const auto end = text.find(") ", text.find("->"));
   return end == std::string::npos ? text : text.substr(0, end + 1);
-=======
-  const auto arrow = text.find("->");
-  // Joined dims have parentheses and blanks of their own: "([a,b])->([(a b)]) whole={a}".
-  auto end = arrow == std::string::npos ? text.size() : arrow + 2;
-  for (int open = 0; end < text.size();) {
-    open += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
-    ++end;
-    if (open == 0) {
-      break;
-    }
-  }
-  return text.substr(0, end);
->>>>>>> .merge_file_zLgXHA
 }
 
 } // namespace weft::testing

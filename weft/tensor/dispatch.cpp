@@ -202,6 +202,12 @@ bool is_run_by_rules(const c10::OperatorHandle& op) {
       !is_composed_of_random(op);
 }
 
+/// All of them, by full name; the dispatcher owns them for the life of the process.
+std::vector<std::pair<std::string, const DTensorKernel*>>& kernels() {
+  static auto* all = new std::vector<std::pair<std::string, const DTensorKernel*>>();
+  return *all;
+}
+
 void register_all() {
   // Kept for the life of the process, as ATen's own kernels are.
   static auto* library = new torch::Library(torch::Library::IMPL, "aten", kDTensorKey, __FILE__, __LINE__);
@@ -224,7 +230,9 @@ void register_all() {
       continue;
     }
     const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<DTensorKernel>(*op)));
+    auto kernel = std::make_unique<DTensorKernel>(*op);
+    kernels().emplace_back(full, kernel.get());
+    library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)));
   }
 }
 
@@ -233,6 +241,17 @@ void register_all() {
 void install_dispatch() {
   static std::once_flag once;
   std::call_once(once, register_all);
+}
+
+std::map<std::string, size_t> fallback_counts() {
+  install_dispatch();
+  std::map<std::string, size_t> counts;
+  for (const auto& [name, kernel] : kernels()) {
+    if (kernel->fallbacks() > 0) {
+      counts[name] = kernel->fallbacks();
+    }
+  }
+  return counts;
 }
 
 CallCache::Counters call_cache_counters() {

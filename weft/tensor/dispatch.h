@@ -2,7 +2,8 @@
 
 #include "weft/tensor/call_cache.h"
 
-#include <cstddef>
+#include <map>
+#include <string>
 
 namespace weft {
 
@@ -11,5 +12,8 @@ void install_dispatch();
 
 /// Of the calling thread's cached calls.
 CallCache::Counters call_cache_counters();
+
+/// How often operators without a rule have run on replicated tensors in this process, by name.
+std::map<std::string, size_t> fallback_counts();
 
 } // namespace weft

@@ -20,7 +20,7 @@ c10::IValue without_data(const c10::IValue& value) {
   }
   if (value.isTensorList()) {
     c10::List<at::Tensor> metas;
-    for (const at::Tensor& tensor : value.toTensorList()) {
+    for (const auto& tensor : value.toTensorVector()) {
       metas.push_back(tensor.defined() ? without_data(tensor) : tensor);
     }
     return metas;
@@ -75,7 +75,7 @@ std::optional<std::vector<GlobalMeta>> global_results(
     if (value.isTensor()) {
       results.push_back(meta_of(value.toTensor()));
     } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorList()) {
+      for (const auto& tensor : value.toTensorVector()) {
         results.push_back(meta_of(tensor));
       }
     }
