@@ -3,6 +3,7 @@
 #include "weft/weft.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ TEST(Autograd, InferenceModeMakesInferenceTensors) {
   expect_as_plain({parameter({4, 3}), parameter({3, 5})}, [](const Values& in) -> Values {
     const c10::InferenceMode inference;
     auto product = in[0].matmul(in[1]);
-    product.add_(1);
+    product.mul_(3);
     product.t().mul_(2);
     EXPECT_TRUE(product.is_inference());
     return {product, product.softmax(1)};
@@ -245,6 +246,16 @@ TEST(Autograd, AViewThatHadToMoveCannotBeReadOnceItsBaseHasChanged) {
     expect_contains(error_text<c10::ValueError>([&] { row.add(1); }), error);
     expect_contains(error_text<c10::ValueError>([&] { full_tensor(row); }), error);
     EXPECT_TRUE(at::equal(full_tensor(x[1]), full_tensor(x)[1]));
+  });
+}
+
+TEST(Autograd, AViewThatHadToMoveCanBeReadBelowAutogradAsWell) {
+  run_on_ranks(2, [](int64_t /*rank*/) {
+    const auto mesh = init_device_mesh("cpu", {2});
+    const auto x = distribute_tensor(parameter({4, 6}).detach(), mesh, {Shard(0)});
+    x.add_(1);
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    EXPECT_TRUE(at::equal(full_tensor(x[1].mul(2)), full_tensor(x)[1].mul(2)));
   });
 }
 
