@@ -3,6 +3,7 @@
 #include "weft/weft.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -37,7 +38,7 @@ TEST(Autograd, LeavesChangeInPlaceWithoutGradMode) {
     const c10::NoGradGuard no_grad;
     in[0].add_(in[1], -0.5);
     in[0].t().mul_(2);
-    in[0].select(0, 1).zero_();
+    in[0].view({2, 2, 3}).add_(1);
     return {in[0]};
   });
 }
@@ -46,7 +47,7 @@ TEST(Autograd, InferenceModeMakesInferenceTensors) {
   expect_as_plain({parameter({4, 3}), parameter({3, 5})}, [](const Values& in) -> Values {
     const c10::InferenceMode inference;
     auto product = in[0].matmul(in[1]);
-    product.add_(1);
+    product.mul_(3);
     product.t().mul_(2);
     EXPECT_TRUE(product.is_inference());
     return {product, product.softmax(1)};
@@ -172,34 +173,102 @@ TEST(Autograd, ViewsOfALeafPassGradientsOn) {
 }
 
 TEST(Autograd, WritingThroughAViewChangesItsBaseAndItsGradient) {
-  const std::vector<std::function<void(const at::Tensor&)>> writes = {
-      [](const at::Tensor& x) { x.view({2, 2, 6}).mul_(2); },
-      [](const at::Tensor& x) { x[0].add_(1); },
-      [](const at::Tensor& x) { x.t().mul_(3); },
-      [](const at::Tensor& x) { x.slice(1, 1, 4).sin_(); },
-      [](const at::Tensor& x) { x.unsqueeze(0).squeeze(0).narrow(0, 1, 2).mul_(x.narrow(0, 2, 2).detach().clone()); },
-      [](const at::Tensor& x) { x[1].t().copy_(x[2]); },
-      [](const at::Tensor& x) { x.t()[2].zero_(); },
+  struct Write {
+    std::function<void(const at::Tensor& x)> write;
+    std::vector<int64_t> cut_dims; // along which the view stays where it is
+  };
+  const std::vector<Write> writes = {
+      {[](const at::Tensor& x) { x.view({2, 2, 6}).mul_(2); }, {0, 1}},
+      {[](const at::Tensor& x) { x.t().mul_(3); }, {0, 1}},
+      {[](const at::Tensor& x) { x.unsqueeze(0).squeeze(0).mul_(x.detach().clone()); }, {0, 1}},
+      {[](const at::Tensor& x) { x[0].add_(1); }, {1}},
+      {[](const at::Tensor& x) { x[1].copy_(x[2]); }, {1}},
+      {[](const at::Tensor& x) { x.narrow(0, 1, 2).mul_(x.narrow(0, 2, 2).clone()); }, {1}},
+      {[](const at::Tensor& x) { x.slice(1, 1, 4).sin_(); }, {0}},
+      {[](const at::Tensor& x) { x.t()[2].zero_(); }, {0}},
   };
   for (size_t i = 0; i < writes.size(); ++i) {
     SCOPED_TRACE(c10::str("write ", i));
-    expect_as_plain({parameter({4, 6})}, [&](const Values& in) -> Values {
+    const Program program = [&](const Values& in) -> Values {
       const auto x = in[0] * 1;
-      writes[i](x);
+      writes[i].write(x);
       score(x).backward();
       return {x, in[0].grad()};
+    };
+    expect_as_plain({parameter({4, 6})}, program, {.cut_dims = writes[i].cut_dims});
+  }
+}
+
+TEST(Autograd, AViewThatHadToMoveCannotBeWrittenTo) {
+  const std::vector<std::function<void(const at::Tensor& x)>> writes = {
+      [](const at::Tensor& x) { x[0].add_(1); },
+      [](const at::Tensor& x) { x[0].zero_(); },
+      [](const at::Tensor& x) { x[0].copy_(x[1]); },
+      [](const at::Tensor& x) { x[0].bernoulli_(0.5); },
+      [](const at::Tensor& x) {
+        auto row = x[0];
+        at::add_out(row, x[1], x[2]);
+      },
+  };
+  for (size_t i = 0; i < writes.size(); ++i) {
+    SCOPED_TRACE(c10::str("write ", i));
+    run_on_ranks(2, [&](int64_t /*rank*/) {
+      const auto mesh = init_device_mesh("cpu", {2});
+      const auto x = distribute_tensor(parameter({4, 6}).detach(), mesh, {Shard(0)});
+      expect_contains(
+          error_text<c10::ValueError>([&] { writes[i](x); }),
+          "is a view that had to be redistributed, so that writing to it would not change the tensor it was taken of. "
+          "Redistribute that tensor first, or clone the view.");
     });
   }
 }
 
 TEST(Autograd, AViewSeesWhatIsWrittenToItsBase) {
-  expect_as_plain({parameter({4, 6}), parameter({6})}, [](const Values& in) -> Values {
+  const Program program = [](const Values& in) -> Values {
     const auto x = in[0] * 1;
     const auto row = x[1];
     const auto turned = x.t();
     x.mul_(in[1]);
     (score(row) + 2 * score(turned)).backward();
     return {row, turned, in[0].grad(), in[1].grad()};
+  };
+  expect_as_plain({parameter({4, 6}), parameter({1, 6})}, program, {.cut_dims = {{1}}});
+}
+
+TEST(Autograd, AViewThatHadToMoveCannotBeReadOnceItsBaseHasChanged) {
+  run_on_ranks(2, [](int64_t /*rank*/) {
+    const auto mesh = init_device_mesh("cpu", {2});
+    const auto x = distribute_tensor(parameter({4, 6}).detach(), mesh, {Shard(0)});
+    const auto row = x[1];
+    EXPECT_TRUE(at::equal(full_tensor(row), full_tensor(x)[1]));
+    x.t().add_(1);
+    const auto error = "is a view that had to be redistributed, and the tensor it was taken of has changed since";
+    expect_contains(error_text<c10::ValueError>([&] { row.add(1); }), error);
+    expect_contains(error_text<c10::ValueError>([&] { full_tensor(row); }), error);
+    EXPECT_TRUE(at::equal(full_tensor(x[1]), full_tensor(x)[1]));
+  });
+}
+
+TEST(Autograd, AViewThatHadToMoveCanBeReadBelowAutogradAsWell) {
+  run_on_ranks(2, [](int64_t /*rank*/) {
+    const auto mesh = init_device_mesh("cpu", {2});
+    const auto x = distribute_tensor(parameter({4, 6}).detach(), mesh, {Shard(0)});
+    x.add_(1);
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    EXPECT_TRUE(at::equal(full_tensor(x[1].mul(2)), full_tensor(x)[1].mul(2)));
+  });
+}
+
+TEST(Autograd, TensorsThatWereChangedGoThroughBackwardAsOthers) {
+  expect_as_plain({parameter({2, 3, 4}), parameter({5, 4}), parameter({4})}, [](const Values& in) -> Values {
+    auto x = in[0] * 1;
+    x.add_(1);
+    auto weight = in[1] * 1;
+    weight.mul_(2);
+    auto hidden = at::linear(x, weight);
+    hidden.mul_(3);
+    score(hidden.matmul(weight) + at::layer_norm(x, {4}, in[2]).matmul(x.transpose(1, 2)).sum()).backward();
+    return {in[0].grad(), in[1].grad(), in[2].grad()};
   });
 }
 

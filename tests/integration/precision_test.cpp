@@ -27,7 +27,7 @@ class Autocast {
 };
 
 /// Sums of bfloat16 values are rounded at other places on several ranks.
-constexpr double kBFloat16Tolerance = 2e-2;
+const BesideOptions kBFloat16 = {.tolerance = 2e-2};
 
 at::Tensor float_parameter(c10::IntArrayRef sizes) {
   return parameter(sizes, at::kFloat);
@@ -44,7 +44,7 @@ TEST(Precision, MatrixProductsAreComputedInTheLowerPrecision) {
     EXPECT_EQ(mm.scalar_type(), at::kBFloat16);
     return {linear, matmul, mm};
   };
-  expect_as_plain({float_parameter({4, 6}), float_parameter({8, 6})}, products, kBFloat16Tolerance);
+  expect_as_plain({float_parameter({4, 6}), float_parameter({8, 6})}, products, kBFloat16);
 }
 
 TEST(Precision, WhatNeedsRangeIsComputedInFullPrecision) {
@@ -55,8 +55,7 @@ TEST(Precision, WhatNeedsRangeIsComputedInFullPrecision) {
     EXPECT_EQ(loss.scalar_type(), at::kFloat);
     return {loss, low + in[2]};
   };
-  expect_as_plain(
-      {float_parameter({4, 6}), float_parameter({8, 6}), float_parameter({4, 8})}, program, kBFloat16Tolerance);
+  expect_as_plain({float_parameter({4, 6}), float_parameter({8, 6}), float_parameter({4, 8})}, program, kBFloat16);
 }
 
 TEST(Precision, GradientsOfParametersHaveTheirPrecision) {
@@ -72,8 +71,7 @@ TEST(Precision, GradientsOfParametersHaveTheirPrecision) {
     return {loss, in[1].grad(), in[2].grad()};
   };
   expect_as_plain(
-      {float_parameter({4, 6}).detach(), float_parameter({8, 6}), float_parameter({3, 8})}, program,
-      kBFloat16Tolerance);
+      {float_parameter({4, 6}).detach(), float_parameter({8, 6}), float_parameter({3, 8})}, program, kBFloat16);
 }
 
 TEST(Precision, NothingIsCastOutsideOfAutocast) {

@@ -5,17 +5,24 @@
 #include "weft/comm/run_on_ranks.h"
 #include "weft/tensor/distribute.h"
 
-#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/GradMode.h>
 
 namespace weft::testing {
 
 namespace {
 
-Placement placement_of(const at::Tensor& tensor, int64_t number) {
-  const auto dim = number % (tensor.dim() + 1) - 1;
-  return dim < 0 ? Replicate() : Shard(dim);
+/// The placements in which an input is tried.
+std::vector<Placement> placements_of(const at::Tensor& input, const BesideOptions& options) {
+  std::vector<Placement> placements = {Replicate()};
+  for (int64_t d = 0; d < input.dim(); ++d) {
+    const auto& allowed = options.cut_dims;
+    if (!allowed || std::find(allowed->begin(), allowed->end(), d) != allowed->end()) {
+      placements.push_back(Shard(d));
+    }
+  }
+  return placements;
 }
 
 at::Tensor leaf_of(const at::Tensor& tensor) {
@@ -55,23 +62,28 @@ void expect_same(const at::Tensor& actual, const at::Tensor& expected, double to
 }
 
 /// Calls `fn(inputs)` on the ranks of a mesh, with the inputs in every combination of placements.
-void on_ranks(const Values& inputs, c10::IntArrayRef mesh_shape, const std::function<void(const Values&)>& fn) {
-  int64_t combinations = 1;
+void on_ranks(
+    const Values& inputs,
+    const BesideOptions& options,
+    c10::IntArrayRef mesh_shape,
+    const std::function<void(const Values&)>& fn) {
+  size_t combinations = 1;
   for (const auto& input : inputs) {
-    combinations *= input.dim() + 1;
+    combinations *= placements_of(input, options).size();
   }
   run_on_ranks(c10::multiply_integers(mesh_shape), [&](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", mesh_shape);
-    for (int64_t combination = 0; combination < combinations; ++combination) {
+    for (size_t combination = 0; combination < combinations; ++combination) {
       Values distributed;
       auto rest = combination;
       for (const auto& input : inputs) {
+        const auto choice = placements_of(input, options);
         Placements placements;
         for (int64_t m = 0; m < mesh.ndim(); ++m) {
-          placements.push_back(placement_of(input, rest + m));
+          placements.push_back(choice[(rest + m) % choice.size()]);
         }
         distributed.push_back(distribute_tensor(leaf_of(input), mesh, Layout(placements)));
-        rest /= input.dim() + 1;
+        rest /= choice.size();
       }
       fn(distributed);
     }
@@ -80,16 +92,16 @@ void on_ranks(const Values& inputs, c10::IntArrayRef mesh_shape, const std::func
 
 } // namespace
 
-void expect_as_plain(const Values& inputs, const Program& program, double tolerance) {
+void expect_as_plain(const Values& inputs, const Program& program, const BesideOptions& options) {
   const auto expected = program(leaves_of(inputs));
   for (const auto& mesh_shape : {std::vector<int64_t>{2}, {2, 2}}) {
-    on_ranks(inputs, mesh_shape, [&](const Values& distributed) {
+    on_ranks(inputs, options, mesh_shape, [&](const Values& distributed) {
       const auto where = text_of(distributed);
       SCOPED_TRACE(where);
       const auto actual = program(distributed);
       ASSERT_EQ(actual.size(), expected.size());
       for (size_t i = 0; i < expected.size(); ++i) {
-        expect_same(actual[i], expected[i], tolerance, c10::str("result ", i, " of ", where));
+        expect_same(actual[i], expected[i], options.tolerance, c10::str("result ", i, " of ", where));
       }
     });
   }
@@ -97,7 +109,7 @@ void expect_as_plain(const Values& inputs, const Program& program, double tolera
 
 std::string error_as_plain(const Values& inputs, const Program& program) {
   const auto expected = error_text([&] { program(leaves_of(inputs)); });
-  on_ranks(inputs, {2}, [&](const Values& distributed) {
+  on_ranks(inputs, {}, {2}, [&](const Values& distributed) {
     EXPECT_EQ(error_text([&] { program(distributed); }), expected) << text_of(distributed);
   });
   return expected;

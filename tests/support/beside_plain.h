@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,18 @@ using Values = std::vector<at::Tensor>;
 /// A program that some tensors go into and others come out of, written once for plain and for distributed ones.
 using Program = std::function<Values(const Values& inputs)>;
 
+struct BesideOptions {
+  double tolerance = 1e-9;
+  /// The dims along which inputs are cut; all of them unless given.
+  std::optional<std::vector<int64_t>> cut_dims = std::nullopt;
+};
+
 /// Runs a program on copies of the inputs, and on ranks as threads on distributed ones, in every combination of
 /// placements R and S on a mesh (2) and in as many on a mesh (2, 2). Copies are leaves that require a gradient where the
 /// input does. Expects that what comes out is the same: values, dtypes, and whether it requires a gradient.
 ///
 ///   expect_as_plain({a, b}, [](const Values& in) -> Values { return {in[0].matmul(in[1])}; });
-void expect_as_plain(const Values& inputs, const Program& program, double tolerance = 1e-9);
+void expect_as_plain(const Values& inputs, const Program& program, const BesideOptions& options = {});
 
 /// The text of the error that a program raises, on plain and on distributed tensors alike.
 std::string error_as_plain(const Values& inputs, const Program& program);

@@ -43,6 +43,9 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
   if (is_copy && !base.is_copy_of_base()) {
     copied_version_ = !base.version_counter_.enabled() ? 0 : base.version_counter_.current_version();
   }
+  if (is_copy_of_base() && base.version_counter_.enabled() && !is_inference()) {
+    version_counter_ = base.version_counter_; // below autograd nobody else makes views share it
+  }
 }
 
 void DTensorImpl::take_sizes_from_spec() {
@@ -59,9 +62,8 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version
   copy->storage_offset_ = storage_offset_;
   // Whether it is an inference tensor is a matter of where the original was made.
   copy->key_set_ = key_set_;
-  if (!copy->is_inference()) {
-    copy->set_version_counter(std::forward<Version>(version));
-  }
+  // Inference tensors have no version; the copy got one where it was made outside of inference mode.
+  copy->version_counter_ = copy->is_inference() ? c10::VariableVersion() : std::forward<Version>(version);
   if (is_copy_of_base()) {
     // The copy may count versions anew; what is stale stays so.
     copy->copied_version_ =

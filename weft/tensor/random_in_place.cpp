@@ -17,6 +17,10 @@ const DTensorImpl& distributed(const char* where, const at::Tensor& tensor) {
   TORCH_CHECK_TYPE(
       impl != nullptr, "[", where, "] numbers for a plain tensor of shape ", tensor.sizes(),
       " cannot depend on a distributed one. Distribute it with distribute_tensor or from_local.");
+  TORCH_CHECK_VALUE(
+      !impl->is_copy_of_base(), "[", where, "] ", *impl->spec(),
+      " is a view that had to be redistributed, so that writing to it would not change the tensor it was taken of. "
+      "Redistribute that tensor first, or clone the view.");
   return *impl;
 }
 
