@@ -8,6 +8,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Tensors = std::vector<at::Tensor>;
 using View = std::function<at::Tensor(const at::Tensor&)>;
 
 /// Views, each of which is asked for by its sizes, strides and offset.

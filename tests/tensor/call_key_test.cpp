@@ -84,9 +84,9 @@ TEST(CallKey, OfAListOfNumbersTheLengthAndTypesCount) {
   EXPECT_EQ(with_type(std::vector<double>{1, 2}), with_type(std::vector<double>{3, 4}));
   EXPECT_FALSE(with_type(std::vector<double>{1, 2}) == with_type(std::vector<double>{1}));
   const auto scalars = [](const at::Scalar& first) {
-    c10::List<IValue> list(c10::NumberType::get());
-    list.push_back(IValue(first));
-    return IValue(c10::impl::toTypedList<IValue>(list));
+    c10::List<at::Scalar> list;
+    list.push_back(first);
+    return IValue(list);
   };
   EXPECT_EQ(with_type(scalars(1)), with_type(scalars(2)));
   EXPECT_FALSE(with_type(scalars(1)) == with_type(scalars(1.5)));

@@ -4,6 +4,7 @@
 #include "weft/tensor/explain.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/function.h>
 
 namespace weft {
 namespace {

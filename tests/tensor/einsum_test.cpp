@@ -11,6 +11,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Tensors = std::vector<at::Tensor>;
 
 void expect_gradients_as_plain(const std::string& equation, const Tensors& inputs) {
   SCOPED_TRACE(equation);

@@ -8,6 +8,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Tensors = std::vector<at::Tensor>;
 
 TEST(InPlaceView, TheTensorBecomesWhatTheViewIs) {
   on_mesh({2}, [](const DeviceMesh& mesh) {

@@ -7,6 +7,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Tensors = std::vector<at::Tensor>;
 
 constexpr int64_t kMean = at::Reduction::Mean;
 constexpr int64_t kSum = at::Reduction::Sum;

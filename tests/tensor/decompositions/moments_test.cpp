@@ -8,6 +8,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Tensors = std::vector<at::Tensor>;
 using OptionalDims = at::OptionalIntArrayRef;
 using Ints = std::vector<int64_t>;
 

@@ -10,6 +10,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Tensors = std::vector<at::Tensor>;
 using Ints = std::vector<int64_t>;
 using OptionalDims = at::OptionalIntArrayRef;
 
