@@ -49,8 +49,17 @@ TEST(CallKey, TheOrderOfWordsCounts) {
 
 TEST(CallKey, TheValueOfAStaticArgumentCounts) {
   const std::vector<IValue> values = {
-      IValue(), 1, 2, std::vector<int64_t>{}, std::vector<int64_t>{1}, std::vector<int64_t>{1, 2},
-      std::vector<int64_t>{2, 1}, "none", "tanh", c10::Device(c10::kCPU), c10::Device(c10::kCUDA, 1)};
+      IValue(),
+      1,
+      2,
+      std::vector<int64_t>{},
+      std::vector<int64_t>{1},
+      std::vector<int64_t>{1, 2},
+      std::vector<int64_t>{2, 1},
+      "none",
+      "tanh",
+      c10::Device(c10::kCPU),
+      c10::Device(c10::kCUDA, 1)};
   for (size_t i = 0; i < values.size(); ++i) {
     for (size_t k = 0; k < values.size(); ++k) {
       EXPECT_EQ(with_static(values[i]) == with_static(values[k]), i == k) << values[i] << " and " << values[k];

@@ -112,9 +112,9 @@ TEST(Einsum, GradientsOfComplexTensorsAreConjugated) {
 }
 
 TEST(Einsum, OperandsThatDoNotFitRaise) {
-  const auto error = error_as_plain(
-      {parameter({4, 3}), parameter({2, 5})},
-      [](const Tensors& in) -> Tensors { return {at::einsum("mk,kn->mn", {in[0], in[1]})}; });
+  const auto error = error_as_plain({parameter({4, 3}), parameter({2, 5})}, [](const Tensors& in) -> Tensors {
+    return {at::einsum("mk,kn->mn", {in[0], in[1]})};
+  });
   expect_contains(error, "einsum()");
 }
 

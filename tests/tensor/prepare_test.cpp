@@ -152,7 +152,8 @@ TEST(Prepare, AMovedViewThatIsWrittenRaises) {
     const auto row = x.select(0, 1);
     expect_equal(full_tensor(row), whole_numbers({4, 2}).select(0, 1));
     const auto text =
-        "[aten::mul_] argument 'self' (f32[2] @ mesh(a=2) {S(0)}) is a view that had to be redistributed, so that writing "
+        "[aten::mul_] argument 'self' (f32[2] @ mesh(a=2) {S(0)}) is a view that had to be redistributed, so that "
+        "writing "
         "to it would not change the tensor it was taken of. Redistribute that tensor first, or clone the view.";
     EXPECT_EQ(error_text<c10::ValueError>([&] { row.mul_(2); }), text);
     EXPECT_EQ(error_text<c10::ValueError>([&] { row.mul_(2); }), text) << "again";
