@@ -11,6 +11,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Tensors = std::vector<at::Tensor>;
 
 void expect_gradients_as_plain(const std::string& equation, const Tensors& inputs) {
   SCOPED_TRACE(equation);
@@ -111,9 +112,9 @@ TEST(Einsum, GradientsOfComplexTensorsAreConjugated) {
 }
 
 TEST(Einsum, OperandsThatDoNotFitRaise) {
-  const auto error = error_as_plain(
-      {parameter({4, 3}), parameter({2, 5})},
-      [](const Tensors& in) -> Tensors { return {at::einsum("mk,kn->mn", {in[0], in[1]})}; });
+  const auto error = error_as_plain({parameter({4, 3}), parameter({2, 5})}, [](const Tensors& in) -> Tensors {
+    return {at::einsum("mk,kn->mn", {in[0], in[1]})};
+  });
   expect_contains(error, "einsum()");
 }
 

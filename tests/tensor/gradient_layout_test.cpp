@@ -11,6 +11,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Tensors = std::vector<at::Tensor>;
 
 TEST(GradientLayout, TheGradientOfALeafLiesAsTheLeaf) {
   const auto whole = whole_numbers({5, 4});

@@ -10,6 +10,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Tensors = std::vector<at::Tensor>;
 
 TEST(RmsNormBackward, GradientsEqualTheSingleDevice) {
   expect_as_plain({parameter({3, 4, 6}), parameter({6})}, [](const Tensors& in) -> Tensors {

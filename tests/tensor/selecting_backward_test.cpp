@@ -9,6 +9,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Tensors = std::vector<at::Tensor>;
 
 /// Runs a choice of elements, whose gradient differs from element to element, and gives it with the gradient.
 void expect_choice_as_plain(const std::function<at::Tensor(const at::Tensor&)>& choose) {
