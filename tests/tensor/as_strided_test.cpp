@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
-using Tensors = std::vector<at::Tensor>;
+using Values = std::vector<at::Tensor>;
 using View = std::function<at::Tensor(const at::Tensor&)>;
 
 /// Views, each of which is asked for by its sizes, strides and offset.
@@ -122,7 +122,7 @@ TEST(AsStrided, WritesThroughViewsReachTheBaseAndOtherViewsUnderAutograd) {
       const auto before = x.t();
       cases[i].view(x).mul_(2);
       (before * before * before).sum().backward();
-      return Tensors{x.detach(), before.detach(), leaf.grad()};
+      return Values{x.detach(), before.detach(), leaf.grad()};
     };
     const auto whole = whole_numbers({4, 6});
     const auto expected = program(whole.clone().set_requires_grad(true));

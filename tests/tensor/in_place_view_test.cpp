@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
-using Tensors = std::vector<at::Tensor>;
+using Values = std::vector<at::Tensor>;
 
 TEST(InPlaceView, TheTensorBecomesWhatTheViewIs) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
@@ -48,7 +48,7 @@ TEST(InPlaceView, EveryLayoutGivesTheSingleDevice) {
   };
   for (size_t i = 0; i < changes.size(); ++i) {
     SCOPED_TRACE(c10::str("change ", i));
-    expect_as_plain({parameter({4, 3}).detach()}, [&](const Tensors& in) -> Tensors {
+    expect_as_plain({parameter({4, 3}).detach()}, [&](const Values& in) -> Values {
       changes[i](in[0]);
       return {in[0], in[0] * 2};
     });
@@ -56,13 +56,13 @@ TEST(InPlaceView, EveryLayoutGivesTheSingleDevice) {
 }
 
 TEST(InPlaceView, AutogradFollows) {
-  expect_as_plain({parameter({4, 3}), parameter({3, 4})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({3, 4})}, [](const Values& in) -> Values {
     const auto x = in[0] * 1;
     x.t_();
     (x * in[1]).pow(3).sum().backward();
     return {x, in[0].grad(), in[1].grad()};
   });
-  expect_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3})}, [](const Values& in) -> Values {
     const auto x = in[0] * 1;
     x.unsqueeze_(0).mul_(3);
     x.squeeze_(0).t_().sin_();

@@ -7,15 +7,15 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
-using Tensors = std::vector<at::Tensor>;
+using Values = std::vector<at::Tensor>;
 
 constexpr int64_t kMean = at::Reduction::Mean;
 constexpr int64_t kSum = at::Reduction::Sum;
 constexpr int64_t kNone = at::Reduction::None;
 
 /// Every layout of a prediction and of its target: values and the gradient of the prediction.
-void expect_loss(const Tensors& inputs, const std::function<at::Tensor(const Tensors&)>& loss) {
-  expect_as_plain(inputs, [&](const Tensors& in) -> Tensors {
+void expect_loss(const Values& inputs, const std::function<at::Tensor(const Values&)>& loss) {
+  expect_as_plain(inputs, [&](const Values& in) -> Values {
     const auto value = loss(in);
     (value * value).sum().backward();
     return {value, in[0].grad()};
@@ -26,27 +26,27 @@ TEST(Losses, AMeanOverACutBatchIsThatOfTheWhole) {
   const auto target = parameter({5, 3}).detach().cos();
   for (const int64_t reduction : {kMean, kSum, kNone}) {
     SCOPED_TRACE(reduction);
-    const Tensors inputs = {parameter({5, 3}), target};
-    expect_loss(inputs, [&](const Tensors& in) { return at::mse_loss(in[0], in[1], reduction); });
-    expect_loss(inputs, [&](const Tensors& in) { return at::l1_loss(in[0], in[1], reduction); });
-    expect_loss(inputs, [&](const Tensors& in) { return at::smooth_l1_loss(in[0], in[1], reduction, 0.5); });
-    expect_loss(inputs, [&](const Tensors& in) { return at::huber_loss(in[0], in[1], reduction, 0.5); });
-    expect_loss(inputs, [&](const Tensors& in) { return at::soft_margin_loss(in[0], in[1].sign(), reduction); });
-    expect_loss(inputs, [&](const Tensors& in) {
+    const Values inputs = {parameter({5, 3}), target};
+    expect_loss(inputs, [&](const Values& in) { return at::mse_loss(in[0], in[1], reduction); });
+    expect_loss(inputs, [&](const Values& in) { return at::l1_loss(in[0], in[1], reduction); });
+    expect_loss(inputs, [&](const Values& in) { return at::smooth_l1_loss(in[0], in[1], reduction, 0.5); });
+    expect_loss(inputs, [&](const Values& in) { return at::huber_loss(in[0], in[1], reduction, 0.5); });
+    expect_loss(inputs, [&](const Values& in) { return at::soft_margin_loss(in[0], in[1].sign(), reduction); });
+    expect_loss(inputs, [&](const Values& in) {
       return at::binary_cross_entropy(in[0].sigmoid(), in[1].sigmoid(), {}, reduction);
     });
-    expect_loss(inputs, [&](const Tensors& in) {
+    expect_loss(inputs, [&](const Values& in) {
       return at::binary_cross_entropy_with_logits(in[0], in[1].sigmoid(), {}, {}, reduction);
     });
   }
 }
 
 TEST(Losses, BinaryCrossEntropyTakesWeights) {
-  const Tensors inputs = {parameter({5, 3}), parameter({5, 3}).detach().cos(), parameter({3}).detach().square()};
-  expect_loss(inputs, [](const Tensors& in) {
+  const Values inputs = {parameter({5, 3}), parameter({5, 3}).detach().cos(), parameter({3}).detach().square()};
+  expect_loss(inputs, [](const Values& in) {
     return at::binary_cross_entropy(in[0].sigmoid(), in[1].sigmoid(), in[2].expand({5, 3}), kMean);
   });
-  expect_loss(inputs, [](const Tensors& in) {
+  expect_loss(inputs, [](const Values& in) {
     return at::binary_cross_entropy_with_logits(in[0], in[1].sigmoid(), {}, in[2], kMean);
   });
 }
@@ -63,7 +63,7 @@ TEST(Losses, AMeanOfPartialValuesIsThatOfTheirSum) {
 }
 
 TEST(Losses, AMeanCountsWhatIsBroadcast) {
-  expect_as_plain({parameter({4, 1}).detach(), parameter({4, 3}).detach()}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 1}).detach(), parameter({4, 3}).detach()}, [](const Values& in) -> Values {
     return {at::mse_loss(in[0], in[1]), at::smooth_l1_loss(in[0], in[1]), at::huber_loss(in[0], in[1])};
   });
 }
@@ -73,10 +73,10 @@ const std::vector<int64_t> kTargets = {2, 0, 3, 1, 1};
 
 TEST(NllLoss, AMeanOverACutBatchIsThatOfTheWhole) {
   const auto target = at::tensor(kTargets, at::kLong);
-  expect_loss({parameter({5, 4}), target}, [](const Tensors& in) {
+  expect_loss({parameter({5, 4}), target}, [](const Values& in) {
     return at::nll_loss(in[0].log_softmax(1), in[1], {}, kMean);
   });
-  expect_loss({parameter({5, 4}), target}, [](const Tensors& in) { return at::cross_entropy_loss(in[0], in[1]); });
+  expect_loss({parameter({5, 4}), target}, [](const Values& in) { return at::cross_entropy_loss(in[0], in[1]); });
 }
 
 TEST(NllLoss, IgnoredTargetsAndWeightsCountAsOnASingleDevice) {
@@ -84,10 +84,10 @@ TEST(NllLoss, IgnoredTargetsAndWeightsCountAsOnASingleDevice) {
   const auto weight = at::tensor({0.5, 2.0, 1.5, 0.25}, at::kDouble);
   for (const int64_t reduction : {kMean, kSum, kNone}) {
     SCOPED_TRACE(reduction);
-    expect_loss({parameter({5, 4}), target}, [&](const Tensors& in) {
+    expect_loss({parameter({5, 4}), target}, [&](const Values& in) {
       return at::nll_loss(in[0].log_softmax(1), in[1], {}, reduction, /*ignore_index=*/1);
     });
-    expect_loss({parameter({5, 4}), target, weight}, [&](const Tensors& in) {
+    expect_loss({parameter({5, 4}), target, weight}, [&](const Values& in) {
       return at::nll_loss(in[0].log_softmax(1), in[1], in[2], reduction, /*ignore_index=*/0);
     });
   }
@@ -98,7 +98,7 @@ TEST(NllLoss, LabelsMayBeSmoothed) {
   const auto weight = at::tensor({0.5, 2.0, 1.5, 0.25}, at::kDouble);
   for (const int64_t reduction : {kMean, kSum, kNone}) {
     SCOPED_TRACE(reduction);
-    expect_loss({parameter({5, 4}), target, weight}, [&](const Tensors& in) {
+    expect_loss({parameter({5, 4}), target, weight}, [&](const Values& in) {
       return at::cross_entropy_loss(in[0], in[1], in[2], reduction, /*ignore_index=*/1, /*label_smoothing=*/0.1);
     });
   }
@@ -106,7 +106,7 @@ TEST(NllLoss, LabelsMayBeSmoothed) {
 
 TEST(NllLoss, OfImagesAsWell) {
   const auto target = at::arange(2 * 3 * 5, at::kLong).remainder(4).view({2, 3, 5});
-  expect_loss({parameter({2, 4, 3, 5}), target}, [&](const Tensors& in) {
+  expect_loss({parameter({2, 4, 3, 5}), target}, [&](const Values& in) {
     return at::nll_loss2d(in[0].log_softmax(1), in[1], {}, kMean, /*ignore_index=*/2);
   });
 }

@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
-using Tensors = std::vector<at::Tensor>;
+using Values = std::vector<at::Tensor>;
 using OptionalDims = at::OptionalIntArrayRef;
 using Ints = std::vector<int64_t>;
 
@@ -17,7 +17,7 @@ at::Tensor sample() {
   return at::arange(15, at::kDouble).mul(2.4).sin().mul(1000).round().view({5, 3});
 }
 
-void expect_moments(const std::function<Tensors(const at::Tensor&)>& moments) {
+void expect_moments(const std::function<Values(const at::Tensor&)>& moments) {
   // Whole numbers, of which terms are known that add up to them exactly.
   const auto whole = sample();
   const auto expected = moments(whole / 1000);
@@ -37,7 +37,7 @@ void expect_moments(const std::function<Tensors(const at::Tensor&)>& moments) {
 TEST(Moments, OfUnevenPartsAreThoseOfTheWhole) {
   for (const Ints& dims : {Ints{0}, Ints{1}, Ints{-2}, Ints{0, 1}, Ints{}}) {
     for (const bool keepdim : {false, true}) {
-      expect_moments([&](const at::Tensor& x) -> Tensors {
+      expect_moments([&](const at::Tensor& x) -> Values {
         const auto [variance, variance_mean] = at::var_mean(x, OptionalDims(dims), 1, keepdim);
         const auto [deviation, deviation_mean] = at::std_mean(x, OptionalDims(dims), 0, keepdim);
         return {
@@ -52,11 +52,11 @@ TEST(Moments, OfUnevenPartsAreThoseOfTheWhole) {
       });
     }
   }
-  expect_moments([](const at::Tensor& x) -> Tensors { return {x.mean(), x.var(), x.std()}; });
+  expect_moments([](const at::Tensor& x) -> Values { return {x.mean(), x.var(), x.std()}; });
 }
 
 TEST(Moments, GradientsEqualTheSingleDevice) {
-  expect_as_plain({parameter({5, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({5, 3})}, [](const Values& in) -> Values {
     const auto& x = in[0];
     (x.mean().pow(2) + x.mean(0).pow(3).sum() + x.var(0).pow(2).sum() + x.std().pow(2) + x.std(1).sum()).backward();
     return {x.grad()};
@@ -110,7 +110,7 @@ TEST(Moments, AMeanMayBeTakenInAnotherDtype) {
 
 TEST(Moments, IntegersHaveNoMeanWhateverTheLayout) {
   const auto error =
-      error_as_plain({whole_numbers({4}, at::kLong)}, [](const Tensors& in) -> Tensors { return {in[0].mean()}; });
+      error_as_plain({whole_numbers({4}, at::kLong)}, [](const Values& in) -> Values { return {in[0].mean()}; });
   expect_contains(error, "could not infer output dtype");
 }
 

@@ -10,7 +10,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
-using Tensors = std::vector<at::Tensor>;
+using Values = std::vector<at::Tensor>;
 using Ints = std::vector<int64_t>;
 using OptionalDims = at::OptionalIntArrayRef;
 
@@ -21,7 +21,7 @@ at::Tensor sample() {
   return whole_numbers({5, 3}, at::kDouble);
 }
 
-void expect_norms(const std::function<Tensors(const at::Tensor&)>& norms, const at::Tensor& whole = sample()) {
+void expect_norms(const std::function<Values(const at::Tensor&)>& norms, const at::Tensor& whole = sample()) {
   const auto expected = norms(whole);
   on_all_layouts(2, {Replicate(), Shard(0), Shard(1), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
     const auto actual = norms(from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes()));
@@ -47,7 +47,7 @@ TEST_P(Norms, OfPartsAreThoseOfTheWhole) {
   const auto p = GetParam();
   for (const bool keepdim : {false, true}) {
     expect_norms(
-        [&](const at::Tensor& x) -> Tensors {
+        [&](const at::Tensor& x) -> Values {
           return {
               at::linalg_vector_norm(x, p, OptionalDims(), keepdim), at::linalg_vector_norm(x, p, Ints{0}, keepdim),
               at::linalg_vector_norm(x, p, Ints{-1}, keepdim), at::linalg_vector_norm(x, p, Ints{1, 0}, keepdim)};
@@ -58,19 +58,19 @@ TEST_P(Norms, OfPartsAreThoseOfTheWhole) {
 
 TEST_P(Norms, OfSeveralTensorsAreThoseOfEach) {
   const auto p = GetParam();
-  expect_norms([&](const at::Tensor& x) -> Tensors { return at::_foreach_norm({x, x * 2, x.t()}, p); }, sample_for(p));
+  expect_norms([&](const at::Tensor& x) -> Values { return at::_foreach_norm({x, x * 2, x.t()}, p); }, sample_for(p));
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, Norms, ::testing::Values(1.0, 2.0, 3.0, 0.5, 0.0, kInfinity, -kInfinity, -1.0, -2.0));
 
 TEST(Norm, OlderNamesGiveTheSame) {
-  expect_norms([](const at::Tensor& x) -> Tensors {
+  expect_norms([](const at::Tensor& x) -> Values {
     return {at::norm(x), at::norm(x, 3), at::norm(x, 2, Ints{0}, true), at::norm(x, 1, Ints{1}, false, at::kDouble)};
   });
 }
 
 TEST(Norm, GradientsEqualTheSingleDevice) {
-  expect_as_plain({parameter({5, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({5, 3})}, [](const Values& in) -> Values {
     const auto& x = in[0];
     (at::linalg_vector_norm(x).pow(2) + at::linalg_vector_norm(x, 3, Ints{0}).pow(2).sum() + x.norm(1) +
      at::linalg_vector_norm(x, kInfinity))
@@ -121,7 +121,7 @@ TEST(Norm, IntegersHaveNoneOnAllRanks) {
 TEST(ForeachNorm, MakesOneAllReducePerSetOfMeshDims) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
     const auto whole = whole_numbers({4, 6}, at::kDouble);
-    Tensors tensors;
+    Values tensors;
     for (const Layout& layout :
          {Layout{Shard(0), Replicate()},
           {Shard(1), Replicate()},
@@ -151,7 +151,7 @@ TEST(ForeachNorm, MakesOneAllReducePerSetOfMeshDims) {
 
 TEST(LogSumExp, OfPartsIsThatOfTheWhole) {
   for (const bool keepdim : {false, true}) {
-    expect_norms([&](const at::Tensor& x) -> Tensors {
+    expect_norms([&](const at::Tensor& x) -> Values {
       return {
           at::logsumexp(x, Ints{0}, keepdim), at::logsumexp(x, Ints{1}, keepdim), at::logsumexp(x, Ints{0, 1}, keepdim),
           at::logsumexp(x * 1000, Ints{0}, keepdim), at::logsumexp(x * 0 - kInfinity, Ints{0}, keepdim)};
@@ -160,7 +160,7 @@ TEST(LogSumExp, OfPartsIsThatOfTheWhole) {
 }
 
 TEST(LogSumExp, GradientsEqualTheSingleDevice) {
-  expect_as_plain({parameter({5, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({5, 3})}, [](const Values& in) -> Values {
     in[0].logsumexp(0).pow(3).sum().backward();
     return {in[0].grad()};
   });
