@@ -20,6 +20,21 @@ bool Equation::is_contraction() const {
       std::all_of(occurrences.begin(), occurrences.end(), [](const auto& entry) { return entry.second > 1; });
 }
 
+bool Equation::fits(c10::ArrayRef<c10::IntArrayRef> sizes) const {
+  std::map<char, int64_t> size_of;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (sizes.size() != inputs.size() || sizes[i].size() != inputs[i].size()) {
+      return false;
+    }
+    for (size_t d = 0; d < inputs[i].size(); ++d) {
+      if (size_of.emplace(inputs[i][d], sizes[i][d]).first->second != sizes[i][d]) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 std::optional<Equation> parse_equation(std::string_view text) {
   std::string letters;
   std::copy_if(text.begin(), text.end(), std::back_inserter(letters), [](char c) { return c != ' '; });

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/util/ArrayRef.h>
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +16,8 @@ struct Equation {
 
   /// Whether no operand has a letter twice, and every letter is in at least two of the operands and the output.
   bool is_contraction() const;
+  /// Whether operands of these sizes have a dim per letter, and a letter the same size everywhere: nothing broadcasts.
+  bool fits(c10::ArrayRef<c10::IntArrayRef> sizes) const;
 };
 
 /// Nothing where the text is no equation, or has an ellipsis. Without an arrow the output has the letters that occur once,

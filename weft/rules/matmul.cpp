@@ -115,7 +115,12 @@ std::optional<Rule> cross_rule(const OpCall& call) {
 /// As the equation says; one with an ellipsis or the like is not run whole.
 std::optional<Rule> einsum_rule(const OpCall& call) {
   const auto equation = parse_equation(call.text("equation"));
-  return equation && equation->is_contraction() ? contraction(call.text("equation"))(call) : std::nullopt;
+  std::vector<c10::IntArrayRef> sizes;
+  for (const auto& operand : call.operands()) {
+    sizes.push_back(operand.sizes);
+  }
+  return equation && equation->is_contraction() && equation->fits(sizes) ? contraction(call.text("equation"))(call)
+                                                                         : std::nullopt;
 }
 
 } // namespace

@@ -23,6 +23,11 @@ class ViewFinder {
       return std::nullopt;
     }
     for (size_t i = 0; i < sizes_.size(); ++i) {
+      for (size_t k = 0; k < i; ++k) {
+        if (is_real(i) && is_real(k) && strides_[i] == strides_[k]) {
+          return std::nullopt; // windows that overlap
+        }
+      }
       if (is_real(i) && !(split_for(strides_[i]) && join_for(sizes_[i], strides_[i]))) {
         return std::nullopt;
       }

@@ -49,9 +49,18 @@ struct WholeEinsum : torch::autograd::Function<WholeEinsum> {
   }
 };
 
+/// Whether every letter has one size; one of 1 would broadcast.
+bool sizes_agree(const Equation& equation, at::TensorList tensors) {
+  std::vector<c10::IntArrayRef> sizes;
+  for (const auto& tensor : tensors) {
+    sizes.push_back(tensor.sizes());
+  }
+  return equation.fits(sizes);
+}
+
 at::Tensor einsum(c10::string_view equation, at::TensorList tensors, at::OptionalIntArrayRef path) {
   const auto parsed = parse_equation(equation);
-  if (parsed && parsed->is_contraction() && parsed->inputs.size() == tensors.size()) {
+  if (parsed && parsed->is_contraction() && sizes_agree(*parsed, tensors)) {
     return WholeEinsum::apply(std::string(equation), tensors);
   }
   return at::compositeimplicitautograd::einsum(equation, tensors, path);

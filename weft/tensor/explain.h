@@ -11,9 +11,10 @@ namespace weft {
 ///   ExplainLog log;
 ///   auto y = at::linear(x, w);
 ///   std::cout << log.to_string();
-///   // aten::linear (f32[4,8] @ mesh(tp=2) {S(0)}, f32[6,8] @ mesh(tp=2) {S(0)}): {R} {S(0)} -> {S(1)}
-///   //   0: all_gather(tp: S(0) -> R)   64 bytes
-///   //   because parameters stay where they are; ...
+///   // aten::linear(f32[4,8] @ mesh(tp=2) {S(0)}, f32[6,8] @ mesh(tp=2) {S(0)}): {R} {S(0)} -> {S(1)}
+///   //   0: all_gather(tp: S(0) -> R)
+///   //   64 bytes
+///   //   by the rule ([a,b],[c,b])->([a,c]) ...; parameters stay where they are
 class ExplainLog {
  public:
   ExplainLog();

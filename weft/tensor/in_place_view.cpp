@@ -1,6 +1,7 @@
 #include "weft/tensor/in_place_view.h"
 
 #include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/operator_schema.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -8,15 +9,30 @@ namespace weft {
 
 namespace {
 
-/// The operator that gives as a view what this one does in place.
-std::optional<c10::OperatorHandle> view_form(c10::OperatorName name) {
-  name.name.pop_back();
-  return c10::Dispatcher::singleton().findSchema(name);
+/// The operator that gives as a view what this one does in place: of the name without the underscore, with the same
+/// arguments. Nothing where that one gives a copy (resize).
+std::optional<c10::OperatorHandle> view_form(const c10::OperatorHandle& op) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const auto& arguments = op.schema().arguments();
+  const auto base = op.operator_name().name.substr(0, op.operator_name().name.size() - 1);
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto candidate = name.name == base ? dispatcher.findSchema(name) : std::nullopt;
+    if (!candidate || candidate->schema().arguments().size() != arguments.size() ||
+        !OperatorSchema(candidate->schema()).is_view) {
+      continue;
+    }
+    const auto& others = candidate->schema().arguments();
+    const auto have_same_type = [](const auto& a, const auto& b) { return *a.type() == *b.type(); };
+    if (std::equal(arguments.begin(), arguments.end(), others.begin(), have_same_type)) {
+      return candidate;
+    }
+  }
+  return std::nullopt;
 }
 
 class InPlaceView final : public c10::OperatorKernel {
  public:
-  explicit InPlaceView(const c10::OperatorHandle& op) : view_(view_form(op.operator_name())) {}
+  explicit InPlaceView(const c10::OperatorHandle& op) : view_(view_form(op)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
     const auto self = torch::jit::peek(*stack, 0, op.schema().arguments().size()).toTensor();

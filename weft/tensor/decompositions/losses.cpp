@@ -1,6 +1,6 @@
 #include "weft/tensor/decomposition.h"
 #include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/redistribute.h"
+#include "weft/tensor/implicit_move.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
@@ -30,7 +30,7 @@ c10::IValue& argument(const c10::OperatorHandle& op, Stack& stack, std::string_v
 }
 
 /// Of the terms: input and target broadcast against each other.
-int64_t global_count(const c10::OperatorHandle& op, Stack& stack) {
+int64_t term_count(const c10::OperatorHandle& op, Stack& stack) {
   const auto sizes =
       at::infer_size(argument(op, stack, "self").toTensor().sizes(), argument(op, stack, "target").toTensor().sizes());
   return c10::multiply_integers(sizes);
@@ -38,7 +38,7 @@ int64_t global_count(const c10::OperatorHandle& op, Stack& stack) {
 
 /// The sum, divided by the number of all elements.
 void mean_as_sum(const c10::OperatorHandle& op, Stack* stack) {
-  const auto count = global_count(op, *stack);
+  const auto count = term_count(op, *stack);
   argument(op, *stack, "reduction") = static_cast<int64_t>(at::Reduction::Sum);
   op.callBoxed(stack);
   stack->back() = stack->back().toTensor().div(count);
@@ -46,21 +46,22 @@ void mean_as_sum(const c10::OperatorHandle& op, Stack* stack) {
 
 void mean_backward_as_sum(const c10::OperatorHandle& op, Stack* stack) {
   auto& gradient = argument(op, *stack, "grad_output");
-  gradient = gradient.toTensor().div(global_count(op, *stack));
+  // As ATen's own kernels count, also where the other broadcasts.
+  gradient = gradient.toTensor().div(argument(op, *stack, "self").toTensor().numel());
   argument(op, *stack, "reduction") = static_cast<int64_t>(at::Reduction::Sum);
   op.callBoxed(stack);
 }
 
-at::Tensor replicated(const at::Tensor& tensor) {
+at::Tensor replicated(const c10::OperatorHandle& op, const at::Tensor& tensor) {
   const auto& mesh = as_dtensor(tensor)->spec()->mesh();
-  return redistribute(tensor, Layout(Placements(mesh.ndim(), Replicate())));
+  return move_implicitly(op.schema().name().c_str(), tensor, Layout(Placements(mesh.ndim(), Replicate())));
 }
 
 /// The sum of weighted terms over the sum of weights, which backward needs as well.
 void weighted_mean_as_sums(const c10::OperatorHandle& op, Stack* stack) {
   argument(op, *stack, "reduction") = static_cast<int64_t>(at::Reduction::Sum);
   op.callBoxed(stack);
-  const auto weight = replicated(stack->back().toTensor());
+  const auto weight = replicated(op, stack->back().toTensor());
   auto& sum = (*stack)[stack->size() - 2];
   sum = sum.toTensor().div(weight);
   stack->back() = weight;
@@ -76,6 +77,8 @@ void add_loss_decompositions(Decompositions& all) {
     all.emplace(
         std::string("aten::") + name,
         Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_as_sum>()});
+  }
+  for (const auto* name : {"mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "soft_margin_loss"}) {
     all.emplace(
         std::string("aten::") + name + "_backward",
         Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_backward_as_sum>()});

@@ -12,10 +12,9 @@ using OptionalNumber = std::optional<at::Scalar>;
 
 at::Tensor mean_of_parts(const at::Tensor& self, OptionalDims dim, bool keepdim, std::optional<at::ScalarType> dtype) {
   const auto dims = wrapped_dims(dim, self.dim());
-  const auto result_dtype = dtype.value_or(self.scalar_type());
-  TORCH_CHECK(
-      at::isFloatingType(result_dtype) || at::isComplexType(result_dtype),
-      "mean(): the dtype must be floating point or complex, but got ", result_dtype, ".");
+  // What no device would take raises here, on every rank.
+  const auto result_dtype =
+      at::mean(at::empty(self.sizes(), self.options().device(at::kMeta)), dims, keepdim, dtype).scalar_type();
   // A sum of parts is exact whatever their sizes; a mean of means is not.
   const auto sum = at::sum(self, dims, keepdim, accumulation_dtype(result_dtype));
   return sum.div(reduced_count(self, dims)).to(result_dtype);

@@ -1,8 +1,7 @@
-#include "weft/comm/collectives.h"
 #include "weft/tensor/decomposition.h"
 #include "weft/tensor/decompositions/reduced_dims.h"
 #include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/redistribute.h"
+#include "weft/tensor/implicit_move.h"
 
 #include <ATen/ATen.h>
 
@@ -31,7 +30,7 @@ struct NormMerge {
   }
   /// The norm of a part without elements.
   double of_nothing() const {
-    return op() == ReduceOp::Min ? std::numeric_limits<double>::infinity() : 0;
+    return order < 0 ? std::numeric_limits<double>::infinity() : 0;
   }
 };
 
@@ -41,22 +40,16 @@ at::Tensor reduced(const at::Tensor& tensor) {
   for (int64_t m = 0; m < layout.ndim(); ++m) {
     layout = layout[m].is_partial() ? layout.with(m, Replicate()) : layout;
   }
-  return redistribute(tensor, layout);
+  return move_implicitly("aten::linalg_vector_norm", tensor, layout);
 }
 
-at::Tensor norm_of_part(
-    const at::Tensor& local,
-    const NormMerge& merge,
-    c10::IntArrayRef dims,
-    std::optional<at::ScalarType> dtype) {
-  if (reduced_count(local, dims) != 0) {
-    return at::linalg_vector_norm(local, merge.order, dims, /*keepdim=*/true, dtype);
+/// The shape with one element along the reduced dims.
+std::vector<int64_t> kept_shape(c10::IntArrayRef sizes, c10::IntArrayRef dims) {
+  auto shape = sizes.vec();
+  for (const auto d : dims) {
+    shape[d] = 1;
   }
-  auto shape = local.sizes().vec();
-  for (const auto dim : dims) {
-    shape[dim] = 1;
-  }
-  return at::full(shape, merge.of_nothing(), local.options().dtype(dtype.value_or(local.scalar_type())));
+  return shape;
 }
 
 at::Tensor vector_norm(
@@ -67,15 +60,18 @@ at::Tensor vector_norm(
     std::optional<at::ScalarType> dtype) {
   const auto dims = wrapped_dims(dim, self.dim());
   const NormMerge merge{order.toDouble()};
+  // What no device would take raises here, on every rank.
+  const auto global = at::linalg_vector_norm(
+      at::empty(self.sizes(), self.options().device(at::kMeta)), order, dims, /*keepdim=*/true, dtype);
+  const auto result_dtype = global.scalar_type();
+  const auto terms_dtype = accumulation_dtype(result_dtype);
   const auto whole = reduced(self);
   const auto& spec = as_dtensor(whole)->spec();
-  const auto result_dtype = dtype.value_or(self.scalar_type());
-  const auto terms =
-      merge.to_terms(norm_of_part(as_dtensor(whole)->local(), merge, dims, accumulation_dtype(result_dtype)));
-  auto sizes = whole.sizes().vec();
-  for (const auto d : dims) {
-    sizes[d] = 1;
-  }
+  const auto& local = as_dtensor(whole)->local();
+  const auto part = reduced_count(local, dims) == 0
+      ? at::full(kept_shape(local.sizes(), dims), merge.of_nothing(), local.options().dtype(terms_dtype))
+      : at::linalg_vector_norm(
+            local, order, dims, /*keepdim=*/true, terms_dtype == result_dtype ? dtype : std::optional(terms_dtype));
   auto terms_layout = spec->layout();
   auto layout = spec->layout();
   for (int64_t m = 0; m < layout.ndim(); ++m) {
@@ -84,9 +80,9 @@ at::Tensor vector_norm(
       layout = layout.with(m, Replicate());
     }
   }
-  const auto distributed =
-      make_dtensor(terms.contiguous(), TensorSpec::make(spec->mesh(), terms_layout, sizes, terms.scalar_type()));
-  const auto norms = merge.from_terms(redistribute(distributed, layout)).to(result_dtype);
+  const auto terms = make_dtensor(
+      merge.to_terms(part).contiguous(), TensorSpec::make(spec->mesh(), terms_layout, global.sizes(), terms_dtype));
+  const auto norms = merge.from_terms(move_implicitly("aten::linalg_vector_norm", terms, layout)).to(result_dtype);
   return keepdim ? norms : norms.squeeze(dims);
 }
 
@@ -138,11 +134,11 @@ std::vector<at::Tensor> foreach_norm(
     const auto dims = cut_dims(as_dtensor(whole)->spec()->layout());
     numbers_by_cut[{dims.begin(), dims.end()}].push_back(locals.size());
     const auto& local = as_dtensor(whole)->local();
+    const auto wide = local.to(accumulation_dtype(local.scalar_type()));
     // A part without elements has no largest one.
-    locals.push_back(local.numel() != 0 ? local : at::full({1}, merge.of_nothing(), local.options()));
+    locals.push_back(local.numel() != 0 ? wide : at::full({1}, merge.of_nothing(), wide.options()));
   }
-  const auto result_dtype = dtype.value_or(self[0].scalar_type());
-  const auto norms = at::_foreach_norm(locals, order, accumulation_dtype(result_dtype));
+  const auto norms = at::_foreach_norm(locals, order, dtype);
   std::vector<at::Tensor> results(self.size());
   for (const auto& [dims, numbers] : numbers_by_cut) {
     std::vector<at::Tensor> group;
@@ -152,12 +148,13 @@ std::vector<at::Tensor> foreach_norm(
     const auto& mesh = as_dtensor(self[numbers[0]])->spec()->mesh();
     auto all = at::stack(group);
     if (!dims.empty()) {
-      all = merge.from_terms(all_reduce(merge.to_terms(all), mesh, dims, merge.op()).wait());
+      all = merge.from_terms(reduce_implicitly("aten::_foreach_norm", merge.to_terms(all), mesh, dims, merge.op()));
     }
-    const auto spec = TensorSpec::make(mesh, Layout(Placements(mesh.ndim(), Replicate())), {}, result_dtype);
-    const auto scalars = all.to(result_dtype).unbind();
+    const auto scalars = all.unbind();
     for (size_t i = 0; i < numbers.size(); ++i) {
-      results[numbers[i]] = make_dtensor(scalars[i], spec);
+      const auto own = dtype.value_or(c10::toRealValueType(self[numbers[i]].scalar_type()));
+      const auto spec = TensorSpec::make(mesh, Layout(Placements(mesh.ndim(), Replicate())), {}, own);
+      results[numbers[i]] = make_dtensor(scalars[i].to(own), spec);
     }
   }
   return results;
