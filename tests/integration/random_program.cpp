@@ -70,7 +70,14 @@ std::optional<ProgramStep> random_step(Dice& dice, const Tensors& values, bool w
 /// A step's result; nothing where the operator does not take its operands, or the result is not of use.
 std::optional<at::Tensor> try_step(const ProgramStep& step, const Tensors& values) {
   try {
-    auto result = program_ops()[step.op].run(operands_of(step, values), step.numbers);
+    const auto operands = operands_of(step, values);
+    // What a tensor becomes that is written from a view of itself depends on the order of the elements.
+    const bool reads_itself = program_ops()[step.op].is_in_place && operands.size() > 1 &&
+        operands[0].is_alias_of(operands[1]) && !operands[0].is_same(operands[1]);
+    if (reads_itself) {
+      return std::nullopt;
+    }
+    auto result = program_ops()[step.op].run(operands, step.numbers);
     const bool is_useful = result.numel() > 0 && result.numel() <= kMostElements && result.dim() <= kMostDims &&
         is_within(result.detach(), kLargest);
     return is_useful ? std::optional(result) : std::nullopt;

@@ -49,8 +49,17 @@ TEST(CallKey, TheOrderOfWordsCounts) {
 
 TEST(CallKey, TheValueOfAStaticArgumentCounts) {
   const std::vector<IValue> values = {
-      IValue(), 1, 2, std::vector<int64_t>{}, std::vector<int64_t>{1}, std::vector<int64_t>{1, 2},
-      std::vector<int64_t>{2, 1}, "none", "tanh", c10::Device(c10::kCPU), c10::Device(c10::kCUDA, 1)};
+      IValue(),
+      1,
+      2,
+      std::vector<int64_t>{},
+      std::vector<int64_t>{1},
+      std::vector<int64_t>{1, 2},
+      std::vector<int64_t>{2, 1},
+      "none",
+      "tanh",
+      c10::Device(c10::kCPU),
+      c10::Device(c10::kCUDA, 1)};
   for (size_t i = 0; i < values.size(); ++i) {
     for (size_t k = 0; k < values.size(); ++k) {
       EXPECT_EQ(with_static(values[i]) == with_static(values[k]), i == k) << values[i] << " and " << values[k];
@@ -84,9 +93,9 @@ TEST(CallKey, OfAListOfNumbersTheLengthAndTypesCount) {
   EXPECT_EQ(with_type(std::vector<double>{1, 2}), with_type(std::vector<double>{3, 4}));
   EXPECT_FALSE(with_type(std::vector<double>{1, 2}) == with_type(std::vector<double>{1}));
   const auto scalars = [](const at::Scalar& first) {
-    c10::List<IValue> list(c10::NumberType::get());
-    list.push_back(IValue(first));
-    return IValue(c10::impl::toTypedList<IValue>(list));
+    c10::List<at::Scalar> list;
+    list.push_back(first);
+    return IValue(list);
   };
   EXPECT_EQ(with_type(scalars(1)), with_type(scalars(2)));
   EXPECT_FALSE(with_type(scalars(1)) == with_type(scalars(1.5)));

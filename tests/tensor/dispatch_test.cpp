@@ -154,7 +154,8 @@ TEST(Dispatch, APlainTensorWithDimsIsAnErrorThatNamesTheArgument) {
     EXPECT_EQ(
         error_text<c10::TypeError>([&] { x.add(plain); }),
         "[aten::add] distributed and plain tensors cannot be mixed, but argument 'other' is a plain tensor of shape "
-        "[4, 2]. Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope that it is the same "
+        "[4, 2]. Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope that it is the "
+        "same "
         "on every rank.");
     expect_contains(error_text<c10::TypeError>([&] { plain.add(x); }), "but argument 'self' is a plain tensor");
     expect_contains(error_text<c10::TypeError>([&] { at::cat({x, plain}); }), "[aten::cat] distributed and plain");

@@ -11,13 +11,14 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Values = std::vector<at::Tensor>;
 
-void expect_gradients_as_plain(const std::string& equation, const Tensors& inputs) {
+void expect_gradients_as_plain(const std::string& equation, const Values& inputs) {
   SCOPED_TRACE(equation);
-  expect_as_plain(inputs, [&](const Tensors& in) -> Tensors {
+  expect_as_plain(inputs, [&](const Values& in) -> Values {
     const auto result = at::einsum(equation, in);
     result.pow(3).sum().backward();
-    Tensors all = {result};
+    Values all = {result};
     for (const auto& tensor : in) {
       all.push_back(tensor.grad());
     }
@@ -93,7 +94,7 @@ TEST(Einsum, OnlyTheGradientsThatAreWantedAreMade) {
 }
 
 TEST(Einsum, TheGradientHasAGradient) {
-  expect_as_plain({parameter({4, 3}), parameter({3, 5})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({3, 5})}, [](const Values& in) -> Values {
     const auto loss = at::einsum("mk,kn->mn", {in[0], in[1]}).pow(3).sum();
     const auto first = torch::autograd::grad({loss}, {in[0]}, {}, true, /*create_graph=*/true)[0];
     first.pow(2).sum().backward();
@@ -104,16 +105,16 @@ TEST(Einsum, TheGradientHasAGradient) {
 TEST(Einsum, GradientsOfComplexTensorsAreConjugated) {
   const auto a = at::complex(parameter({4, 3}).detach(), parameter({4, 3}).detach() * 2 + 1).set_requires_grad(true);
   const auto b = at::complex(parameter({3, 5}).detach(), parameter({3, 5}).detach() - 3).set_requires_grad(true);
-  expect_as_plain({a, b}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({a, b}, [](const Values& in) -> Values {
     at::view_as_real(at::einsum("mk,kn->mn", {in[0], in[1]})).pow(3).sum().backward();
     return {at::view_as_real(in[0].grad()), at::view_as_real(in[1].grad())};
   });
 }
 
 TEST(Einsum, OperandsThatDoNotFitRaise) {
-  const auto error = error_as_plain(
-      {parameter({4, 3}), parameter({2, 5})},
-      [](const Tensors& in) -> Tensors { return {at::einsum("mk,kn->mn", {in[0], in[1]})}; });
+  const auto error = error_as_plain({parameter({4, 3}), parameter({2, 5})}, [](const Values& in) -> Values {
+    return {at::einsum("mk,kn->mn", {in[0], in[1]})};
+  });
   expect_contains(error, "einsum()");
 }
 

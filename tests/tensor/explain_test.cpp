@@ -18,8 +18,7 @@ TEST(Explain, SaysHowACallWasRunAndWhy) {
     ASSERT_EQ(log.calls().size(), 1U) << log.to_string();
     const auto& call = *log.calls()[0];
     EXPECT_EQ(call.op, "aten::linear");
-    EXPECT_EQ(
-        call.inputs, (std::vector<std::string>{"f32[4,8] @ mesh(a=2) {S(0)}", "f32[6,8] @ mesh(a=2) {S(0)}"}));
+    EXPECT_EQ(call.inputs, (std::vector<std::string>{"f32[4,8] @ mesh(a=2) {S(0)}", "f32[6,8] @ mesh(a=2) {S(0)}"}));
     EXPECT_EQ(call.strategy, "{R} {S(0)} -> {S(1)}");
     EXPECT_EQ(call.plans, std::vector<std::string>{"0: all_gather(a: S(0) -> R)"});
     EXPECT_EQ(call.bytes, 2 * 8 * 4);

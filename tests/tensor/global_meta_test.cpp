@@ -54,18 +54,13 @@ TEST(GlobalMeta, ANumberKeepsItsRankInTypePromotion) {
   EXPECT_EQ(results_of("aten::mul", "Tensor", {at::empty({2}, at::kHalf), number})->at(0).dtype, at::kHalf);
 }
 
-TEST(GlobalMeta, AGradientThatIsNotWantedIsNotDefined) {
-  const auto x = at::empty({2, 3, 4, 4});
-  const auto weight = at::empty({5, 3, 1, 1});
-  const auto results = results_of(
-      "aten::convolution_backward", "",
-      {at::empty({2, 5, 4, 4}), x, weight, c10::IValue(), std::vector<int64_t>{1, 1}, std::vector<int64_t>{0, 0},
-       std::vector<int64_t>{1, 1}, false, std::vector<int64_t>{0, 0}, 1, c10::List<bool>({true, false, false})});
+TEST(GlobalMeta, TensorsMayBeAbsent) {
+  c10::List<std::optional<at::Tensor>> indices;
+  indices.push_back(std::nullopt);
+  indices.push_back(at::zeros({2, 3}, at::kLong));
+  const auto results = results_of("aten::index", "Tensor", {at::empty({5, 4}), indices});
   ASSERT_TRUE(results.has_value());
-  ASSERT_EQ(results->size(), 3U);
-  EXPECT_TRUE(results->at(0).defined);
-  EXPECT_FALSE(results->at(1).defined);
-  EXPECT_FALSE(results->at(2).defined);
+  EXPECT_EQ(c10::IntArrayRef(results->at(0).sizes), (c10::IntArrayRef{5, 2, 3}));
 }
 
 TEST(GlobalMeta, NothingIsKnownWhereSizesFollowFromValues) {

@@ -11,6 +11,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Values = std::vector<at::Tensor>;
 
 TEST(GradientLayout, TheGradientOfALeafLiesAsTheLeaf) {
   const auto whole = whole_numbers({5, 4});
@@ -42,7 +43,7 @@ TEST(GradientLayout, APartialGradientIsReducedOnce) {
 }
 
 TEST(GradientLayout, AGradientThatAFormulaGivesAsPlainZerosIsDistributed) {
-  expect_as_plain({parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3})}, [](const Values& in) -> Values {
     (in[0].sign().sum() + in[0].floor().sum()).backward();
     return {in[0].grad()};
   });
@@ -55,7 +56,7 @@ TEST(GradientLayout, AGradientThatAFormulaGivesAsPlainZerosIsDistributed) {
 }
 
 TEST(GradientLayout, AGradientHasAGradient) {
-  expect_as_plain({parameter({4, 3}), parameter({3, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({3, 3})}, [](const Values& in) -> Values {
     const auto loss = in[0].matmul(in[1]).pow(3).sum();
     const auto first = torch::autograd::grad({loss}, {in[1]}, {}, true, /*create_graph=*/true)[0];
     return {torch::autograd::grad({first.square().sum()}, {in[0]})[0]};

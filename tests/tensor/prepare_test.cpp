@@ -37,7 +37,7 @@ TEST(OperatorTraits, KnowTheSchemaTheRuleAndTheDecomposition) {
 TEST(Prepare, WhereNothingMovesThereIsNoPlan) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({5, 2}), mesh, {Shard(0)});
-    const auto call = prepared(op_of("aten::relu"), {x});
+    const auto call = prepared(op_of("aten::neg"), {x});
     EXPECT_EQ(call.operands, std::vector<SpecPtr>{spec_of(x)});
     EXPECT_TRUE(call.moves.empty());
     EXPECT_TRUE(call.returns_home.empty());
@@ -100,7 +100,7 @@ TEST(Prepare, ALookupInACutTableKnowsItsRows) {
     EXPECT_EQ(call.lookup->operand, 1);
     EXPECT_EQ(call.lookup->begin, mesh.coordinate()[0] == 0 ? 0 : 3);
     EXPECT_EQ(call.lookup->length, mesh.coordinate()[0] == 0 ? 3 : 2);
-    EXPECT_EQ(call.outputs.at(0).spec->layout(), Layout{Partial()});
+    EXPECT_EQ(call.expected.at(0).layout, Layout{Partial()});
   });
 }
 
@@ -152,7 +152,8 @@ TEST(Prepare, AMovedViewThatIsWrittenRaises) {
     const auto row = x.select(0, 1);
     expect_equal(full_tensor(row), whole_numbers({4, 2}).select(0, 1));
     const auto text =
-        "[aten::mul_] argument 'self' (f32[2] @ mesh(a=2) {R}) is a view that had to be redistributed, so that writing "
+        "[aten::mul_] argument 'self' (f32[2] @ mesh(a=2) {S(0)}) is a view that had to be redistributed, so that "
+        "writing "
         "to it would not change the tensor it was taken of. Redistribute that tensor first, or clone the view.";
     EXPECT_EQ(error_text<c10::ValueError>([&] { row.mul_(2); }), text);
     EXPECT_EQ(error_text<c10::ValueError>([&] { row.mul_(2); }), text) << "again";

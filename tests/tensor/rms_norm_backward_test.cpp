@@ -10,9 +10,10 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Values = std::vector<at::Tensor>;
 
 TEST(RmsNormBackward, GradientsEqualTheSingleDevice) {
-  expect_as_plain({parameter({3, 4, 6}), parameter({6})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({3, 4, 6}), parameter({6})}, [](const Values& in) -> Values {
     const auto normalized = at::rms_norm(in[0], {6}, in[1], 1e-5);
     normalized.pow(3).sum().backward();
     return {normalized, in[0].grad(), in[1].grad()};
@@ -20,36 +21,36 @@ TEST(RmsNormBackward, GradientsEqualTheSingleDevice) {
 }
 
 TEST(RmsNormBackward, SeveralDimsMayBeNormalized) {
-  expect_as_plain({parameter({5, 4, 3}), parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({5, 4, 3}), parameter({4, 3})}, [](const Values& in) -> Values {
     at::rms_norm(in[0], {4, 3}, in[1], 1e-5).pow(3).sum().backward();
     return {in[0].grad(), in[1].grad()};
   });
-  expect_as_plain({parameter({4, 3}), parameter({4, 3})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({4, 3}), parameter({4, 3})}, [](const Values& in) -> Values {
     at::rms_norm(in[0], {4, 3}, in[1], 1e-5).pow(3).sum().backward();
     return {in[0].grad(), in[1].grad()};
   });
 }
 
 TEST(RmsNormBackward, ThereMayBeNoWeightAndNoEps) {
-  expect_as_plain({parameter({5, 6})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({5, 6})}, [](const Values& in) -> Values {
     at::rms_norm(in[0], {6}).pow(3).sum().backward();
     return {in[0].grad()};
   });
 }
 
 TEST(RmsNormBackward, OneGradientMayBeWantedAlone) {
-  expect_as_plain({parameter({5, 6}).detach(), parameter({6})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({5, 6}).detach(), parameter({6})}, [](const Values& in) -> Values {
     at::rms_norm(in[0], {6}, in[1], 1e-5).pow(3).sum().backward();
     return {in[1].grad()};
   });
-  expect_as_plain({parameter({5, 6}), parameter({6}).detach()}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({5, 6}), parameter({6}).detach()}, [](const Values& in) -> Values {
     at::rms_norm(in[0], {6}, in[1], 1e-5).pow(3).sum().backward();
     return {in[0].grad()};
   });
 }
 
 TEST(RmsNormBackward, TheGradientHasAGradient) {
-  expect_as_plain({parameter({5, 6}), parameter({6})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({5, 6}), parameter({6})}, [](const Values& in) -> Values {
     const auto loss = at::rms_norm(in[0], {6}, in[1], 1e-5).pow(3).sum();
     const auto first = torch::autograd::grad({loss}, {in[0]}, {}, true, /*create_graph=*/true)[0];
     first.pow(2).sum().backward();

@@ -58,7 +58,7 @@ TEST(StrictScope, WhatWouldCommunicateRaisesWithThePlan) {
           "[aten::mul.Tensor] would communicate, which the strict scope forbids:\n"
           "aten::mul.Tensor(f32[4,2] @ mesh(a=2) {S(0)}, f32[4,2] @ mesh(a=2) {S(1)}): ");
       expect_contains(text, ": all_to_all(a: S(");
-      expect_contains(text, "\n  16 bytes\n");
+      expect_contains(text, "\n  8 bytes\n");
       expect_contains(text, "\nRedistribute the inputs first, or leave the scope.");
       EXPECT_EQ(error_text<c10::ValueError>(moves), text) << "the second such call is found in the cache";
       {

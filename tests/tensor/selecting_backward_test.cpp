@@ -9,10 +9,11 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Values = std::vector<at::Tensor>;
 
 /// Runs a choice of elements, whose gradient differs from element to element, and gives it with the gradient.
 void expect_choice_as_plain(const std::function<at::Tensor(const at::Tensor&)>& choose) {
-  expect_as_plain({parameter({5, 4})}, [&](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({5, 4})}, [&](const Values& in) -> Values {
     const auto chosen = choose(in[0]);
     chosen.pow(3).sum().backward();
     return {chosen, in[0].grad()};
@@ -40,7 +41,7 @@ TEST(SelectingBackward, ACumulativeExtremeCountsAsOftenAsItStands) {
 }
 
 TEST(SelectingBackward, TheGradientOfANumberIsItsOwn) {
-  expect_as_plain({parameter({})}, [](const Tensors& in) -> Tensors {
+  expect_as_plain({parameter({})}, [](const Values& in) -> Values {
     std::get<0>(in[0].max(0)).pow(3).backward();
     return {in[0].grad()};
   });
@@ -48,7 +49,7 @@ TEST(SelectingBackward, TheGradientOfANumberIsItsOwn) {
 
 TEST(SelectingBackward, TheGradientHasAGradient) {
   for (const bool cumulative : {false, true}) {
-    expect_as_plain({parameter({5, 4})}, [&](const Tensors& in) -> Tensors {
+    expect_as_plain({parameter({5, 4})}, [&](const Values& in) -> Values {
       const auto chosen = cumulative ? std::get<0>(in[0].cummax(0)) : std::get<0>(in[0].max(1));
       const auto first = torch::autograd::grad({chosen.pow(3).sum()}, {in[0]}, {}, true, /*create_graph=*/true)[0];
       first.pow(2).sum().backward();

@@ -167,7 +167,10 @@ at::Tensor as_strided(
   if (self.sizes() == sizes && self.strides() == strides && offset == self.storage_offset()) {
     return self.alias();
   }
-  const auto found = ViewFinder(self, sizes, strides, offset).find();
+  auto found = ViewFinder(self, sizes, strides, offset).find();
+  if (!found && self.is_contiguous()) {
+    found = ViewFinder(self.flatten(), sizes, strides, offset).find(); // its dims lie across those of the tensor
+  }
   TORCH_CHECK_NOT_IMPLEMENTED(
       found.has_value(), "[as_strided] a view of ", *as_dtensor(self)->spec(),
       " must be made of slices, selections, permutations, joined or split dims, but got sizes ", sizes, ", strides ",

@@ -7,6 +7,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Values = std::vector<at::Tensor>;
 
 constexpr int64_t kMean = at::Reduction::Mean;
 constexpr int64_t kSum = at::Reduction::Sum;
@@ -62,11 +63,9 @@ TEST(Losses, AMeanOfPartialValuesIsThatOfTheirSum) {
 }
 
 TEST(Losses, AMeanCountsWhatIsBroadcast) {
-  expect_as_plain(
-      {parameter({4, 1}).detach(), parameter({4, 3}).detach()}, [](const Values& in) -> Values {
-        return {
-            at::mse_loss(in[0], in[1]), at::smooth_l1_loss(in[0], in[1]), at::huber_loss(in[0], in[1])};
-      });
+  expect_as_plain({parameter({4, 1}).detach(), parameter({4, 3}).detach()}, [](const Values& in) -> Values {
+    return {at::mse_loss(in[0], in[1]), at::smooth_l1_loss(in[0], in[1]), at::huber_loss(in[0], in[1])};
+  });
 }
 
 /// Uneven parts on two ranks; the second rank's targets are mostly ignored.
@@ -91,8 +90,16 @@ TEST(NllLoss, IgnoredTargetsAndWeightsCountAsOnASingleDevice) {
     expect_loss({parameter({5, 4}), target, weight}, [&](const Values& in) {
       return at::nll_loss(in[0].log_softmax(1), in[1], in[2], reduction, /*ignore_index=*/0);
     });
+  }
+}
+
+TEST(NllLoss, LabelsMayBeSmoothed) {
+  const auto target = at::tensor(kTargets, at::kLong);
+  const auto weight = at::tensor({0.5, 2.0, 1.5, 0.25}, at::kDouble);
+  for (const int64_t reduction : {kMean, kSum, kNone}) {
+    SCOPED_TRACE(reduction);
     expect_loss({parameter({5, 4}), target, weight}, [&](const Values& in) {
-      return at::cross_entropy_loss(in[0], in[1], in[2], reduction, /*ignore_index=*/-100, /*label_smoothing=*/0.1);
+      return at::cross_entropy_loss(in[0], in[1], in[2], reduction, /*ignore_index=*/1, /*label_smoothing=*/0.1);
     });
   }
 }

@@ -10,6 +10,7 @@ namespace weft {
 namespace {
 
 using namespace weft::testing;
+using Values = std::vector<at::Tensor>;
 using Ints = std::vector<int64_t>;
 using OptionalDims = at::OptionalIntArrayRef;
 
@@ -20,8 +21,7 @@ at::Tensor sample() {
   return whole_numbers({5, 3}, at::kDouble);
 }
 
-void expect_norms(const std::function<Values(const at::Tensor&)>& norms) {
-  const auto whole = sample();
+void expect_norms(const std::function<Values(const at::Tensor&)>& norms, const at::Tensor& whole = sample()) {
   const auto expected = norms(whole);
   on_all_layouts(2, {Replicate(), Shard(0), Shard(1), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
     const auto actual = norms(from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes()));
@@ -36,28 +36,32 @@ void expect_norms(const std::function<Values(const at::Tensor&)>& norms) {
   });
 }
 
+/// Of a negative order a zero would decide alone.
+at::Tensor sample_for(double order) {
+  return order < 0 ? sample() * 2 + 1 : sample();
+}
+
 class Norms : public ::testing::TestWithParam<double> {};
 
 TEST_P(Norms, OfPartsAreThoseOfTheWhole) {
   const auto p = GetParam();
   for (const bool keepdim : {false, true}) {
-    expect_norms([&](const at::Tensor& x) -> Values {
-      return {
-          at::linalg_vector_norm(x, p, OptionalDims(), keepdim), at::linalg_vector_norm(x, p, Ints{0}, keepdim),
-          at::linalg_vector_norm(x, p, Ints{-1}, keepdim), at::linalg_vector_norm(x, p, Ints{1, 0}, keepdim)};
-    });
+    expect_norms(
+        [&](const at::Tensor& x) -> Values {
+          return {
+              at::linalg_vector_norm(x, p, OptionalDims(), keepdim), at::linalg_vector_norm(x, p, Ints{0}, keepdim),
+              at::linalg_vector_norm(x, p, Ints{-1}, keepdim), at::linalg_vector_norm(x, p, Ints{1, 0}, keepdim)};
+        },
+        sample_for(p));
   }
 }
 
 TEST_P(Norms, OfSeveralTensorsAreThoseOfEach) {
   const auto p = GetParam();
-  expect_norms([&](const at::Tensor& x) -> Values { return at::_foreach_norm({x, x * 2, x.t()}, p); });
+  expect_norms([&](const at::Tensor& x) -> Values { return at::_foreach_norm({x, x * 2, x.t()}, p); }, sample_for(p));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Orders,
-    Norms,
-    ::testing::Values(1.0, 2.0, 3.0, 0.5, 0.0, kInfinity, -kInfinity, -1.0, -2.0));
+INSTANTIATE_TEST_SUITE_P(Orders, Norms, ::testing::Values(1.0, 2.0, 3.0, 0.5, 0.0, kInfinity, -kInfinity, -1.0, -2.0));
 
 TEST(Norm, OlderNamesGiveTheSame) {
   expect_norms([](const at::Tensor& x) -> Values {
@@ -101,7 +105,8 @@ TEST(Norm, OfComplexNumbersIsReal) {
     const auto norm = at::linalg_vector_norm(x);
     EXPECT_EQ(norm.scalar_type(), at::kDouble);
     EXPECT_NEAR(full_tensor(norm).item<double>(), at::linalg_vector_norm(whole).item<double>(), 1e-12);
-    EXPECT_NEAR(full_tensor(at::_foreach_norm({x})[0]).item<double>(), at::linalg_vector_norm(whole).item<double>(), 1e-12);
+    EXPECT_NEAR(
+        full_tensor(at::_foreach_norm({x})[0]).item<double>(), at::linalg_vector_norm(whole).item<double>(), 1e-12);
   });
 }
 
@@ -118,8 +123,13 @@ TEST(ForeachNorm, MakesOneAllReducePerSetOfMeshDims) {
     const auto whole = whole_numbers({4, 6}, at::kDouble);
     Values tensors;
     for (const Layout& layout :
-         {Layout{Shard(0), Replicate()}, {Shard(1), Replicate()}, {Replicate(), Shard(0)}, {Shard(0), Shard(1)},
-          {Shard(1), Shard(0)}, {Replicate(), Replicate()}, {Replicate(), Shard(1)}}) {
+         {Layout{Shard(0), Replicate()},
+          {Shard(1), Replicate()},
+          {Replicate(), Shard(0)},
+          {Shard(0), Shard(1)},
+          {Shard(1), Shard(0)},
+          {Replicate(), Replicate()},
+          {Replicate(), Shard(1)}}) {
       tensors.push_back(distribute_tensor(whole, mesh, layout));
     }
     const CommLog log(mesh);

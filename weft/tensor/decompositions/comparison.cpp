@@ -17,6 +17,9 @@ bool is_distributed(const OpCall& /*call*/, c10::ArrayRef<SpecPtr> operands) {
 
 /// The same answer on every rank, from one number each.
 bool equal_on_all_ranks(const at::Tensor& self, const at::Tensor& other) {
+  TORCH_CHECK(
+      self.scalar_type() == other.scalar_type(), "equal: both tensors must have one dtype, but got ",
+      self.scalar_type(), " and ", other.scalar_type(), ".");
   return self.sizes() == other.sizes() && self.eq(other).all().item<bool>();
 }
 

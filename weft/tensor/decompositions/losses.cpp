@@ -3,6 +3,7 @@
 #include "weft/tensor/redistribute.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
@@ -28,8 +29,11 @@ c10::IValue& argument(const c10::OperatorHandle& op, Stack& stack, std::string_v
   return stack[stack.size() - op.schema().arguments().size() + *index];
 }
 
+/// Of the terms: input and target broadcast against each other.
 int64_t global_count(const c10::OperatorHandle& op, Stack& stack) {
-  return argument(op, stack, "self").toTensor().numel();
+  const auto sizes =
+      at::infer_size(argument(op, stack, "self").toTensor().sizes(), argument(op, stack, "target").toTensor().sizes());
+  return c10::multiply_integers(sizes);
 }
 
 /// The sum, divided by the number of all elements.

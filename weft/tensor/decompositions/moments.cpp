@@ -12,8 +12,13 @@ using OptionalNumber = std::optional<at::Scalar>;
 
 at::Tensor mean_of_parts(const at::Tensor& self, OptionalDims dim, bool keepdim, std::optional<at::ScalarType> dtype) {
   const auto dims = wrapped_dims(dim, self.dim());
+  const auto result_dtype = dtype.value_or(self.scalar_type());
+  TORCH_CHECK(
+      at::isFloatingType(result_dtype) || at::isComplexType(result_dtype),
+      "mean(): the dtype must be floating point or complex, but got ", result_dtype, ".");
   // A sum of parts is exact whatever their sizes; a mean of means is not.
-  return at::sum(self, dims, keepdim, dtype).div(reduced_count(self, dims));
+  const auto sum = at::sum(self, dims, keepdim, accumulation_dtype(result_dtype));
+  return sum.div(reduced_count(self, dims)).to(result_dtype);
 }
 
 at::Tensor mean_of_all(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
@@ -27,10 +32,12 @@ std::tuple<at::Tensor, at::Tensor> var_mean_of_parts(
     const OptionalNumber& correction,
     bool keepdim) {
   const auto dims = wrapped_dims(dim, self.dim());
-  const auto center = mean_of_parts(self, dims, /*keepdim=*/true, std::nullopt);
+  const auto dtype = self.scalar_type();
+  TORCH_CHECK(at::isFloatingType(dtype), "var and std: the dtype must be floating point, but got ", dtype, ".");
+  const auto center = mean_of_parts(self, dims, /*keepdim=*/true, accumulation_dtype(dtype));
   const auto squares = at::sum(at::square(self - center), dims, keepdim);
   const auto degrees = static_cast<double>(reduced_count(self, dims)) - correction.value_or(at::Scalar(1)).toDouble();
-  return {squares.div(std::max(degrees, 0.0)), keepdim ? center : center.sum(dims)};
+  return {squares.div(std::max(degrees, 0.0)).to(dtype), (keepdim ? center : center.sum(dims)).to(dtype)};
 }
 
 at::Tensor var_of_parts(const at::Tensor& self, OptionalDims dim, const OptionalNumber& correction, bool keepdim) {

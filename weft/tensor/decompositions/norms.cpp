@@ -69,7 +69,9 @@ at::Tensor vector_norm(
   const NormMerge merge{order.toDouble()};
   const auto whole = reduced(self);
   const auto& spec = as_dtensor(whole)->spec();
-  const auto terms = merge.to_terms(norm_of_part(as_dtensor(whole)->local(), merge, dims, dtype));
+  const auto result_dtype = dtype.value_or(self.scalar_type());
+  const auto terms =
+      merge.to_terms(norm_of_part(as_dtensor(whole)->local(), merge, dims, accumulation_dtype(result_dtype)));
   auto sizes = whole.sizes().vec();
   for (const auto d : dims) {
     sizes[d] = 1;
@@ -84,7 +86,7 @@ at::Tensor vector_norm(
   }
   const auto distributed =
       make_dtensor(terms.contiguous(), TensorSpec::make(spec->mesh(), terms_layout, sizes, terms.scalar_type()));
-  const auto norms = merge.from_terms(redistribute(distributed, layout));
+  const auto norms = merge.from_terms(redistribute(distributed, layout)).to(result_dtype);
   return keepdim ? norms : norms.squeeze(dims);
 }
 
@@ -139,7 +141,8 @@ std::vector<at::Tensor> foreach_norm(
     // A part without elements has no largest one.
     locals.push_back(local.numel() != 0 ? local : at::full({1}, merge.of_nothing(), local.options()));
   }
-  const auto norms = at::_foreach_norm(locals, order, dtype);
+  const auto result_dtype = dtype.value_or(self[0].scalar_type());
+  const auto norms = at::_foreach_norm(locals, order, accumulation_dtype(result_dtype));
   std::vector<at::Tensor> results(self.size());
   for (const auto& [dims, numbers] : numbers_by_cut) {
     std::vector<at::Tensor> group;
@@ -151,8 +154,8 @@ std::vector<at::Tensor> foreach_norm(
     if (!dims.empty()) {
       all = merge.from_terms(all_reduce(merge.to_terms(all), mesh, dims, merge.op()).wait());
     }
-    const auto spec = TensorSpec::make(mesh, Layout(Placements(mesh.ndim(), Replicate())), {}, all.scalar_type());
-    const auto scalars = all.unbind();
+    const auto spec = TensorSpec::make(mesh, Layout(Placements(mesh.ndim(), Replicate())), {}, result_dtype);
+    const auto scalars = all.to(result_dtype).unbind();
     for (size_t i = 0; i < numbers.size(); ++i) {
       results[numbers[i]] = make_dtensor(scalars[i], spec);
     }

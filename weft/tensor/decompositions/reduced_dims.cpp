@@ -32,6 +32,10 @@ std::vector<int64_t> wrapped_dims(at::OptionalIntArrayRef dims, int64_t rank) {
   return wrapped;
 }
 
+at::ScalarType accumulation_dtype(at::ScalarType dtype) {
+  return dtype == at::kHalf || dtype == at::kBFloat16 ? at::kFloat : dtype;
+}
+
 int64_t reduced_count(const at::Tensor& tensor, c10::IntArrayRef dims) {
   int64_t count = 1;
   for (const auto dim : dims) {

@@ -16,6 +16,9 @@ bool cuts_reduced_dims_or_is_partial(const OpCall& call, c10::ArrayRef<SpecPtr> 
 /// The dims of a reduction counted from the front; all where none is named.
 std::vector<int64_t> wrapped_dims(at::OptionalIntArrayRef dims, int64_t rank);
 
+/// The dtype in which parts are added up: narrow floats could overflow before the sum is divided, or its root taken.
+at::ScalarType accumulation_dtype(at::ScalarType dtype);
+
 /// How many elements become one.
 int64_t reduced_count(const at::Tensor& tensor, c10::IntArrayRef dims);
 
