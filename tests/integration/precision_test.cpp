@@ -1,3 +1,5 @@
+#include "examples/models/decoder.h"
+#include "examples/models/training.h"
 #include "tests/support/beside_plain.h"
 #include "weft/weft.h"
 
@@ -19,7 +21,9 @@ class Autocast {
     at::autocast::increment_nesting();
   }
   ~Autocast() {
-    at::autocast::decrement_nesting();
+    if (at::autocast::decrement_nesting() == 0) {
+      at::autocast::clear_cache();
+    }
     at::autocast::set_autocast_enabled(at::kCPU, false);
   }
   Autocast(const Autocast&) = delete;
@@ -72,6 +76,34 @@ TEST(Precision, GradientsOfParametersHaveTheirPrecision) {
   };
   expect_as_plain(
       {float_parameter({4, 6}).detach(), float_parameter({8, 6}), float_parameter({3, 8})}, program, kBFloat16);
+}
+
+std::vector<double> decoder_losses(const std::optional<DeviceMesh>& mesh) {
+  const models::DecoderSizes sizes;
+  models::Training training(std::make_shared<models::Decoder>(sizes, models::ParameterMaker(mesh)));
+  std::vector<double> losses;
+  for (int64_t step = 0; step < 5; ++step) {
+    const auto batch = models::sequences(step, 8, sizes.length, sizes.vocabulary);
+    at::Tensor loss;
+    {
+      const Autocast autocast;
+      loss = training.loss(mesh ? batch.distribute(*mesh) : batch);
+    }
+    loss.backward();
+    training.update();
+    losses.push_back(loss.item<float>());
+  }
+  return losses;
+}
+
+TEST(Precision, ADecoderHasTheLossesOfOneDevice) {
+  const auto expected = decoder_losses(std::nullopt);
+  run_on_ranks(4, [&](int64_t /*rank*/) {
+    const auto losses = decoder_losses(init_device_mesh("cpu", {2, 2}, {"dp", "tp"}));
+    for (size_t step = 0; step < expected.size(); ++step) {
+      EXPECT_NEAR(losses[step], expected[step], kBFloat16.tolerance) << "in step " << step;
+    }
+  });
 }
 
 TEST(Precision, NothingIsCastOutsideOfAutocast) {

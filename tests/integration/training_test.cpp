@@ -83,6 +83,18 @@ TEST(Training, GradientsLieAsTheirParameters) {
   });
 }
 
+TEST(Training, EveryGradientIsReducedOnce) {
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    const CommLog log(mesh);
+    Prepared decoder(mesh);
+    int64_t reductions = 0;
+    for (const auto& row : log.rows()) {
+      reductions += row.operator_name == "gradient" ? row.calls : 0;
+    }
+    EXPECT_EQ(reductions, static_cast<int64_t>(decoder.training.model().parameters().size())) << log.to_string();
+  });
+}
+
 TEST(Training, OptimizersStepWithoutCommunication) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
     Prepared decoder(mesh);
