@@ -94,7 +94,8 @@ void Samples::add_made_up() {
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema() || op->schema().is_mutable() || name.name.ends_with('_') ||
         RuleRegistry::instance().find(name.name) == nullptr || ops_.contains(name.name) ||
-        name.name.starts_with("aten::empty")) { // holds no values
+        name.name.starts_with("aten::empty") || // holds no values
+        name.name.starts_with("aten::lift")) {  // gives back its argument: with a gradient it would refer to itself
       continue;
     }
     const bool is_backward = name.name.find("backward") != std::string::npos; // takes what forward gave, as it is
