@@ -3,8 +3,8 @@
 #include "weft/comm/fake_world.h"
 #include "weft/tensor/distribute.h"
 
-#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <torch/optim/adamw.h>
 
 #include <functional>

@@ -8,8 +8,8 @@
 #include "weft/tensor/scopes.h"
 #include "weft/tensor/to_local.h"
 
-#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

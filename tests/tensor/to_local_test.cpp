@@ -7,9 +7,9 @@
 #include "weft/tensor/inspect.h"
 #include "weft/tensor/scopes.h"
 
-#include <c10/core/GradMode.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
