@@ -10,24 +10,27 @@ CallCache& CallCache::first_of_thread() {
   return cache;
 }
 
-PreparedCall* CallCache::find(const CallKey& key) {
-  const auto found = calls_.find(key);
-  if (found == calls_.end()) {
-    ++misses_;
-    return nullptr;
+PreparedCall& CallCache::add(const CallKey& key, PreparedCall call) {
+  if (size_ >= kMaxCalls) {
+    former_ = std::exchange(slots_, Slots(64));
+    size_ = 0;
   }
-  ++hits_;
-  return found->second.get();
+  if (2 * (size_ + 1) > slots_.size()) {
+    grow();
+  }
+  auto& slot = slots_[place_of(key)];
+  size_ += slot == nullptr ? 1 : 0;
+  slot = std::make_unique<Entry>(Entry{key, std::move(call)});
+  return slot->call;
 }
 
-PreparedCall& CallCache::add(const CallKey& key, PreparedCall call) {
-  if (calls_.size() >= kMaxCalls) {
-    former_ = std::move(calls_);
-    calls_.clear();
+void CallCache::grow() {
+  auto old = std::exchange(slots_, Slots(2 * slots_.size()));
+  for (auto& entry : old) {
+    if (entry != nullptr) {
+      slots_[place_of(entry->key)] = std::move(entry);
+    }
   }
-  auto& place = calls_[key];
-  place = std::make_unique<PreparedCall>(std::move(call));
-  return *place;
 }
 
 } // namespace weft

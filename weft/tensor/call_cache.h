@@ -5,7 +5,7 @@
 #include "weft/tensor/prepared_call.h"
 
 #include <memory>
-#include <unordered_map>
+#include <vector>
 
 namespace weft {
 
@@ -17,7 +17,15 @@ class CallCache {
     return C10_LIKELY(current_ != nullptr) ? *current_ : first_of_thread();
   }
 
-  PreparedCall* find(const CallKey& key);
+  PreparedCall* find(const CallKey& key) {
+    auto* const entry = slots_[place_of(key)].get();
+    if (C10_LIKELY(entry != nullptr)) {
+      ++hits_;
+      return &entry->call;
+    }
+    ++misses_;
+    return nullptr;
+  }
   PreparedCall& add(const CallKey& key, PreparedCall call);
 
   struct Counters {
@@ -26,24 +34,36 @@ class CallCache {
     size_t misses;
   };
   Counters counters() const {
-    return {calls_.size(), hits_, misses_};
+    return {size_, hits_, misses_};
   }
 
  private:
-  struct KeyHash {
-    size_t operator()(const CallKey& key) const {
-      return key.hash();
-    }
+  struct Entry {
+    CallKey key;
+    PreparedCall call;
   };
-  using Calls = std::unordered_map<CallKey, std::unique_ptr<PreparedCall>, KeyHash>;
+  /// A table that is searched from the key's hash on, up to an empty slot; never more than half full.
+  using Slots = std::vector<std::unique_ptr<Entry>>;
 
   static constexpr size_t kMaxCalls = 16384;
 
   static CallCache& first_of_thread();
   static constinit thread_local CallCache* current_ WEFT_FAST_TLS;
 
-  Calls calls_;
-  Calls former_;
+  /// Where the key is, or where it belongs.
+  size_t place_of(const CallKey& key) const {
+    const auto mask = slots_.size() - 1;
+    auto place = key.hash() & mask;
+    while (slots_[place] != nullptr && !(slots_[place]->key == key)) {
+      place = (place + 1) & mask;
+    }
+    return place;
+  }
+  void grow();
+
+  Slots slots_ = Slots(64);
+  Slots former_;
+  size_t size_ = 0;
   size_t hits_ = 0;
   size_t misses_ = 0;
 };

@@ -27,7 +27,7 @@ class CallKey {
     return hash_;
   }
   friend bool operator==(const CallKey& a, const CallKey& b) {
-    return a.words_.size() == b.words_.size() &&
+    return a.hash_ == b.hash_ && a.words_.size() == b.words_.size() &&
         std::memcmp(a.words_.data(), b.words_.data(), a.words_.size() * sizeof(uint64_t)) == 0;
   }
 

@@ -149,12 +149,16 @@ class LocalCall {
 
  private:
   /// What is written to and what is viewed must outlive its place on the stack.
-  void keep(const c10::IValue* arguments) {
+  void keep(c10::IValue* arguments) {
     for (const auto& ret : schema_.returns) {
-      if (ret.stored_in >= 0) {
-        kept_.push_back(arguments[ret.stored_in]);
-      } else if (ret.view_of >= 0) {
-        kept_.push_back(arguments[ret.view_of]);
+      const auto argument = ret.stored_in >= 0 ? ret.stored_in : ret.view_of;
+      if (argument < 0) {
+        continue;
+      }
+      if (schema_.returns.size() == 1 && arguments[argument].isTensor()) {
+        kept_.push_back(std::move(arguments[argument])); // a local takes its place
+      } else {
+        kept_.push_back(arguments[argument]);
       }
     }
     if (C10_UNLIKELY(!call_.returns_home.empty())) {
