@@ -194,6 +194,9 @@ TEST(RulesOracleMissing, EveryStrategyThatIsRightIsOfferedButForTheGoldenList) {
             << offered << " are offered, " << all - offered << " missing:\n"
             << text;
   EXPECT_GT(all, found.size());
+  if (!has_operators_of_golden_files()) {
+    GTEST_SKIP() << "the golden file is of torch 2.13, this is " << TORCH_VERSION;
+  }
   expect_golden(std::filesystem::path(__FILE__).parent_path() / "golden" / "missing.txt", text);
 }
 

@@ -206,6 +206,17 @@ TEST(Dispatch, AnOperatorWithoutARuleRunsOnReplicatedTensors) {
   }
 }
 
+TEST(Dispatch, RunsWithoutARuleAreCounted) {
+  const auto count = [] { return fallback_counts()["aten::masked_select"]; };
+  const auto before = count();
+  on_mesh(2, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({4, 2}), mesh, {Shard(0)});
+    const auto chosen = at::masked_select(x, x > 2);
+    expect_value(chosen, at::masked_select(whole_numbers({4, 2}), whole_numbers({4, 2}) > 2));
+  });
+  EXPECT_EQ(count(), before + 2); // once on each rank
+}
+
 TEST(Dispatch, SeveralResultsAndListsEqualTheSingleDevice) {
   const auto whole = at::tensor({3.F, 1.F, 2.F, 0.F, 5.F, 4.F}).view({3, 2});
   for (const auto& layout : all_layouts(1, 2, {Replicate(), Shard(0), Shard(1), Partial()})) {
