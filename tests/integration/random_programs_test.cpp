@@ -41,15 +41,14 @@ RankOutcome run(const Program& program, const DeviceMesh& mesh, const ProgramRes
     refused = actual.refused.size();
     auto problem = program.difference(actual, refused == 0 ? expected : run_on_one_device(program, actual.refused));
     return {problem.empty() ? RankOutcome::Kind::Right : RankOutcome::Kind::Wrong, std::move(problem)};
-  } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+    const std::string text = torch_error == nullptr ? error.what() : torch_error->what_without_backtrace();
     if (is_refused(text)) {
       refused = program.steps.size();
       return {RankOutcome::Kind::Right, {}};
     }
     return {RankOutcome::Kind::Raised, text};
-  } catch (const std::exception& error) {
-    return {RankOutcome::Kind::Raised, error.what()};
   }
 }
 
@@ -137,7 +136,9 @@ TEST(RandomPrograms, EqualTheSingleDevice) {
   }
   std::cout << all.size() << " programs, " << summary.steps << " operators: " << summary.failed.size() << " failed, "
             << summary.refused << " refused: writes to moved views, and all after a read of one that is out of date\n";
-  EXPECT_LT(summary.refused * 10, summary.steps);
+  if (all.size() > 1) { // one that is replayed may be refused as a whole
+    EXPECT_LT(summary.refused * 10, summary.steps);
+  }
   for (size_t i = 0; i < summary.failed.size(); ++i) {
     const auto& [program, problem] = summary.failed[i];
     if (i >= kMostReported) {

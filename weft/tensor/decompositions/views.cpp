@@ -1,4 +1,6 @@
+#include "weft/tensor/boundary.h"
 #include "weft/tensor/decomposition.h"
+#include "weft/tensor/in_backward.h"
 
 #include <ATen/ATen.h>
 
@@ -52,6 +54,13 @@ at::Tensor new_empty_of_size(
     std::optional<at::Layout> layout,
     std::optional<at::Device> device,
     std::optional<bool> pin_memory) {
+  if (!dtype && in_backward()) {
+    // The gradient of a tensor that was written through a view: autograd copies it whole and then writes to a view of
+    // the copy, which must not have to move. (A gradient that is accumulated is asked for with a dtype.)
+    const auto& mesh = as_dtensor(self)->spec()->mesh();
+    const auto spec = TensorSpec::make(mesh, all_replicated(mesh), size, self.scalar_type());
+    return make_dtensor(at::empty(size, as_dtensor(self)->local().options()), spec);
+  }
   return self.new_empty(size, dtype, layout, device, pin_memory);
 }
 
