@@ -1,6 +1,7 @@
 #include "weft/tensor/prepare.h"
 
 #include "weft/propagation/choose.h"
+#include "weft/tensor/boundary.h"
 #include "weft/tensor/global_meta.h"
 #include "weft/tensor/in_backward.h"
 
@@ -13,10 +14,6 @@ namespace {
 std::string full_name(const c10::OperatorHandle& op) {
   const auto& name = op.operator_name();
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
-
-Layout all_replicated(const DeviceMesh& mesh) {
-  return Layout(Placements(mesh.ndim(), Replicate()));
 }
 
 /// Some of a call's tensors, to which one rule applies: all of them, or one element of every list.

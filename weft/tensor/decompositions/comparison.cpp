@@ -1,18 +1,14 @@
 #include "weft/tensor/decomposition.h"
+#include "weft/tensor/decompositions/reduced_dims.h"
 
 #include <ATen/ATen.h>
-
-#include <algorithm>
 
 namespace weft {
 
 namespace {
 
-bool is_distributed(const OpCall& /*call*/, c10::ArrayRef<SpecPtr> operands) {
-  return std::any_of(operands.begin(), operands.end(), [](const SpecPtr& spec) {
-    const auto placements = spec->placements();
-    return std::any_of(placements.begin(), placements.end(), [](const auto& p) { return !p.is_replicate(); });
-  });
+bool is_in_parts(const OpCall& /*call*/, c10::ArrayRef<SpecPtr> operands) {
+  return any_is_in_parts(operands);
 }
 
 /// The same answer on every rank, from one number each.
@@ -25,7 +21,7 @@ bool equal_on_all_ranks(const at::Tensor& self, const at::Tensor& other) {
 void add_comparison_decompositions(Decompositions& all) {
   all.emplace(
       "aten::equal",
-      Decomposition{&is_distributed, c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(equal_on_all_ranks))});
+      Decomposition{&is_in_parts, c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(equal_on_all_ranks))});
 }
 
 } // namespace weft

@@ -1,12 +1,12 @@
+#include "weft/tensor/boundary.h"
 #include "weft/tensor/decomposition.h"
+#include "weft/tensor/decompositions/reduced_dims.h"
 #include "weft/tensor/dtensor_impl.h"
 #include "weft/tensor/implicit_move.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-
-#include <algorithm>
 
 namespace weft {
 
@@ -16,11 +16,7 @@ using torch::jit::Stack;
 
 /// A mean over elements that lie on several ranks: locally it would be taken over the local ones.
 bool is_mean_of_parts(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
-  return call.integer("reduction") == at::Reduction::Mean &&
-      std::any_of(operands.begin(), operands.end(), [](const SpecPtr& spec) {
-           const auto placements = spec->placements();
-           return std::any_of(placements.begin(), placements.end(), [](const auto& p) { return !p.is_replicate(); });
-         });
+  return call.integer("reduction") == at::Reduction::Mean && any_is_in_parts(operands);
 }
 
 c10::IValue& argument(const c10::OperatorHandle& op, Stack& stack, std::string_view name) {
@@ -54,7 +50,7 @@ void mean_backward_as_sum(const c10::OperatorHandle& op, Stack* stack) {
 
 at::Tensor replicated(const c10::OperatorHandle& op, const at::Tensor& tensor) {
   const auto& mesh = as_dtensor(tensor)->spec()->mesh();
-  return move_implicitly(op.schema().name().c_str(), tensor, Layout(Placements(mesh.ndim(), Replicate())));
+  return move_implicitly(op.schema().name().c_str(), tensor, all_replicated(mesh));
 }
 
 /// The sum of weighted terms over the sum of weights, which backward needs as well.

@@ -1,3 +1,4 @@
+#include "weft/tensor/boundary.h"
 #include "weft/tensor/decomposition.h"
 #include "weft/tensor/decompositions/reduced_dims.h"
 #include "weft/tensor/dtensor_impl.h"
@@ -36,10 +37,7 @@ struct NormMerge {
 
 /// The tensor with nothing partial: a norm is not linear.
 at::Tensor reduced(const at::Tensor& tensor) {
-  auto layout = as_dtensor(tensor)->spec()->layout();
-  for (int64_t m = 0; m < layout.ndim(); ++m) {
-    layout = layout[m].is_partial() ? layout.with(m, Replicate()) : layout;
-  }
+  const auto layout = default_gradient_layout(as_dtensor(tensor)->spec()->layout());
   return move_implicitly("aten::linalg_vector_norm", tensor, layout);
 }
 
@@ -153,7 +151,7 @@ std::vector<at::Tensor> foreach_norm(
     const auto scalars = all.unbind();
     for (size_t i = 0; i < numbers.size(); ++i) {
       const auto own = dtype.value_or(c10::toRealValueType(self[numbers[i]].scalar_type()));
-      const auto spec = TensorSpec::make(mesh, Layout(Placements(mesh.ndim(), Replicate())), {}, own);
+      const auto spec = TensorSpec::make(mesh, all_replicated(mesh), {}, own);
       results[numbers[i]] = make_dtensor(scalars[i].to(own), spec);
     }
   }

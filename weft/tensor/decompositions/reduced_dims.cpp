@@ -7,6 +7,13 @@
 
 namespace weft {
 
+bool any_is_in_parts(c10::ArrayRef<SpecPtr> operands) {
+  return std::any_of(operands.begin(), operands.end(), [](const SpecPtr& spec) {
+    const auto placements = spec->placements();
+    return std::any_of(placements.begin(), placements.end(), [](const auto& p) { return !p.is_replicate(); });
+  });
+}
+
 bool cuts_reduced_dims(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   const auto dims = call.reduced_dims("dim", call.operand(0).dim());
   const auto placements = operands[0]->placements();

@@ -7,6 +7,9 @@
 
 namespace weft {
 
+/// Whether an operand is cut or partial on some mesh dim, so that no rank has all of it.
+bool any_is_in_parts(c10::ArrayRef<SpecPtr> operands);
+
 /// Whether a mesh dim cuts one of the dims that a call reduces (its argument "dim", all where there is none).
 bool cuts_reduced_dims(const OpCall& call, c10::ArrayRef<SpecPtr> operands);
 
