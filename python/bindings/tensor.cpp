@@ -1,6 +1,7 @@
 #include "python/bindings/bindings.h"
 
 #include "weft/tensor/distribute.h"
+#include "weft/tensor/gradient_layout.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -121,6 +122,9 @@ void bind_tensors(py::module_& module) {
   module.def(
       "spec", [](py::handle tensor) { return spec_of(tensor_from("spec", tensor)); }, py::arg("tensor"),
       "What the tensor is: mesh, placements, global shape and strides, dtype.");
+  module.def(
+      "keep_gradient_layout", &keep_gradient_layout, py::arg("leaf"),
+      "Makes the gradients of a leaf lie as the leaf does; needed again where its hooks were replaced.");
   module.def(
       "to_string",
       [](py::handle tensor) {

@@ -1,4 +1,4 @@
-"""What importing weft adds to torch.Tensor: attributes that distributed tensors have and plain ones do not, and three
+"""What importing weft adds to torch.Tensor: attributes that distributed tensors have and plain ones do not, and four
 methods of torch's own that ask first which of the two a tensor is."""
 
 import copy
@@ -71,10 +71,11 @@ def _deepcopy(tensor, memo):
 
 
 def _install_methods():
-    plain_repr, plain_deepcopy, plain_reduce_ex = (
+    plain_repr, plain_deepcopy, plain_reduce_ex, plain_register_hook = (
         torch.Tensor.__repr__,
         torch.Tensor.__deepcopy__,
         torch.Tensor.__reduce_ex__,
+        torch.Tensor.register_hook,
     )
 
     def __repr__(self, *, tensor_contents=None):
@@ -93,7 +94,20 @@ def _install_methods():
             )
         return plain_reduce_ex(self, protocol)
 
-    for method, plain in ((__repr__, plain_repr), (__deepcopy__, plain_deepcopy), (__reduce_ex__, plain_reduce_ex)):
+    def register_hook(self, hook):
+        # The first hook of Python replaces those of C++.
+        replaces = _is_dtensor(self) and self.is_leaf and self._backward_hooks is None
+        handle = plain_register_hook(self, hook)
+        if replaces:
+            _C.keep_gradient_layout(self)
+        return handle
+
+    for method, plain in (
+        (__repr__, plain_repr),
+        (__deepcopy__, plain_deepcopy),
+        (__reduce_ex__, plain_reduce_ex),
+        (register_hook, plain_register_hook),
+    ):
         method.__qualname__ = plain.__qualname__
         method.__doc__ = plain.__doc__
         setattr(torch.Tensor, method.__name__, method)
