@@ -42,6 +42,7 @@ void bind_specs(py::module_& module) {
           "local_shape_and_offset", [](const TensorSpec& self) { return block_object(self.local_shape_and_offset()); },
           "The shape of this rank's part and the index of its first element.")
       .def("draw", &draw, "Which ranks hold which part, as text.")
+      .def("draw_svg", &draw_svg, "The same as an SVG image.")
       .def(
           "__eq__",
           [](const SpecPtr& self, py::handle other) -> py::object {

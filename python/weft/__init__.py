@@ -45,10 +45,12 @@ from weft._C import (
     zeros,
 )
 from weft._attributes import install as _install
+from weft._comm_debug import comm_debug
 from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
 from weft._groups import init_device_mesh
 from weft._module import distribute_module
+from weft._visualize import visualize_sharding
 
 _install()
 
@@ -62,6 +64,7 @@ __all__ = [
     "Shard",
     "StridedShard",
     "TensorSpec",
+    "comm_debug",
     "debug",
     "device_mesh",
     "distribute_module",
@@ -89,5 +92,6 @@ __all__ = [
     "strict",
     "to_local",
     "to_torch",
+    "visualize_sharding",
     "zeros",
 ]
