@@ -10,6 +10,7 @@ The names and signatures are those of torch.distributed.tensor.
 
 import torch  # noqa: F401  (its libraries must be loaded before ours)
 
+from weft import _attributes, _compile
 from weft._C import (
     DeviceMesh,
     Explanation,
@@ -44,7 +45,6 @@ from weft._C import (
     to_local,
     zeros,
 )
-from weft._attributes import install as _install
 from weft._comm_debug import comm_debug
 from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
@@ -52,7 +52,8 @@ from weft._groups import init_device_mesh
 from weft._module import distribute_module
 from weft._visualize import visualize_sharding
 
-_install()
+_attributes.install()
+_compile.install()
 
 __all__ = [
     "DTensor",

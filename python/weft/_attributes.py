@@ -13,7 +13,7 @@ _is_dtensor = _C.is_dtensor
 
 class _Attribute:
     """Computed for a distributed tensor; missing from every other one. Without __set__, so that a plain tensor may be given
-    an attribute of this name."""
+    an attribute of this name. Of the class it is the function: torch lists those, and takes no descriptor of this kind."""
 
     def __init__(self, name, compute):
         self.name = name
@@ -22,7 +22,7 @@ class _Attribute:
 
     def __get__(self, tensor, owner=None):
         if tensor is None:
-            return self
+            return self.compute
         if not _is_dtensor(tensor):
             raise AttributeError(f"'{type(tensor).__name__}' object has no attribute '{self.name}'")
         return self.compute(tensor)
@@ -31,7 +31,7 @@ class _Attribute:
 class _Method(_Attribute):
     def __get__(self, tensor, owner=None):
         if tensor is None:
-            return self
+            return self.compute
         if not _is_dtensor(tensor):
             raise AttributeError(f"'{type(tensor).__name__}' object has no attribute '{self.name}'")
         return types.MethodType(self.compute, tensor)

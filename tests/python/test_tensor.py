@@ -51,6 +51,11 @@ def test_a_plain_tensor_may_be_given_an_attribute_of_the_same_name():
     assert x.placements == "mine"
 
 
+def test_torch_still_lists_the_functions_that_can_be_overridden():
+    assert torch.Tensor.add in torch.overrides.get_overridable_functions()[torch.Tensor]
+    assert torch.Tensor.add in torch.overrides.get_testing_overrides()
+
+
 def test_methods_and_functions_say_the_same():
     def rank_program(rank):
         mesh = mesh_of(2, 2, names=("dp", "tp"))
