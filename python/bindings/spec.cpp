@@ -16,6 +16,38 @@ py::tuple block_object(const LocalBlock& block) {
   return py::make_tuple(size_object(block.shape), py::tuple(py::cast(c10::IntArrayRef(block.offset).vec())));
 }
 
+/// What this rank holds, as blocks of consecutive indices: (shape, offset in the whole, offset in the local tensor). One
+/// block, unless a cut is strided; none on a rank that is not in the mesh.
+py::list local_blocks(const TensorSpec& spec) {
+  struct Block {
+    std::vector<int64_t> shape, offset, local_offset;
+  };
+  std::vector<Block> blocks;
+  if (spec.mesh().is_member()) {
+    blocks.emplace_back();
+  }
+  for (int64_t d = 0; d < spec.dim() && !blocks.empty(); ++d) {
+    std::vector<Block> wider;
+    for (const auto& block : blocks) {
+      int64_t held = 0;
+      const auto& mesh = spec.mesh();
+      for (const auto& run : local_runs(spec.sizes()[d], d, spec.layout(), mesh.shape(), mesh.coordinate())) {
+        auto& next = wider.emplace_back(block);
+        next.shape.push_back(run.length);
+        next.offset.push_back(run.begin);
+        next.local_offset.push_back(held);
+        held += run.length;
+      }
+    }
+    blocks = std::move(wider);
+  }
+  py::list result;
+  for (const auto& block : blocks) {
+    result.append(py::make_tuple(size_object(block.shape), size_object(block.offset), block.local_offset));
+  }
+  return result;
+}
+
 } // namespace
 
 void bind_specs(py::module_& module) {
@@ -41,6 +73,9 @@ void bind_specs(py::module_& module) {
       .def(
           "local_shape_and_offset", [](const TensorSpec& self) { return block_object(self.local_shape_and_offset()); },
           "The shape of this rank's part and the index of its first element.")
+      .def(
+          "local_blocks", &local_blocks,
+          "What this rank holds, as blocks: (shape, offset in the whole tensor, offset in the local one).")
       .def("draw", &draw, "Which ranks hold which part, as text.")
       .def("draw_svg", &draw_svg, "The same as an SVG image.")
       .def(

@@ -1,18 +1,31 @@
-"""The protocol of torch.distributed.checkpoint."""
+"""The protocol of torch.distributed.checkpoint: which blocks of a distributed tensor this rank writes and reads."""
 
 import torch
 
 from weft import _C
 
 
-def _checked_spec(tensor):
+def _blocks(tensor):
     spec = _C.spec(tensor)
-    for placement in spec.placements:
-        if placement.is_partial() or isinstance(placement, _C.StridedShard):
-            raise ValueError(
-                f"[checkpoint] a tensor that lies in whole, single blocks is required, but got {spec}. Redistribute it first."
-            )
-    return spec
+    if any(placement.is_partial() for placement in spec.placements):
+        raise ValueError(
+            f"[checkpoint] ranks must hold values and not terms of them, but got {spec}. Redistribute it first."
+        )
+    # Empty parts are left out, but a tensor without elements must be known to the checkpoint.
+    return [block for block in spec.local_blocks() if 0 not in block[0] or 0 in spec.shape]
+
+
+def _part(tensor):
+    # One rank may ask while the others do not, so nothing here may be an operator, which could communicate.
+    with torch.no_grad():
+        return _C.to_local(tensor)
+
+
+def create_chunk_list(tensor):
+    """Where in the whole tensor this rank's part lies."""
+    from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
+
+    return [ChunkStorageMetadata(offsets=offset, sizes=shape) for shape, offset, _ in _blocks(tensor)]
 
 
 def create_write_items(tensor, fqn, object):
@@ -20,29 +33,26 @@ def create_write_items(tensor, fqn, object):
     from torch.distributed.checkpoint.metadata import MetadataIndex, TensorProperties
     from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, WriteItemType
 
-    (chunk,) = create_chunk_list(tensor)
+    properties = TensorProperties.create_from_tensor(_part(tensor))
+    properties.requires_grad = tensor.requires_grad
     return [
         WriteItem(
             index=MetadataIndex(fqn, chunk.offsets),
             type=WriteItemType.SHARD,
-            tensor_data=TensorWriteData(
-                chunk=chunk,
-                properties=TensorProperties.create_from_tensor(_C.to_local(tensor.detach())),
-                size=tensor.size(),
-            ),
+            tensor_data=TensorWriteData(chunk=chunk, properties=properties, size=tensor.size()),
         )
+        for chunk in create_chunk_list(tensor)
     ]
 
 
-def create_chunk_list(tensor):
-    """Where in the whole tensor this rank's part lies."""
-    from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
-
-    shape, offset = _checked_spec(tensor).local_shape_and_offset()
-    return [ChunkStorageMetadata(offsets=torch.Size(offset), sizes=torch.Size(shape))]
-
-
 def get_tensor_shard(tensor, index):
-    """This rank's part, to be read from or written to."""
-    _checked_spec(tensor)
-    return _C.to_local(tensor.detach())
+    """A block of this rank's part, to be read from or written to."""
+    part = _part(tensor)
+    for shape, offset, local_offset in _blocks(tensor):
+        if index.offset is None or index.offset == offset:
+            for dim, (begin, length) in enumerate(zip(local_offset, shape)):
+                part = part.narrow(dim, begin, length)
+            return part
+    raise ValueError(
+        f"[checkpoint] a block that this rank holds of {_C.spec(tensor)} is required, but got '{index.fqn}' at {index.offset}."
+    )
