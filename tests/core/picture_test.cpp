@@ -167,5 +167,24 @@ TEST(Picture, PartsOfADimThatIsNotDrawnStandSideBySide) {
 )");
 }
 
+TEST(Picture, AnImageHasOneRectanglePerPartAndOneColourPerSetOfRanks) {
+  const auto count = [](const std::string& text, std::string_view what) {
+    int64_t found = 0;
+    for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  const auto image = draw_svg(*TensorSpec::parse("f32[8,16] @ mesh(dp=2,tp=2) {S(0), R}"));
+  EXPECT_EQ(image.substr(0, 4), "<svg");
+  EXPECT_EQ(count(image, "<rect"), 2);
+  EXPECT_EQ(count(image, "hsl(0,"), 1);
+  EXPECT_EQ(count(image, "hsl(137,"), 1);
+  EXPECT_EQ(count(image, ">0 1</text>"), 1);
+  EXPECT_EQ(count(image, ">4..7</text>"), 1);
+  EXPECT_EQ(count(image, ">0..15</text>"), 1);
+  EXPECT_EQ(count(draw_svg(*TensorSpec::parse("f32[] @ mesh(tp=2) {P(sum)}")), "<rect"), 1);
+}
+
 } // namespace
 } // namespace weft

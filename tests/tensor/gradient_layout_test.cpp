@@ -6,6 +6,8 @@
 #include "weft/tensor/distribute.h"
 
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 namespace weft {
 namespace {
@@ -52,6 +54,27 @@ TEST(GradientLayout, AGradientThatAFormulaGivesAsPlainZerosIsDistributed) {
     leaf.sign().sum().backward();
     ASSERT_TRUE(is_dtensor(leaf.grad()));
     EXPECT_EQ(spec_of(leaf.grad())->layout(), Layout{Shard(0)});
+  });
+}
+
+struct CountingHook : torch::autograd::FunctionPreHook {
+  explicit CountingHook(int* count) : calls(count) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
+    ++*calls;
+    return gradients;
+  }
+  int* calls;
+};
+
+TEST(GradientLayout, HooksThatALeafHadStay) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    int calls = 0;
+    const auto weight = distribute_tensor(whole_numbers({3, 4}), mesh, {Replicate()}).set_requires_grad(true);
+    // As Python does it.
+    torch::autograd::impl::add_hook(weight, std::make_unique<CountingHook>(&calls));
+    at::linear(distribute_tensor(whole_numbers({6, 4}), mesh, {Shard(0)}), weight).sum().backward();
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(spec_of(weight.grad())->layout(), Layout{Replicate()});
   });
 }
 

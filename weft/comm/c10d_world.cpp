@@ -66,7 +66,7 @@ class C10dCommunicator : public Communicator {
       : Communicator(rank, size, timeout), store_(std::move(store)) {}
 
   void adopt(const ExistingGroup& group, c10::DeviceType device_type) {
-    channels_[{group.ranks, device_type}] = std::make_shared<BackendChannel>(group.backend);
+    channels_.try_emplace({group.ranks, device_type}, std::make_shared<BackendChannel>(group.backend));
   }
 
  protected:
@@ -171,6 +171,20 @@ c10::intrusive_ptr<Communicator> make_c10d_world(
   return c10::make_intrusive<C10dCommunicator>(std::move(store), rank, size, timeout);
 }
 
+c10::intrusive_ptr<Communicator> join_c10d_world(
+    StorePtr store,
+    int64_t rank,
+    int64_t size,
+    std::chrono::milliseconds timeout) {
+  return c10::make_intrusive<C10dCommunicator>(std::move(store), rank, size, timeout);
+}
+
+void adopt_group(Communicator& world, const ExistingGroup& group, c10::DeviceType device_type) {
+  auto* c10d_world = dynamic_cast<C10dCommunicator*>(&world);
+  TORCH_CHECK_TYPE(c10d_world != nullptr, "[adopt_group] a world of processes is required, but got ranks as threads.");
+  c10d_world->adopt(group, device_type);
+}
+
 DeviceMesh mesh_from_groups(
     c10::DeviceType device_type,
     c10::ArrayRef<ExistingGroup> groups,
@@ -183,14 +197,14 @@ DeviceMesh mesh_from_groups(
   TORCH_CHECK_VALUE(
       groups.size() == shape.size(), "[mesh_from_groups] one group per mesh dim is required, but got ", groups.size(),
       " groups for shape ", shape, ".");
-  auto world = c10::make_intrusive<C10dCommunicator>(std::move(store), rank, world_size, default_timeout());
+  const auto world = join_c10d_world(std::move(store), rank, world_size, default_timeout());
   const DeviceMesh mesh(world, device_type, shape, ranks, std::move(names));
   for (int64_t m = 0; m < mesh.ndim(); ++m) {
     const auto& group = groups[m];
     TORCH_CHECK_VALUE(
         group.ranks == mesh.ranks_along(m), "[mesh_from_groups] the group of mesh dim ", mesh.name(m), " of ", mesh,
         " must have ranks ", join(mesh.ranks_along(m)), " on rank ", rank, ", but got ", join(group.ranks), ".");
-    world->adopt(group, device_type);
+    adopt_group(*world, group, device_type);
   }
   return mesh;
 }

@@ -23,6 +23,15 @@ struct ExistingGroup {
   std::vector<int64_t> ranks;
 };
 
+/// As make_c10d_world, of ranks that have met already: waits for nobody.
+c10::intrusive_ptr<Communicator> join_c10d_world(
+    c10::intrusive_ptr<c10d::Store> store,
+    int64_t rank,
+    int64_t size,
+    std::chrono::milliseconds timeout);
+/// Such a world uses this group where it would make one of the same ranks; of two such groups the first counts.
+void adopt_group(Communicator& world, const ExistingGroup& group, c10::DeviceType device_type);
+
 /// A mesh whose dims stand on existing groups, one per dim, each containing this rank; groups over several dims are made
 /// through the store when first used. `ranks` is the whole rank array, row-major.
 DeviceMesh mesh_from_groups(

@@ -1,5 +1,7 @@
 #include "weft/comm/communicator.h"
 
+#include "weft/comm/wait_scope.h"
+
 #include <c10/util/Exception.h>
 
 #include <charconv>
@@ -25,6 +27,7 @@ std::shared_ptr<Group> Communicator::group(const DeviceMesh& mesh, c10::IntArray
     return found->second;
   }
   const auto position = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
+  const WaitScope wait_scope; // the members meet
   return groups_[key] = make_group(std::move(label), std::move(ranks), position, mesh.device_type());
 }
 

@@ -1,5 +1,7 @@
 #include "weft/comm/pending.h"
 
+#include "weft/comm/wait_scope.h"
+
 #include <c10/util/Exception.h>
 
 #include <exception>
@@ -11,6 +13,7 @@ void Pending::State::run() {
     return;
   }
   const auto once = std::exchange(finish, nullptr);
+  const WaitScope wait_scope;
   try {
     once();
   } catch (...) {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <sstream>
 
 namespace weft {
 
@@ -45,6 +46,14 @@ std::string right_aligned(const std::string& text, size_t width) {
   return std::string(width - text.size(), ' ') + text;
 }
 
+/// Text in an image, around its middle or from its left end.
+std::string svg_text(int64_t x, int64_t y, const std::string& text, bool centered_at_x) {
+  std::ostringstream out;
+  out << "<text x=\"" << x << "\" y=\"" << y << "\"" << (centered_at_x ? " text-anchor=\"middle\"" : "") << ">" << text
+      << "</text>\n";
+  return out.str();
+}
+
 class Picture {
  public:
   explicit Picture(const TensorSpec& spec) : spec_(spec), layout_(spec.layout()), shape_(spec.mesh().shape()) {
@@ -82,6 +91,46 @@ class Picture {
       text += "\n";
     }
     return text + border(margin, widths, "└", "┴", "┘");
+  }
+
+  std::string draw_svg() const {
+    constexpr int64_t kChar = 8, kRow = 32, kTop = 48,
+                      kGap = 12; // pixels of a character, a row, above the rows, between
+    size_t label = 0;
+    size_t cell = 4;
+    for (const auto& row : rows_) {
+      label = std::max(label, drawn_[0] < 0 ? 0 : band_text(row).size());
+      for (const auto& column : columns_) {
+        cell = std::max({cell, holders(row, column).size(), band_text(column).size()});
+      }
+    }
+    const auto left = static_cast<int64_t>(label) * kChar + 2 * kGap;
+    const auto width = static_cast<int64_t>(cell) * kChar + kGap;
+    std::map<std::string, size_t> colours;
+    std::string body = svg_text(kGap, 18, spec_.to_string(), false);
+    for (size_t c = 0; c < columns_.size() && drawn_[1] >= 0; ++c) {
+      body += svg_text(left + static_cast<int64_t>(c) * width + width / 2, kTop - 8, band_text(columns_[c]), true);
+    }
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      const auto y = kTop + static_cast<int64_t>(r) * kRow;
+      if (drawn_[0] >= 0) {
+        body += svg_text(kGap, y + kRow / 2 + 4, band_text(rows_[r]), false);
+      }
+      for (size_t c = 0; c < columns_.size(); ++c) {
+        const auto x = left + static_cast<int64_t>(c) * width;
+        const auto ranks = holders(rows_[r], columns_[c]);
+        // Steps of the golden angle keep the hues of neighbours apart, however many there are.
+        const auto hue = colours.try_emplace(ranks, colours.size()).first->second * 137 % 360;
+        body += "<rect x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\" width=\"" +
+            std::to_string(width) + "\" height=\"" + std::to_string(kRow) + "\" fill=\"hsl(" + std::to_string(hue) +
+            ",60%,85%)\" stroke=\"#444\"/>\n" + svg_text(x + width / 2, y + kRow / 2 + 4, ranks, true);
+      }
+    }
+    const auto title = static_cast<int64_t>(spec_.to_string().size()) * kChar + 2 * kGap;
+    const auto total = std::max(left + static_cast<int64_t>(columns_.size()) * width + kGap, title);
+    const auto height = kTop + static_cast<int64_t>(rows_.size()) * kRow + kGap;
+    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(total) + "\" height=\"" +
+        std::to_string(height) + "\" font-family=\"monospace\" font-size=\"13\">\n" + body + "</svg>\n";
   }
 
  private:
@@ -187,6 +236,10 @@ class Picture {
 
 std::string draw(const TensorSpec& spec) {
   return Picture(spec).draw();
+}
+
+std::string draw_svg(const TensorSpec& spec) {
+  return Picture(spec).draw_svg();
 }
 
 } // namespace weft

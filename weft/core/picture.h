@@ -19,4 +19,7 @@ namespace weft {
 /// that hold different parts of the other dims stand side by side too.
 std::string draw(const TensorSpec& spec);
 
+/// The same picture as an SVG image, for a notebook; parts that the same ranks hold have one colour.
+std::string draw_svg(const TensorSpec& spec);
+
 } // namespace weft

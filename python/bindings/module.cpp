@@ -1,0 +1,17 @@
+#include "python/bindings/bindings.h"
+
+PYBIND11_MODULE(_C, module) {
+  using namespace weft::python;
+  module.doc() = "The C++ side of the package weft. Use the names of weft itself.";
+  bind_errors(module);
+  bind_interpreter_lock(module);
+  bind_placements(module);
+  bind_meshes(module);
+  bind_groups(module);
+  bind_specs(module);
+  bind_tensors(module);
+  bind_factories(module);
+  bind_ranks(module);
+  bind_scopes(module);
+  bind_comm_log(module);
+}

@@ -1,0 +1,106 @@
+#include "weft/tensor/scopes.h"
+
+#include "python/bindings/bindings.h"
+#include "weft/tensor/explain.h"
+
+namespace weft::python {
+
+namespace {
+
+/// A with statement that sets one of the thread's scopes.
+template <bool Scopes::*member>
+struct ScopeObject {
+  bool enabled;
+  std::vector<bool> outer = {};
+
+  void enter() {
+    outer.push_back(std::exchange(Scopes::of_thread().*member, enabled));
+  }
+  void exit() {
+    TORCH_CHECK_VALUE(!outer.empty(), "[scope] __exit__ needs an __enter__ before it.");
+    Scopes::of_thread().*member = outer.back();
+    outer.pop_back();
+  }
+};
+
+template <bool Scopes::*member>
+void bind_scope(py::module_& module, const char* name, const char* doc) {
+  using Object = ScopeObject<member>;
+  py::class_<Object>(module, name, doc)
+      .def(py::init([](bool enabled) { return Object{enabled}; }), py::arg("enabled") = true)
+      .def("__enter__", &Object::enter)
+      .def("__exit__", [](Object& self, const py::args&) { self.exit(); });
+}
+
+/// The log of a with statement; what it has seen stays after the end.
+class Explained {
+ public:
+  Explained& enter() {
+    TORCH_CHECK_VALUE(!log_, "[explain] this object is entered already. Write `with weft.explain() as e:`.");
+    log_ = std::make_unique<ExplainLog>();
+    return *this;
+  }
+  void exit() {
+    calls_ = calls();
+    log_.reset();
+  }
+  std::vector<std::shared_ptr<const Explanation>> calls() const {
+    return log_ ? log_->calls() : calls_;
+  }
+  std::string to_string() const {
+    std::string text;
+    for (const auto& call : calls()) {
+      text += call->to_string() + "\n";
+    }
+    return text;
+  }
+
+ private:
+  std::unique_ptr<ExplainLog> log_;
+  std::vector<std::shared_ptr<const Explanation>> calls_;
+};
+
+} // namespace
+
+void bind_scopes(py::module_& module) {
+  bind_scope<&Scopes::strict>(
+      module, "strict",
+      "In it an operator that would have to communicate raises instead, with the plan it would have run.");
+  bind_scope<&Scopes::replicate_plain>(
+      module, "replicate_plain",
+      "In it plain tensors among distributed ones count as replicated: the same on every rank.");
+  bind_scope<&Scopes::debug>(
+      module, "debug",
+      "In it ranks compare what they are about to do before every operator; the first difference is an error.");
+
+  py::class_<Explanation, std::shared_ptr<Explanation>>(module, "Explanation", "Why a call was run as it was.")
+      .def_readonly("op", &Explanation::op)
+      .def_readonly("inputs", &Explanation::inputs)
+      .def_readonly("strategy", &Explanation::strategy)
+      .def_readonly("plans", &Explanation::plans)
+      .def_readonly("bytes", &Explanation::bytes)
+      .def_readonly("why", &Explanation::why)
+      .def("__str__", &Explanation::to_string)
+      .def("__repr__", [](const Explanation& self) { return "<Explanation of " + self.op + ">"; });
+  py::class_<Explained>(
+      module, "explain",
+      "Records how operators are run.\n\n"
+      "    with weft.explain() as e:\n"
+      "        y = linear(x)\n"
+      "    print(e)")
+      .def(py::init<>())
+      .def("__enter__", &Explained::enter, py::return_value_policy::reference)
+      .def("__exit__", [](Explained& self, const py::args&) { self.exit(); })
+      .def_property_readonly(
+          "calls",
+          [](const Explained& self) {
+            py::list calls;
+            for (const auto& call : self.calls()) {
+              calls.append(py::cast(std::const_pointer_cast<Explanation>(call)));
+            }
+            return calls;
+          })
+      .def("__str__", &Explained::to_string);
+}
+
+} // namespace weft::python

@@ -1,0 +1,138 @@
+#include "python/bindings/bindings.h"
+
+#include "weft/tensor/distribute.h"
+#include "weft/tensor/gradient_layout.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+namespace weft::python {
+
+namespace {
+
+bool is_distributed(py::handle object) {
+  return THPVariable_Check(object.ptr()) && is_dtensor(THPVariable_Unpack(object.ptr()));
+}
+
+const at::Tensor& tensor_from(const char* where, py::handle object) {
+  TORCH_CHECK_TYPE(
+      THPVariable_Check(object.ptr()), "[", where, "] a tensor is required, but got ", type_name(object), ".");
+  return THPVariable_Unpack(object.ptr());
+}
+
+at::Tensor from_local_tensor(
+    py::handle local_tensor,
+    py::handle device_mesh,
+    py::handle placements,
+    bool run_check,
+    std::optional<std::vector<int64_t>> shape,
+    std::optional<std::vector<int64_t>> stride,
+    py::handle grad_placements) {
+  const auto& local = tensor_from("from_local", local_tensor);
+  const auto mesh = mesh_from("from_local", device_mesh);
+  const auto layout = layout_from("from_local", placements, mesh);
+  auto options = shape && !stride ? parts_of(*shape) : FromLocalOptions{};
+  options.run_check = run_check;
+  options.grad_placements = optional_layout_from("from_local", grad_placements);
+  if (stride) {
+    options.shape = std::move(shape);
+    options.stride = std::move(stride);
+  }
+  const py::gil_scoped_release no_gil;
+  return from_local(local, mesh, layout, options);
+}
+
+at::Tensor distribute(
+    py::handle tensor,
+    py::handle device_mesh,
+    py::handle placements,
+    std::optional<int64_t> src_data_rank) {
+  const auto& whole = tensor_from("distribute_tensor", tensor);
+  const auto mesh = mesh_from("distribute_tensor", device_mesh);
+  const auto layout = layout_from("distribute_tensor", placements, mesh);
+  const py::gil_scoped_release no_gil;
+  return distribute_tensor(whole, mesh, layout, {.src_data_rank = src_data_rank});
+}
+
+at::Tensor redistribute_tensor(
+    py::handle tensor,
+    py::handle device_mesh,
+    py::handle placements,
+    bool async_op,
+    std::optional<at::ScalarType> forward_dtype,
+    std::optional<at::ScalarType> backward_dtype) {
+  const auto& distributed = tensor_from("redistribute", tensor);
+  RedistributeOptions options{.async_op = async_op, .forward_dtype = forward_dtype, .backward_dtype = backward_dtype};
+  if (!device_mesh.is_none()) {
+    options.mesh = mesh_from("redistribute", device_mesh);
+  }
+  const auto layout = optional_layout_from("redistribute", placements);
+  TORCH_CHECK_VALUE(layout.has_value(), "[redistribute] placements are required, but got none. Write [Replicate()].");
+  const py::gil_scoped_release no_gil;
+  return redistribute(distributed, *layout, options);
+}
+
+template <auto function>
+at::Tensor to_plain(const char* where, py::handle tensor, py::handle grad_placements) {
+  const auto& distributed = tensor_from(where, tensor);
+  const ToLocalOptions options{.grad_placements = optional_layout_from(where, grad_placements)};
+  const py::gil_scoped_release no_gil;
+  return function(distributed, options);
+}
+
+} // namespace
+
+void bind_tensors(py::module_& module) {
+  module.def("is_dtensor", &is_distributed, py::arg("object"), "Whether an object is a distributed tensor.");
+  module.def(
+      "from_local", &from_local_tensor, py::arg("local_tensor"), py::arg("device_mesh") = py::none(),
+      py::arg("placements") = py::none(), py::kw_only(), py::arg("run_check") = false, py::arg("shape") = py::none(),
+      py::arg("stride") = py::none(), py::arg("grad_placements") = py::none(),
+      "The distributed tensor whose part on this rank is local_tensor; shares its memory. Without a shape the parts "
+      "are\n"
+      "taken to be equal in size.");
+  module.def(
+      "distribute_tensor", &distribute, py::arg("tensor"), py::arg("device_mesh") = py::none(),
+      py::arg("placements") = py::none(), py::kw_only(), py::arg("src_data_rank") = 0,
+      "The distributed form of a whole tensor, which every rank gives; the values of src_data_rank count. With None\n"
+      "nothing is communicated, and each rank cuts its part out of its own tensor.");
+  module.def(
+      "redistribute", &redistribute_tensor, py::arg("tensor"), py::arg("device_mesh") = py::none(),
+      py::arg("placements") = py::none(), py::kw_only(), py::arg("async_op") = false,
+      py::arg("forward_dtype") = py::none(), py::arg("backward_dtype") = py::none(),
+      "The same tensor under other placements, by the cheapest collectives. Every rank of the mesh must call it.");
+  module.def(
+      "to_local",
+      [](py::handle tensor, py::handle grad_placements) {
+        return to_plain<&to_local>("to_local", tensor, grad_placements);
+      },
+      py::arg("tensor"), py::kw_only(), py::arg("grad_placements") = py::none(),
+      "This rank's part, which shares its memory with the tensor.");
+  module.def(
+      "full_tensor",
+      [](py::handle tensor, py::handle grad_placements) {
+        return to_plain<&full_tensor>("full_tensor", tensor, grad_placements);
+      },
+      py::arg("tensor"), py::kw_only(), py::arg("grad_placements") = py::none(), "The whole tensor, on every rank.");
+  module.def(
+      "placements", [](py::handle tensor) { return placement_objects(placements(tensor_from("placements", tensor))); },
+      py::arg("tensor"), "One placement per mesh dim.");
+  module.def(
+      "device_mesh", [](py::handle tensor) { return mesh_of(tensor_from("device_mesh", tensor)); }, py::arg("tensor"),
+      "The mesh that the tensor lies on.");
+  module.def(
+      "spec", [](py::handle tensor) { return spec_of(tensor_from("spec", tensor)); }, py::arg("tensor"),
+      "What the tensor is: mesh, placements, global shape and strides, dtype.");
+  module.def(
+      "keep_gradient_layout", &keep_gradient_layout, py::arg("leaf"),
+      "Makes the gradients of a leaf lie as the leaf does; needed again where its hooks were replaced.");
+  module.def(
+      "to_string",
+      [](py::handle tensor) {
+        const auto& any = tensor_from("to_string", tensor);
+        const py::gil_scoped_release no_gil;
+        return to_string(any);
+      },
+      py::arg("tensor"), "The spec, then what this rank holds.");
+}
+
+} // namespace weft::python

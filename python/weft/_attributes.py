@@ -1,0 +1,119 @@
+"""What importing weft adds to torch.Tensor: attributes that distributed tensors have and plain ones do not, and four
+methods of torch's own that ask first which of the two a tensor is."""
+
+import copy
+import types
+
+import torch
+
+from weft import _C, _checkpoint
+
+_is_dtensor = _C.is_dtensor
+
+
+class _Attribute:
+    """Computed for a distributed tensor; missing from every other one. Without __set__, so that a plain tensor may be given
+    an attribute of this name. Of the class it is the function: torch lists those, and takes no descriptor of this kind."""
+
+    def __init__(self, name, compute):
+        self.name = name
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, tensor, owner=None):
+        if tensor is None:
+            return self.compute
+        if not _is_dtensor(tensor):
+            raise AttributeError(f"'{type(tensor).__name__}' object has no attribute '{self.name}'")
+        return self.compute(tensor)
+
+
+class _Method(_Attribute):
+    def __get__(self, tensor, owner=None):
+        if tensor is None:
+            return self.compute
+        if not _is_dtensor(tensor):
+            raise AttributeError(f"'{type(tensor).__name__}' object has no attribute '{self.name}'")
+        return types.MethodType(self.compute, tensor)
+
+
+def _install_attributes():
+    attributes = {"placements": _C.placements, "device_mesh": _C.device_mesh}
+    methods = {
+        "to_local": _C.to_local,
+        "redistribute": _C.redistribute,
+        "full_tensor": _C.full_tensor,
+        "__create_write_items__": _checkpoint.create_write_items,
+        "__create_chunk_list__": _checkpoint.create_chunk_list,
+        "__get_tensor_shard__": _checkpoint.get_tensor_shard,
+    }
+    for name, compute in attributes.items():
+        setattr(torch.Tensor, name, _Attribute(name, compute))
+    for name, compute in methods.items():
+        setattr(torch.Tensor, name, _Method(name, compute))
+
+
+def _deepcopy(tensor, memo):
+    if not tensor.is_leaf:
+        raise RuntimeError(
+            f"[deepcopy] a leaf is required, but got {_C.spec(tensor)} with a graph behind it. Copy tensor.detach()."
+        )
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    with torch.no_grad():
+        result = tensor.detach().clone()
+    result.requires_grad_(tensor.requires_grad)
+    if tensor.grad is not None:
+        result.grad = copy.deepcopy(tensor.grad, memo)
+    memo[id(tensor)] = result
+    result.__dict__ = copy.deepcopy(tensor.__dict__, memo)
+    return result
+
+
+def _install_methods():
+    plain_repr, plain_deepcopy, plain_reduce_ex, plain_register_hook = (
+        torch.Tensor.__repr__,
+        torch.Tensor.__deepcopy__,
+        torch.Tensor.__reduce_ex__,
+        torch.Tensor.register_hook,
+    )
+
+    def __repr__(self, *, tensor_contents=None):
+        if _is_dtensor(self):
+            return _C.to_string(self)
+        return plain_repr(self, tensor_contents=tensor_contents)
+
+    def __deepcopy__(self, memo):
+        return _deepcopy(self, memo) if _is_dtensor(self) else plain_deepcopy(self, memo)
+
+    def __reduce_ex__(self, protocol):
+        if _is_dtensor(self):
+            raise NotImplementedError(
+                f"[pickle] a distributed tensor cannot be saved by torch.save or pickled, but got {_C.spec(self)}: a rank holds "
+                "only its part. Save the state dict with torch.distributed.checkpoint, or save t.full_tensor()."
+            )
+        return plain_reduce_ex(self, protocol)
+
+    def register_hook(self, hook):
+        # The first hook of Python replaces those of C++.
+        replaces = _is_dtensor(self) and self.is_leaf and self._backward_hooks is None
+        handle = plain_register_hook(self, hook)
+        if replaces:
+            _C.keep_gradient_layout(self)
+        return handle
+
+    for method, plain in (
+        (__repr__, plain_repr),
+        (__deepcopy__, plain_deepcopy),
+        (__reduce_ex__, plain_reduce_ex),
+        (register_hook, plain_register_hook),
+    ):
+        method.__qualname__ = plain.__qualname__
+        method.__doc__ = plain.__doc__
+        setattr(torch.Tensor, method.__name__, method)
+
+
+def install():
+    if not isinstance(torch.Tensor.__dict__.get("placements"), _Attribute):
+        _install_attributes()
+        _install_methods()

@@ -1,0 +1,25 @@
+"""The class DTensor, which distributed tensors are instances of without being made by it."""
+
+import torch
+
+from weft import _C
+
+
+class _DTensorType(type(torch.Tensor)):
+    def __instancecheck__(cls, instance):
+        return _C.is_dtensor(instance)
+
+
+class DTensor(torch.Tensor, metaclass=_DTensorType):
+    """isinstance(t, DTensor) is true of a distributed tensor, which is an ordinary torch.Tensor (or nn.Parameter)."""
+
+    def __new__(cls, *args, **kwargs):
+        raise TypeError(
+            "[DTensor] distributed tensors are made by functions: weft.distribute_tensor of a whole tensor, "
+            "weft.DTensor.from_local of this rank's part, or weft.zeros and the like."
+        )
+
+    from_local = staticmethod(_C.from_local)
+    to_local = _C.to_local
+    redistribute = _C.redistribute
+    full_tensor = _C.full_tensor

@@ -1,0 +1,55 @@
+"""distribute_module."""
+
+import inspect
+
+from torch import nn
+
+from weft import _C
+
+
+def _replicate_what_is_plain(module, mesh):
+    for name, parameter in module._parameters.items():
+        if parameter is not None and not _C.is_dtensor(parameter):
+            replicated = _C.distribute_tensor(parameter.data, mesh)
+            module.register_parameter(name, nn.Parameter(replicated, requires_grad=parameter.requires_grad))
+    for name, buffer in module._buffers.items():
+        if buffer is not None and not _C.is_dtensor(buffer):
+            module._buffers[name] = _C.distribute_tensor(buffer, mesh)
+
+
+def _taking_module(name, function):
+    """A function of (module, values, mesh); one of (values, mesh) is accepted too."""
+    count = len(inspect.signature(function).parameters)
+    if count == 3:
+        return function
+    if count == 2:
+        return lambda module, values, mesh: function(values, mesh)
+    raise ValueError(
+        f"[distribute_module] {name} must take (module, values, device_mesh), but takes {count} arguments."
+    )
+
+
+def distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None, output_fn=None):
+    """Makes the parameters and buffers of a module distributed.
+
+    `partition_fn(name, submodule, mesh)` is called for every submodule and puts distributed parameters in place; what it
+    leaves plain is replicated. `input_fn(module, inputs, mesh)` is called before the module's forward and may return other
+    inputs, `output_fn(module, outputs, mesh)` after it.
+    """
+    if getattr(module, "_distribute_module_applied", False):
+        raise RuntimeError(
+            f"[distribute_module] a module is distributed once, but this {type(module).__name__} has been already."
+        )
+    mesh = _C.current_mesh("distribute_module", device_mesh)
+    input_fn = input_fn and _taking_module("input_fn", input_fn)
+    output_fn = output_fn and _taking_module("output_fn", output_fn)
+    for name, submodule in module.named_modules():
+        if partition_fn is not None:
+            partition_fn(name, submodule, mesh)
+        _replicate_what_is_plain(submodule, mesh)
+    if input_fn:
+        module.register_forward_pre_hook(lambda of, inputs: input_fn(of, inputs, mesh))
+    if output_fn:
+        module.register_forward_hook(lambda of, inputs, outputs: output_fn(of, outputs, mesh))
+    module._distribute_module_applied = True
+    return module

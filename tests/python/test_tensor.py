@@ -1,0 +1,195 @@
+"""Making, moving and reading distributed tensors, on ranks as threads."""
+
+import pytest
+import torch
+import weft
+from weft import Partial, Replicate, Shard
+
+
+def mesh_of(*shape, names=None):
+    return weft.init_device_mesh("cpu", shape, mesh_dim_names=names)
+
+
+def test_a_distributed_tensor_is_a_torch_tensor_with_global_shape():
+    def rank_program(rank):
+        x = weft.distribute_tensor(torch.arange(12.0).reshape(4, 3), mesh_of(2), [Shard(0)])
+        assert type(x) is torch.Tensor and x.shape == (4, 3) and x.device.type == "cpu"
+        return x.to_local()
+
+    first, second = weft.run_on_ranks(2, rank_program)
+    assert torch.equal(torch.cat([first, second]), torch.arange(12.0).reshape(4, 3))
+
+
+def test_isinstance_tells_distributed_tensors_from_plain_ones():
+    def rank_program(rank):
+        x = weft.zeros(4, device_mesh=mesh_of(2), placements=[Shard(0)])
+        assert isinstance(x, weft.DTensor) and weft.is_dtensor(x)
+        assert isinstance(torch.nn.Parameter(x), weft.DTensor)
+        assert isinstance(x + 1, weft.DTensor)
+        assert not isinstance(x.to_local(), weft.DTensor)
+
+    weft.run_on_ranks(2, rank_program)
+    assert not isinstance(torch.zeros(1), weft.DTensor) and not isinstance("text", weft.DTensor)
+    assert issubclass(weft.DTensor, torch.Tensor)
+    with pytest.raises(TypeError, match="made by functions"):
+        weft.DTensor(torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["to_local", "redistribute", "full_tensor", "placements", "device_mesh", "__create_write_items__", "__get_tensor_shard__"],
+)
+def test_a_plain_tensor_has_no_attribute(name):
+    assert not hasattr(torch.zeros(1), name) and not hasattr(torch.nn.Parameter(torch.zeros(1)), name)
+    with pytest.raises(AttributeError, match=f"'Tensor' object has no attribute '{name}'"):
+        getattr(torch.zeros(1), name)
+
+
+def test_a_plain_tensor_may_be_given_an_attribute_of_the_same_name():
+    x = torch.zeros(1)
+    x.placements = "mine"
+    assert x.placements == "mine"
+
+
+def test_torch_still_lists_the_functions_that_can_be_overridden():
+    assert torch.Tensor.add in torch.overrides.get_overridable_functions()[torch.Tensor]
+    assert torch.Tensor.add in torch.overrides.get_testing_overrides()
+
+
+def test_methods_and_functions_say_the_same():
+    def rank_program(rank):
+        mesh = mesh_of(2, 2, names=("dp", "tp"))
+        x = weft.distribute_tensor(torch.arange(12.0).reshape(4, 3), mesh, [Shard(0), Shard(-1)])
+        assert x.placements == weft.placements(x) == (Shard(0), Shard(1))
+        assert x.device_mesh == weft.device_mesh(x) == mesh
+        assert torch.equal(x.to_local(), weft.to_local(x))
+        assert torch.equal(x.full_tensor(), weft.full_tensor(x))
+        assert torch.equal(x.full_tensor(), torch.arange(12.0).reshape(4, 3))
+        y = x.redistribute(placements=[Replicate(), Shard(0)])
+        z = weft.redistribute(x, mesh, [Replicate(), Shard(0)], async_op=True)
+        assert y.placements == z.placements and torch.equal(y.to_local(), z.to_local())
+        assert weft.local_shape_and_offset(x) == weft.local_shape_and_offset((4, 3), mesh, [Shard(0), Shard(1)])
+        return weft.local_shape_and_offset(x)
+
+    blocks = weft.run_on_ranks(4, rank_program)
+    assert blocks == [((2, 2), (0, 0)), ((2, 1), (0, 2)), ((2, 2), (2, 0)), ((2, 1), (2, 2))]
+
+
+def test_from_local_takes_the_arguments_of_torch():
+    def rank_program(rank):
+        mesh = mesh_of(2)
+        whole = torch.arange(15.0).reshape(5, 3)
+        mine = whole[:3] if rank == 0 else whole[3:]
+        uneven = weft.DTensor.from_local(mine, mesh, [Shard(0)], run_check=True, shape=whole.shape, stride=whole.stride())
+        assert torch.equal(uneven.full_tensor(), whole)
+        assert torch.equal(weft.from_local(mine, mesh, [Shard(0)], shape=(5, 3)).full_tensor(), whole)
+        terms = weft.from_local(torch.full((2,), float(rank + 1)), mesh, [Partial()])
+        assert terms.full_tensor().tolist() == [3.0, 3.0]
+        assert weft.from_local(torch.ones(2), mesh).placements == (Replicate(),)
+
+        local = torch.ones(2, requires_grad=True)
+        weft.from_local(local, mesh, [Shard(0)]).full_tensor().sum().backward()
+        assert local.grad.tolist() == [1.0, 1.0]
+
+    weft.run_on_ranks(2, rank_program)
+
+
+def test_gradient_placements_are_honoured():
+    def rank_program(rank):
+        x = weft.ones(4, device_mesh=mesh_of(2), placements=[Replicate()], requires_grad=True)
+        (x.to_local(grad_placements=[Partial()]) * (rank + 1)).sum().backward()
+        assert x.grad.full_tensor().tolist() == [3.0] * 4
+
+    weft.run_on_ranks(2, rank_program)
+
+
+def test_dtypes_around_a_redistribution():
+    def rank_program(rank):
+        x = weft.ones(4, device_mesh=mesh_of(2), placements=[Shard(0)], requires_grad=True)
+        y = x.redistribute(placements=[Replicate()], forward_dtype=torch.bfloat16, backward_dtype=torch.float64)
+        assert y.dtype == torch.bfloat16
+        y.float().sum().backward()
+        assert x.grad.dtype == torch.float32 and x.grad.placements == (Shard(0),)
+
+    weft.run_on_ranks(2, rank_program)
+
+
+def test_a_mesh_entered_is_the_mesh_of_functions_that_are_given_none():
+    def rank_program(rank):
+        outer, inner = mesh_of(4), mesh_of(2, 2)
+        with outer:
+            with inner as entered:
+                assert entered == inner and weft.zeros(2).device_mesh == inner
+            assert weft.rand(2).device_mesh == outer
+        with pytest.raises(ValueError, match=r"\[zeros\] a device mesh is required"):
+            weft.zeros(2)
+
+    weft.run_on_ranks(4, rank_program)
+
+
+def test_factories_take_sizes_both_ways_and_torchs_options():
+    def rank_program(rank):
+        mesh = mesh_of(2)
+        for make, value in ((weft.zeros, 0.0), (weft.ones, 1.0)):
+            for x in (make(3, 2, device_mesh=mesh), make((3, 2), device_mesh=mesh), make(torch.Size([3, 2]), device_mesh=mesh)):
+                assert x.shape == (3, 2) and x.dtype == torch.get_default_dtype()
+                assert torch.equal(x.full_tensor(), torch.full((3, 2), value))
+        x = weft.full((3,), 7, device_mesh=mesh, placements=[Shard(0)], requires_grad=False)
+        assert x.dtype == torch.int64 and x.full_tensor().tolist() == [7, 7, 7]
+        assert weft.empty(3, dtype=torch.bfloat16, device_mesh=mesh, placements=[Shard(0)]).dtype == torch.bfloat16
+        assert weft.randn(3, requires_grad=True, device_mesh=mesh).requires_grad
+        with pytest.raises(NotImplementedError, match="torch.strided"):
+            weft.zeros(3, layout=torch.sparse_coo, device_mesh=mesh)
+
+    weft.run_on_ranks(2, rank_program)
+
+
+def test_random_numbers_do_not_depend_on_the_placements():
+    def rank_program(rank):
+        results = []
+        for placements in ([Replicate()], [Shard(0)], [Shard(1)]):
+            weft.manual_seed(7)
+            assert weft.random_state() == (7, 0)
+            results.append(weft.randn(5, 3, device_mesh=mesh_of(2), placements=placements).full_tensor())
+        state = weft.random_state()
+        again = weft.rand(4, device_mesh=mesh_of(2)).full_tensor()
+        weft.set_random_state(state)
+        assert torch.equal(again, weft.rand(4, device_mesh=mesh_of(2)).full_tensor())
+        generator = torch.Generator().manual_seed(3)
+        weft.rand(4, device_mesh=mesh_of(2), generator=generator)
+        return results
+
+    for results in weft.run_on_ranks(2, rank_program):
+        assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])
+
+
+def test_placements_of_torch_are_taken_too():
+    from torch.distributed.tensor import Partial as TorchPartial
+    from torch.distributed.tensor import Replicate as TorchReplicate
+    from torch.distributed.tensor import Shard as TorchShard
+
+    def rank_program(rank):
+        x = weft.distribute_tensor(torch.arange(4.0), mesh_of(2), [TorchShard(0)])
+        assert x.placements == (Shard(0),)
+        assert weft.redistribute(x, placements=[TorchReplicate()]).placements == (Replicate(),)
+        assert weft.from_local(torch.ones(1), mesh_of(2), [TorchPartial("max")]).placements == (Partial("max"),)
+
+    weft.run_on_ranks(2, rank_program)
+
+
+def test_integer_indexing_that_communicates_does_not_hold_the_interpreter():
+    def rank_program(rank):
+        x = weft.distribute_tensor(torch.arange(6.0), mesh_of(2), [Shard(0)])
+        return [float(x[i]) for i in range(6)], x.sum().item()
+
+    for values, total in weft.run_on_ranks(2, rank_program):
+        assert values == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] and total == 15.0
+
+
+def test_a_tensor_dropped_on_its_way_does_not_hold_the_interpreter():
+    def rank_program(rank):
+        x = weft.distribute_tensor(torch.arange(6.0), mesh_of(2), [Shard(0)])
+        for _ in range(20):
+            x.redistribute(placements=[Replicate()], async_op=True)
+
+    weft.run_on_ranks(2, rank_program)
