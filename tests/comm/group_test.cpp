@@ -153,6 +153,22 @@ TEST(Group, WritesIntoOutputsThatAreNotContiguous) {
   });
 }
 
+TEST(Group, GathersUnevenPartsIntoOneTensor) {
+  const std::vector<int64_t> lengths = {2, 0, 3};
+  run_on_ranks(3, [&](int64_t rank) {
+    const auto group = line_group();
+    const auto whole = at::arange(20, at::kFloat).view({1, 5, 4});
+    const auto begin = rank == 2 ? 2 : 0;
+    for (const bool contiguous : {true, false}) {
+      auto part = whole.narrow(1, begin, lengths[rank]);
+      part = contiguous ? part.contiguous() : part.transpose(1, 2).contiguous().transpose(1, 2);
+      const auto output = at::empty({1, 5, 4});
+      group->all_gather(part, output, 1, lengths).wait();
+      check_same(output, whole, contiguous ? "contiguous" : "strided");
+    }
+  });
+}
+
 TEST(Group, DoesNotRecordWhatItDoesForAutograd) {
   run_on_ranks(2, [](int64_t) {
     const auto input = at::ones({3}).requires_grad_();

@@ -87,7 +87,9 @@ void run_all(const std::vector<Program>& programs, Summary& summary, std::chrono
           for (auto i = first; i < programs.size(); ++i) {
             size_t refused = 0;
             auto outcome = run(programs[i], mesh, expected[i], refused);
-            summary.refused += rank == 0 ? refused : 0;
+            if (rank == 0) {
+              summary.refused += refused;
+            }
             if (!meeting.tell(rank, std::move(outcome))) {
               return;
             }

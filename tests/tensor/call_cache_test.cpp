@@ -55,6 +55,21 @@ TEST(CallCache, CountsHitsAndMisses) {
   EXPECT_EQ(counters.misses, 1U);
 }
 
+TEST(CallCache, FindsDirectCallsAndCountsThemAlone) {
+  CallCache cache;
+  PreparedCall direct;
+  direct.is_direct = true;
+  cache.add(key_of({1}), std::move(direct));
+  cache.add(key_of({2}), {});
+  EXPECT_NE(cache.find_direct(key_of({1})), nullptr);
+  EXPECT_EQ(cache.find_direct(key_of({2})), nullptr);
+  EXPECT_EQ(cache.find_direct(key_of({3})), nullptr);
+  const auto counters = cache.counters();
+  EXPECT_EQ(counters.hits, 1U);
+  EXPECT_EQ(counters.direct_hits, 1U);
+  EXPECT_EQ(counters.misses, 0U);
+}
+
 TEST(CallCache, AddingAgainReplaces) {
   CallCache cache;
   cache.add(key_of({1}), call_with(1));

@@ -80,6 +80,32 @@ TEST(CallKey, ListsThatFollowEachOtherDoNotRunTogether) {
   EXPECT_FALSE(a == b);
 }
 
+CallKey with_layout(const Layout& layout) {
+  CallKey key;
+  key.add(layout);
+  return key;
+}
+
+TEST(CallKey, LayoutsThatDifferInAPlacementOrInTheOrderOfCutsAreOthers) {
+  const std::vector<Layout> layouts = {
+      {Replicate(), Replicate()},
+      {Shard(0), Replicate()},
+      {Replicate(), Shard(0)},
+      {Shard(1), Replicate()},
+      {Shard(-1), Replicate()},
+      {StridedShard(0, 2), Replicate()},
+      {Partial(), Replicate()},
+      {Partial(ReduceOp::Avg), Replicate()},
+      {Shard(0), Shard(0)},
+      Layout::parse("{S(0)[1], S(0)[0]}"),
+      {Shard(0)}};
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    for (size_t k = 0; k < layouts.size(); ++k) {
+      EXPECT_EQ(with_layout(layouts[i]) == with_layout(layouts[k]), i == k) << layouts[i] << layouts[k];
+    }
+  }
+}
+
 TEST(CallKey, OfANumberTheTypeAloneCounts) {
   EXPECT_EQ(with_type(1), with_type(2));
   EXPECT_EQ(with_type(0.5), with_type(1e9));

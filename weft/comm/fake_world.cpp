@@ -20,6 +20,15 @@ class FakeGroup : public Group {
     }
     return {};
   }
+  Pending do_all_gather_into(
+      const Call& /*call*/,
+      const at::Tensor& /*input*/,
+      const at::Tensor& output,
+      int64_t /*dim*/,
+      c10::IntArrayRef /*lengths*/) override {
+    output.zero_();
+    return {};
+  }
   Pending do_reduce_scatter(const Call& /*call*/, Tensors inputs, const at::Tensor& output) override {
     output.copy_(inputs[rank()]);
     return {};

@@ -8,6 +8,9 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_like.h>
 
+#include <cstring>
+#include <numeric>
+
 namespace weft {
 
 namespace {
@@ -40,6 +43,20 @@ std::vector<at::Tensor> flat_chunks(const at::Tensor& tensor, int64_t parts) {
     chunks.push_back(flat.narrow(0, run.begin, run.length));
   }
   return chunks;
+}
+
+/// Puts a part in its place, `begin` along a dim before which all dims are of one element. For plain numbers on the CPU
+/// the dispatcher would cost more than the copying.
+void copy_part(const at::Tensor& part, const at::Tensor& whole, int64_t dim, int64_t begin) {
+  if (part.numel() == 0) {
+    return;
+  }
+  if (part.is_cpu() && part.is_contiguous() && !part.is_conj() && !part.is_neg()) {
+    const auto offset = begin * whole.stride(dim) * static_cast<int64_t>(whole.element_size());
+    std::memcpy(static_cast<char*>(whole.mutable_data_ptr()) + offset, part.const_data_ptr(), part.nbytes());
+  } else {
+    whole.narrow(dim, begin, part.size(dim)).copy_(part);
+  }
 }
 
 /// Raises before anything is sent, and so on every rank, where the numbers have no such reduction.
@@ -130,6 +147,20 @@ Pending Group::all_gather(const at::Tensor& input, Tensors outputs, Reserved res
   auto arrival = do_all_gather(call, input, outputs);
   copy_own(); // while the others' parts are on their way
   return track(call, received, std::move(arrival));
+}
+
+Pending Group::all_gather(
+    const at::Tensor& input,
+    const at::Tensor& output,
+    int64_t dim,
+    c10::IntArrayRef lengths,
+    Reserved reserved) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  const auto call = size() == 1 ? Call() : make_call(Collective::AllGather, input, reserved);
+  auto arrival = size() == 1 ? Pending() : do_all_gather_into(call, input, output, dim, lengths);
+  const auto begin = std::accumulate(lengths.begin(), lengths.begin() + rank_, int64_t{0});
+  copy_part(input, output, dim, begin); // while the others' parts are on their way
+  return size() == 1 ? Pending() : track(call, bytes_of(output) - bytes_of(input), std::move(arrival));
 }
 
 Pending Group::reduce_scatter(Tensors inputs, const at::Tensor& output, ReduceOp op, Reserved reserved) {
@@ -226,6 +257,23 @@ Pending Group::barrier() {
 
 Pending Group::do_all_gather(const Call& call, const at::Tensor& input, Tensors outputs) {
   return do_exchange(call, std::vector<at::Tensor>(size(), input), outputs);
+}
+
+Pending Group::do_all_gather_into(
+    const Call& call,
+    const at::Tensor& input,
+    const at::Tensor& output,
+    int64_t dim,
+    c10::IntArrayRef lengths) {
+  std::vector<at::Tensor> outputs(size());
+  int64_t begin = 0;
+  for (int64_t i = 0; i < size(); ++i) {
+    if (lengths[i] > 0) {
+      outputs[i] = output.narrow(dim, begin, lengths[i]);
+    }
+    begin += lengths[i];
+  }
+  return do_all_gather(call, input, outputs);
 }
 
 Pending Group::do_reduce_scatter(const Call& call, Tensors inputs, const at::Tensor& output) {

@@ -71,6 +71,14 @@ class Group : public std::enable_shared_from_this<Group> {
   Pending all_to_all(Tensors sends, Tensors recvs, Reserved reserved = {});
   /// outputs[i] becomes member i's input; undefined where that is empty.
   Pending all_gather(const at::Tensor& input, Tensors outputs, Reserved reserved = {});
+  /// The same into one contiguous tensor: what member i gives has lengths[i] along `dim`, before which all dims are of one
+  /// element, so that the parts lie one after the other.
+  Pending all_gather(
+      const at::Tensor& input,
+      const at::Tensor& output,
+      int64_t dim,
+      c10::IntArrayRef lengths,
+      Reserved reserved = {});
   /// Member i's output becomes the reduction of everybody's inputs[i].
   Pending reduce_scatter(Tensors inputs, const at::Tensor& output, ReduceOp op, Reserved reserved = {});
   /// The output, which has the input's shape and is contiguous, becomes the reduction of everybody's inputs.
@@ -86,6 +94,12 @@ class Group : public std::enable_shared_from_this<Group> {
   /// As all_to_all, without this member's own slot. The call says what for.
   virtual Pending do_exchange(const Call& call, Tensors sends, Tensors recvs) = 0;
   virtual Pending do_all_gather(const Call& call, const at::Tensor& input, Tensors outputs);
+  virtual Pending do_all_gather_into(
+      const Call& call,
+      const at::Tensor& input,
+      const at::Tensor& output,
+      int64_t dim,
+      c10::IntArrayRef lengths);
   virtual Pending do_reduce_scatter(const Call& call, Tensors inputs, const at::Tensor& output);
   virtual Pending do_all_reduce(const Call& call, const at::Tensor& input, const at::Tensor& output);
   virtual Pending do_broadcast(const Call& call, const at::Tensor& tensor);

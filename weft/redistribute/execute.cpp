@@ -117,15 +117,48 @@ bool carries(const Box& box, int64_t tensor_rank) {
   return static_cast<int64_t>(box.dims.size()) == tensor_rank && !box.is_empty();
 }
 
+/// Parts that lie one after the other in a tensor: along which dim, and how much of it each takes.
+struct Concatenation {
+  int64_t dim;
+  std::vector<int64_t> lengths;
+};
+
+std::optional<Concatenation> concatenation(const std::vector<Box>& parts, c10::IntArrayRef shape) {
+  const auto first = std::find_if(shape.begin(), shape.end(), [](int64_t size) { return size > 1; });
+  if (first == shape.end() || c10::multiply_integers(shape) == 0) {
+    return std::nullopt;
+  }
+  Concatenation result{first - shape.begin(), {}};
+  int64_t begin = 0;
+  for (const auto& part : parts) {
+    if (!carries(part, static_cast<int64_t>(shape.size()))) {
+      result.lengths.push_back(0);
+      continue;
+    }
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const bool is_first = static_cast<int64_t>(d) == result.dim;
+      const auto expected = is_first ? begin : 0;
+      if (part.dims[d].size() != 1 || part.dims[d][0].wanted_begin != expected ||
+          (!is_first && part.dims[d][0].length != shape[d])) {
+        return std::nullopt;
+      }
+    }
+    result.lengths.push_back(part.dims[result.dim][0].length);
+    begin += result.lengths.back();
+  }
+  return begin == *first ? std::optional(std::move(result)) : std::nullopt;
+}
+
 } // namespace
 
 /// Shared with the operations it has started, which may outlive the plan.
 struct CompiledPlan::CompiledStep : std::enable_shared_from_this<CompiledStep> {
   StepKind kind;
-  std::shared_ptr<Group> group; // of a step that communicates
-  Transfer transfer;            // of a step that moves data
-  ReduceOp op = ReduceOp::Sum;  // of a reduction
-  bool is_identity = false;     // of a slice that keeps everything, or a partial that keeps its value
+  std::shared_ptr<Group> group;          // of a step that communicates
+  Transfer transfer;                     // of a step that moves data
+  ReduceOp op = ReduceOp::Sum;           // of a reduction
+  bool is_identity = false;              // of a slice that keeps everything, or a partial that keeps its value
+  std::optional<Concatenation> gathered; // of an all_gather that puts parts one after the other
 
   CompiledStep(const Step& step, const TensorSpec& spec);
 
@@ -146,6 +179,9 @@ CompiledPlan::CompiledStep::CompiledStep(const Step& step, const TensorSpec& spe
   }
   if (kind != StepKind::AllReduce && kind != StepKind::MakePartial) {
     transfer = weft::transfer(step, spec.sizes(), mesh.shape(), mesh.coordinate());
+  }
+  if (kind == StepKind::AllGather) {
+    gathered = concatenation(transfer.recvs, transfer.shape_after);
   }
   if (kind == StepKind::AllReduce || kind == StepKind::ReduceScatter) {
     op = step.before[step.mesh_dims[0]].reduce_op();
@@ -187,6 +223,9 @@ at::Tensor CompiledPlan::CompiledStep::make_partial(const at::Tensor& local) con
 
 AsyncTensor CompiledPlan::CompiledStep::move(const at::Tensor& local, Reserved reserved) const {
   const auto output = at::empty(transfer.shape_after, local.options());
+  if (gathered) {
+    return {output, group->all_gather(local, output, gathered->dim, gathered->lengths, reserved)};
+  }
   const auto size = group->size();
   std::vector<at::Tensor> sends(size);
   std::vector<at::Tensor> recvs(size);

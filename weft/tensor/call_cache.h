@@ -26,15 +26,25 @@ class CallCache {
     ++misses_;
     return nullptr;
   }
+  /// A call of which nothing is left but the local operator and its results; a miss is not counted.
+  const PreparedCall* find_direct(const CallKey& key) {
+    const auto* const entry = slots_[place_of(key)].get();
+    if (C10_LIKELY(entry != nullptr && entry->call.is_direct)) {
+      ++direct_hits_;
+      return &entry->call;
+    }
+    return nullptr;
+  }
   PreparedCall& add(const CallKey& key, PreparedCall call);
 
   struct Counters {
     size_t size;
     size_t hits;
     size_t misses;
+    size_t direct_hits; // those among the hits that went straight to the local operator
   };
   Counters counters() const {
-    return {size_, hits_, misses_};
+    return {size_, hits_ + direct_hits_, misses_, direct_hits_};
   }
 
  private:
@@ -66,6 +76,7 @@ class CallCache {
   size_t size_ = 0;
   size_t hits_ = 0;
   size_t misses_ = 0;
+  size_t direct_hits_ = 0;
 };
 
 } // namespace weft

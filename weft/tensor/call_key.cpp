@@ -2,16 +2,17 @@
 
 namespace weft {
 
-namespace {
-
-/// Apart from any small number that a value could be.
-constexpr uint64_t kNone = 0x6e6f6e656e6f6e65;
-
-uint64_t type_word(const c10::IValue& value) {
-  return value.isDouble() ? 1 : value.isInt() ? 2 : value.isBool() ? 3 : value.isComplexDouble() ? 4 : 5;
+void CallKey::add(const Layout& layout) {
+  add(layout.ndim());
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    const auto& placement = layout[m];
+    const auto kind = placement.is_shard() ? 1 : placement.is_partial() ? 2 : 0;
+    add(static_cast<uint64_t>(placement.is_partial() ? static_cast<int64_t>(placement.reduce_op()) : placement.dim())
+            << 2 |
+        kind);
+    add(static_cast<uint64_t>(placement.split_factor()) << 4 | layout.turn(m));
+  }
 }
-
-} // namespace
 
 void CallKey::add_static(const c10::IValue& value) {
   if (value.isInt()) {

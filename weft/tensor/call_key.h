@@ -1,5 +1,7 @@
 #pragma once
 
+#include "weft/core/layout.h"
+
 #include <ATen/core/ivalue.h>
 #include <c10/util/SmallVector.h>
 
@@ -11,15 +13,23 @@ namespace weft {
 /// the values of its static arguments, the types of its other ones. Hashed as it is built.
 class CallKey {
  public:
+  /// Apart from any small number that a value could be.
+  static constexpr uint64_t kNone = 0x6e6f6e656e6f6e65;
+  static constexpr uint64_t kDouble = 1;
+
   void add(uint64_t word) {
     words_.push_back(word);
     hash_ = (hash_ ^ word) * 0x9e3779b97f4a7c15ULL;
     hash_ ^= hash_ >> 29;
   }
+  void add(const Layout& layout);
   /// An argument whose value counts.
   void add_static(const c10::IValue& value);
   /// An argument of which the type counts alone: int and float numbers promote differently.
   void add_type(const c10::IValue& value);
+  void add_type(const at::Scalar& value) {
+    add(value.isFloatingPoint() ? kDouble : value.isBoolean() ? kBool : value.isComplex() ? kComplex : kInt);
+  }
   /// A number that is filled in: whether it is zero counts as well.
   void add_fill(const c10::IValue& value);
 
@@ -32,6 +42,19 @@ class CallKey {
   }
 
  private:
+  static constexpr uint64_t kInt = 2;
+  static constexpr uint64_t kBool = 3;
+  static constexpr uint64_t kComplex = 4;
+  static constexpr uint64_t kOther = 5;
+
+  static uint64_t type_word(const c10::IValue& value) {
+    return value.isDouble()       ? kDouble
+        : value.isInt()           ? kInt
+        : value.isBool()          ? kBool
+        : value.isComplexDouble() ? kComplex
+                                  : kOther;
+  }
+
   c10::SmallVector<uint64_t, 32> words_;
   uint64_t hash_ = 0;
 };

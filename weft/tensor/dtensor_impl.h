@@ -38,6 +38,9 @@ class DTensorImpl : public c10::TensorImpl {
     return is_copy_of_base() && version_counter_.enabled() && version_counter_.current_version() != copied_version_;
   }
 
+  bool has_gradient_layout() const {
+    return gradient_layout_claimed_;
+  }
   /// True once: whoever asks first sees to it that gradients of this leaf lie as it does.
   bool claim_gradient_layout() {
     return !std::exchange(gradient_layout_claimed_, true);

@@ -97,23 +97,6 @@ at::Tensor in_order_of(const at::Tensor& local, const TensorSpec& spec) {
   return local.permute(order).contiguous().permute(back);
 }
 
-at::Tensor wrap(at::Tensor local, const PreparedOutput& output, const DTensorImpl* base) {
-  if (!local.defined()) {
-    return local;
-  }
-  if (output.is_view) {
-    auto view = make_dtensor_like(*output.like, std::move(local));
-    static_cast<DTensorImpl*>(view.unsafeGetTensorImpl())->become_view(*base, output.offset, output.is_copy);
-    return view;
-  }
-  if (C10_UNLIKELY(!output.contiguous)) {
-    local = in_order_of(local, *output.spec);
-  } else if (C10_UNLIKELY(!local.is_contiguous())) {
-    local = local.contiguous();
-  }
-  return make_dtensor_like(*output.like, std::move(local));
-}
-
 /// A prepared call under way.
 class LocalCall {
  public:
@@ -216,18 +199,20 @@ class LocalCall {
     }
     // What a rule says of an output holds for every such call; what the fallback gives may depend on values.
     call_.outputs_known = call_.outputs_known || !call_.is_fallback;
+    call_.is_direct = call_.outputs_known && call_.moves.empty() && !call_.lookup && call_.local_arguments.empty() &&
+        !call_.is_fallback;
   }
 
   at::Tensor result(at::Tensor local, const OperatorSchema::Return& ret, const DTensorImpl* base) {
     if (C10_LIKELY(call_.outputs_known)) {
-      return wrap(std::move(local), call_.outputs[next_++], base);
+      return wrap_output(std::move(local), call_.outputs[next_++], base);
     }
     const auto output = output_of_result(call_, ret, next_++, local);
     if (!call_.is_fallback) {
       call_.outputs.resize(std::max(call_.outputs.size(), next_));
       call_.outputs[next_ - 1] = output;
     }
-    return wrap(std::move(local), output, base);
+    return wrap_output(std::move(local), output, base);
   }
 
   const c10::OperatorHandle& op_;
@@ -243,6 +228,23 @@ class LocalCall {
 };
 
 } // namespace
+
+at::Tensor wrap_output(at::Tensor local, const PreparedOutput& output, const DTensorImpl* base) {
+  if (!local.defined()) {
+    return local;
+  }
+  if (output.is_view) {
+    auto view = make_dtensor_like(*output.like, std::move(local));
+    static_cast<DTensorImpl*>(view.unsafeGetTensorImpl())->become_view(*base, output.offset, output.is_copy);
+    return view;
+  }
+  if (C10_UNLIKELY(!output.contiguous)) {
+    local = in_order_of(local, *output.spec);
+  } else if (C10_UNLIKELY(!local.is_contiguous())) {
+    local = local.contiguous();
+  }
+  return make_dtensor_like(*output.like, std::move(local));
+}
 
 void run_local_call(
     const c10::OperatorHandle& op,

@@ -17,4 +17,7 @@ void run_local_call(
     torch::jit::Stack* stack,
     const OperandRefs& operands);
 
+/// The local result as a distributed tensor; `base` is what it is a view of, if it is one.
+at::Tensor wrap_output(at::Tensor local, const PreparedOutput& output, const DTensorImpl* base);
+
 } // namespace weft

@@ -58,6 +58,7 @@ struct PreparedCall {
   std::vector<ExpectedOutput> expected;
   std::vector<PreparedOutput> outputs; // of the tensors that are not stored in arguments
   bool outputs_known = false;          // or else taken from the first results
+  bool is_direct = false;              // known, and nothing is left but the local operator and its results
   std::optional<Lookup> lookup;
   const Decomposition* decomposition = nullptr;
   bool communicates = false;

@@ -1,0 +1,58 @@
+#include "weft/tensor/dtensor_kernel.h"
+#include "tests/support/error_text.h"
+#include "tests/support/on_meshes.h"
+#include "weft/tensor/distribute.h"
+
+#include <ATen/ATen.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+DTensorKernel kernel_of(const char* name, const char* overload) {
+  return DTensorKernel(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
+}
+
+std::vector<c10::IValue> call(const DTensorKernel& kernel, std::vector<c10::IValue> stack) {
+  kernel.call(c10::DispatchKeySet(kDTensorKey), &stack);
+  return stack;
+}
+
+TEST(DTensorKernel, ReplacesArgumentsByResults) {
+  const auto add = kernel_of("aten::add", "Tensor");
+  on_mesh({2}, [&](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({5, 2}), mesh, {Shard(0)});
+    const auto results = call(add, {x, x, 2});
+    ASSERT_EQ(results.size(), 1U);
+    expect_equal(full_tensor(results[0].toTensor()), whole_numbers({5, 2}) * 3);
+  });
+}
+
+TEST(DTensorKernel, SaysWhichArgumentIsPlain) {
+  const auto add = kernel_of("aten::add", "Tensor");
+  on_mesh({2}, [&](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(at::ones({4}), mesh, {Shard(0)});
+    const auto text = error_text<c10::TypeError>([&] { call(add, {x, at::ones({4}), 1}); });
+    EXPECT_NE(
+        text.find("[aten::add] distributed and plain tensors cannot be mixed, but argument 'other'"), std::string::npos)
+        << text;
+  });
+}
+
+TEST(DTensorKernel, CountsRunsWithoutARule) {
+  const auto nonzero = kernel_of("aten::nonzero", "");
+  on_mesh({2}, [&](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(at::ones({4}), mesh, {Shard(0)});
+    call(nonzero, {x});
+  });
+  EXPECT_EQ(nonzero.fallbacks(), 2U); // on each of the ranks, which are threads
+}
+
+TEST(DTensorKernel, KnowsOperatorsThatDropInside) {
+  EXPECT_TRUE(kernel_of("aten::_scaled_dot_product_flash_attention_for_cpu", "").has_inner_dropout());
+  EXPECT_FALSE(kernel_of("aten::add", "Tensor").has_inner_dropout());
+}
+
+} // namespace
+} // namespace weft

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "weft/tensor/direct_argument.h"
+#include "weft/tensor/local_call.h"
+#include "weft/tensor/scopes.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/boxing/impl/boxing.h>
+
+#include <tuple>
+
+namespace weft {
+
+/// An operator by its C++ signature. A call that is known and moves nothing goes straight to the local operator: nothing
+/// is put on a stack and no reference is taken, which matters from Python, where taking one can mean taking its lock.
+/// Every other call goes the general way, with the same keys in the same cache.
+template <class Signature>
+class DirectKernel;
+
+template <class Return, class... Args>
+class DirectKernel<Return(Args...)> {
+ public:
+  DirectKernel(const DTensorKernel& kernel, c10::BoxedKernel general)
+      : kernel_(kernel), general_(std::move(general)), local_(kernel.op().typed<Return(Args...)>()) {}
+
+  Return operator()(c10::DispatchKeySet keys, Args... args) const {
+    std::tuple<DirectArgument<Args>...> arguments;
+    if (const auto* call = find(arguments, std::index_sequence_for<Args...>(), args...)) {
+      const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      return std::apply(
+          [&](auto&... argument) -> Return { return result(*call, local_.call(argument.get()...), args...); },
+          arguments);
+    }
+    return c10::impl::BoxedKernelWrapper<Return(Args...)>::call(
+        general_, kernel_.op(), keys, std::forward<Args>(args)...);
+  }
+
+ private:
+  template <size_t... I>
+  const PreparedCall* find(std::tuple<DirectArgument<Args>...>& arguments, std::index_sequence<I...>, Args&... args)
+      const {
+    if (C10_UNLIKELY(Scopes::of_thread().any())) {
+      return nullptr;
+    }
+    CallKey key;
+    key.add(kernel_.first_word());
+    const auto& kinds = kernel_.schema().arguments;
+    const bool is_direct = (std::get<I>(arguments).read(args, kinds[I], key) && ...);
+    return is_direct ? CallCache::of_thread().find_direct(key) : nullptr;
+  }
+
+  static at::Tensor& result(const PreparedCall& /*call*/, at::Tensor& /*local*/, at::Tensor& self, const auto&...) {
+    return self;
+  }
+  static at::Tensor result(const PreparedCall& call, at::Tensor local, const at::Tensor& first, const auto&...) {
+    return wrap_output(std::move(local), call.outputs[0], as_dtensor(first));
+  }
+  template <class... Tensors>
+  static std::tuple<Tensors...> result(const PreparedCall& call, std::tuple<Tensors...> locals, const auto&...) {
+    const auto wrapped = [&]<size_t... I>(std::index_sequence<I...>) {
+      return std::tuple<Tensors...>(wrap_output(std::move(std::get<I>(locals)), call.outputs[I], nullptr)...);
+    };
+    return wrapped(std::index_sequence_for<Tensors...>());
+  }
+
+  const DTensorKernel& kernel_;
+  c10::BoxedKernel general_;
+  c10::TypedOperatorHandle<Return(Args...)> local_;
+};
+
+} // namespace weft
