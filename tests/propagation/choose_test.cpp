@@ -62,6 +62,11 @@ TEST(Choose, OperandsThatFitStayWhereTheyAre) {
   EXPECT_EQ(choice_text("aten::relu", {"f32[8,4] @ mesh(tp=2) {R}"}), "{R} -> {R}");
 }
 
+TEST(Choose, ADimOfOneElementThatIsCutStaysSo) {
+  EXPECT_EQ(choice_text("aten::clone", {"f32[1,4] @ mesh(tp=2) {S(0)}"}), "{S(0)} -> {S(0)}");
+  EXPECT_EQ(choice_text("aten::relu", {"f32[1,4] @ mesh(tp=2) {R}"}), "{R} -> {R}");
+}
+
 TEST(Choose, EveryMeshDimHasARoleOfItsOwn) {
   EXPECT_EQ(
       choice_text("aten::mm", {"f32[8,4] @ mesh(dp=2,tp=2) {S(0), R}", "f32[4,6] @ mesh(dp=2,tp=2) {R, S(1)}"}),

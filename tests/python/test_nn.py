@@ -71,6 +71,7 @@ OPTIMIZERS = {
     "sgd_fused": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, foreach=False),
     "adamw_foreach": lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True),
+    "adagrad_fused": lambda p: torch.optim.Adagrad(p, lr=0.1, fused=True),
     "adamw_fused": lambda p: torch.optim.AdamW(p, lr=0.01, fused=True),
     "adam_amsgrad": lambda p: torch.optim.Adam(p, lr=0.01, amsgrad=True),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.01),

@@ -152,13 +152,12 @@ TEST(Dispatch, APlainTensorWithDimsIsAnErrorThatNamesTheArgument) {
     const auto x = distribute_tensor(whole_numbers({4, 2}), mesh, {Shard(0)});
     const auto plain = whole_numbers({4, 2});
     EXPECT_EQ(
-        error_text<c10::TypeError>([&] { x.add(plain); }),
+        error_text<c10::ValueError>([&] { x.add(plain); }),
         "[aten::add] distributed and plain tensors cannot be mixed, but argument 'other' is a plain tensor of shape "
-        "[4, 2]. Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope that it is the "
-        "same "
-        "on every rank.");
-    expect_contains(error_text<c10::TypeError>([&] { plain.add(x); }), "but argument 'self' is a plain tensor");
-    expect_contains(error_text<c10::TypeError>([&] { at::cat({x, plain}); }), "[aten::cat] distributed and plain");
+        "[4, 2]. Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope (in Python by "
+        "weft.replicate_plain()) that it is the same on every rank.");
+    expect_contains(error_text<c10::ValueError>([&] { plain.add(x); }), "but argument 'self' is a plain tensor");
+    expect_contains(error_text<c10::ValueError>([&] { at::cat({x, plain}); }), "[aten::cat] distributed and plain");
   });
 }
 

@@ -103,7 +103,7 @@ TEST(ReplicatePlainScope, PlainTensorsCountAsReplicated) {
       expect_equal(full_tensor(at::cat({whole, x})), at::cat({whole, whole}));
       expect_equal(full_tensor(x.index({at::tensor({3, 0}, at::kLong)})), whole.index({at::tensor({3, 0}, at::kLong)}));
     }
-    expect_contains(error_text<c10::TypeError>([&] { x.add(whole); }), "cannot be mixed");
+    expect_contains(error_text<c10::ValueError>([&] { x.add(whole); }), "cannot be mixed");
   });
 }
 
@@ -113,7 +113,7 @@ TEST(ReplicatePlainScope, ADistributedResultCannotBeStoredInAPlainTensor) {
     const auto x = distribute_tensor(plain, mesh, {Shard(0)});
     const ReplicatePlainScope replicate;
     EXPECT_EQ(
-        error_text<c10::TypeError>([&] { plain.add_(x); }),
+        error_text<c10::ValueError>([&] { plain.add_(x); }),
         "[aten::add_] a distributed result cannot be stored in a plain tensor, but argument 'self' is one of shape "
         "[4, 2]. Distribute it with distribute_tensor or from_local.");
   });

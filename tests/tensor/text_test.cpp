@@ -111,18 +111,5 @@ TEST(Text, APlainTensorIsPrintedAsTorchDoes) {
   EXPECT_EQ(to_string(at::Tensor()), "[ Tensor (undefined) ]");
 }
 
-TEST(Text, TorchsOwnPrintingRaises) {
-  on_mesh({2}, [](const DeviceMesh& mesh) {
-    for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{}, {4}, {4, 2}}) {
-      const auto tensor = zeros(sizes, mesh, {sizes.empty() ? Replicate() : Shard(0)}, {.dtype = at::kDouble});
-      const CommLog log(mesh);
-      std::ostringstream out;
-      EXPECT_EQ(error_text([&] { out << tensor; }), "Cannot access data pointer of Tensor that doesn't have storage");
-      EXPECT_EQ(log.calls(), 0);
-    }
-    EXPECT_EQ(zeros({4}, mesh, {Shard(0)}).toString(), "CPUFloatType");
-  });
-}
-
 } // namespace
 } // namespace weft

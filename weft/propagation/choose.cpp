@@ -93,9 +93,26 @@ class Chooser {
 
   bool may_be_cut(Rule::Factor factor) const {
     const auto has = [&](const Rule::Dims& dims) { return Rule::has(dims, factor); };
-    return !rule_.is_whole(factor) && rule_.sizes[factor] > 1 &&
+    return !rule_.is_whole(factor) && (rule_.sizes[factor] > 1 || is_cut(factor)) &&
         (std::any_of(rule_.inputs.begin(), rule_.inputs.end(), has) ||
          (rule_.lookup && rule_.lookup->factor == factor));
+  }
+
+  /// Whether an operand is cut along the factor now, be it of one element, and the results have it too.
+  bool is_cut(Rule::Factor factor) const {
+    for (const auto& dims : rule_.outputs) {
+      if (!Rule::has(dims, factor)) {
+        return false;
+      }
+    }
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      for (const auto& placement : operands_[i].spec->placements()) {
+        if (placement.is_shard() && rule_.inputs[i][placement.dim()] == Rule::Dim{factor}) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   /// The split factors by which operands that have this factor as a dim of its own are cut on a mesh dim now.

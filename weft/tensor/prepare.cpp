@@ -62,8 +62,11 @@ class Preparation {
   void take_specs() {
     for (const auto& ref : operands_) {
       if (ref.impl == nullptr) {
-        TORCH_CHECK_TYPE(
-            !is_written(ref), "[", name(), "] a distributed result cannot be stored in a plain tensor, but argument '",
+        // Steps of an optimizer, in a list, are counted by every rank alike.
+        const bool is_number_in_list = ref.position >= 0 && ref.tensor->dim() == 0;
+        TORCH_CHECK_VALUE(
+            !is_written(ref) || is_number_in_list, "[", name(),
+            "] a distributed result cannot be stored in a plain tensor, but argument '",
             op_.schema().arguments()[ref.argument].name(), "' is one of shape ", ref.tensor->sizes(),
             ". Distribute it with distribute_tensor or from_local.");
         continue;
