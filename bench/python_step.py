@@ -2,7 +2,6 @@
 same processes: Weft, PyTorch's DTensor, and the step written by hand with bare collectives. The losses must agree, with
 those of the whole model on one rank too. Limit: Weft at most 1.05 times the step written by hand."""
 
-import os
 from contextlib import ExitStack
 
 import rows
@@ -15,7 +14,6 @@ LIMIT = 1.05
 
 
 def run(settings):
-    os.environ["PYTHONPATH"] = str(settings.programs.parent / "python")
     with ExitStack() as stack:
         ranks = started(stack, python_peer(settings.peers / "decoder_rank.py"), 2)
         for dim in DIMS:
