@@ -73,12 +73,12 @@ ROW_CUT = ("output", "down")
 
 
 def distribute(model, mesh):
-    """The model with Weft's tensors as parameters. Its code stays as it is."""
+    """The model with Weft's tensors as parameters; its code stays as it is. What is not cut is replicated."""
     import weft
 
-    def whole(module, values, mesh):
-        """Values and their gradients are reduced here, and not where they are used next."""
-        return values.redistribute(placements=[weft.Replicate()])
+    def whole(module, inputs, outputs):
+        """Outputs are added up here, and gradients on their way back: once, and not where each is used next."""
+        return outputs.redistribute(placements=[weft.Replicate()])
 
     def partition(name, module, mesh):
         last = name.rpartition(".")[2]
@@ -86,7 +86,7 @@ def distribute(model, mesh):
             cut = weft.Shard(0 if last in COLUMN_CUT else 1)
             module.weight = nn.Parameter(weft.distribute_tensor(module.weight.data, mesh, [cut]))
         if isinstance(module, (RMSNorm, Attention, FeedForward)) or last == "logits":
-            module.register_forward_hook(lambda module, inputs, values: whole(module, values, mesh))
+            module.register_forward_hook(whole)
 
     return weft.distribute_module(model, mesh, partition)
 
