@@ -1,6 +1,6 @@
 """What a call on distributed tensors costs over the same call on their local ones, microseconds of CPU time, every call
-cached, no gradients, one thread, on the first rank of a fake world of eight: Weft in C++, Weft from Python through
-torch.ops.load_library, and PyTorch's DTensor. Limits, for Weft: at most 1.0 in the median case and 2 in any case of one
+cached, no gradients, one thread, on the first rank of a fake world of eight: Weft in C++, the package weft from Python,
+and PyTorch's DTensor. Limits, for Weft: at most 1.0 in the median case and 2 in any case of one
 call; 10 times below PyTorch in every case; a step of AdamW on 100 parameters at most 1.25 times the local one."""
 
 import json
@@ -15,8 +15,6 @@ CASES = (
     "add add_ mul_scalar relu mm_row mm_column linear_3d t sum_dim softmax layer_norm detach from_local redistribute"
 ).split()
 STEPS = ("adamw_100", "adamw_100_foreach")
-
-LIBRARY = "libweft_bench_ops.so"
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,8 @@ def run(settings):
     with ExitStack() as stack:
         programs = {
             "weft": started(stack, [settings.programs / "dispatch_main"], 1),
-            "python": started(stack, python_peer(script, settings.programs / LIBRARY), 1),
-            "pytorch": started(stack, python_peer(script), 1),
+            "python": started(stack, python_peer(script, "weft"), 1),
+            "pytorch": started(stack, python_peer(script, "pytorch"), 1),
         }
         for case in CASES:
             progress(f"dispatch: {case}")

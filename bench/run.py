@@ -3,6 +3,7 @@
 build/bench/results.jsonl. Needs the programs built (make bench does it) and an interpreter with torch for the peers."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import dispatch
 import instructions
 import local
 import plan
+import python_step
 import redistribute
 from rows import table
 
@@ -23,6 +25,7 @@ BENCHES = {
     "local": local,
     "dispatch": dispatch,
     "instructions": instructions,
+    "python": python_step,
 }
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,6 +53,8 @@ def parse_arguments():
     )
     settings = parser.parse_args()
     settings.peers = ROOT / "bench/peers"
+    # The package weft, for the programs in Python.
+    os.environ["PYTHONPATH"] = str(settings.programs.parent / "python")
     if not settings.programs.is_dir():
         parser.error(f"no built programs in {settings.programs}: run 'make bench', or build the target 'benches'")
     return settings

@@ -1,5 +1,5 @@
 # bench/<name>_bench.cpp measures with Google Benchmark in one process; bench/<name>_main.cpp is a program of its own,
-# which bench/run.py starts. python_ops.cpp is loaded into Python. The target `benches` builds them all.
+# which bench/run.py starts. The target `benches` builds them all, and the Python package, which some of them measure.
 find_package(benchmark REQUIRED)
 add_custom_target(benches)
 
@@ -23,8 +23,6 @@ foreach(_program IN LISTS _programs)
   add_dependencies(benches ${_name})
 endforeach()
 
-add_library(weft_bench_ops MODULE "${PROJECT_SOURCE_DIR}/bench/python_ops.cpp")
-target_link_libraries(weft_bench_ops PRIVATE weft)
-weft_use_pch(weft_bench_ops)
-set_target_properties(weft_bench_ops PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
-add_dependencies(benches weft_bench_ops)
+if(TARGET weft_python)
+  add_dependencies(benches weft_python)
+endif()

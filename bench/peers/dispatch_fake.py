@@ -1,7 +1,7 @@
-"""Two sides of the benchmark 'dispatch', calls from Python on the first rank of a fake world of eight. With the path of
-Weft's library of operators its distributed tensors, without one PyTorch's DTensor.
+"""Two sides of the benchmark 'dispatch', calls from Python on the first rank of a fake world of eight: distributed tensors
+of the package weft, or PyTorch's DTensor.
 
-Usage: dispatch_fake.py [library]
+Usage: dispatch_fake.py weft|pytorch
 
 Cases read `add local` or `add distributed`; what is timed is a batch of so many calls, in CPU time.
 """
@@ -15,10 +15,20 @@ import torch.nn.functional as F
 from serve import serve
 
 
-def weft_functions(library):
+def weft_functions():
     """from_local and redistribute of Weft; a dim to cut along, or None for replicated."""
-    torch.ops.load_library(library)
-    return torch.ops.weft_bench.from_local.default, torch.ops.weft_bench.redistribute.default
+    import weft
+    from weft._C import fake_world
+
+    mesh = fake_world(8).mesh("cpu", [8], list(range(8)), [])
+
+    def placements(dim):
+        return [weft.Replicate() if dim is None else weft.Shard(dim)]
+
+    def from_local(local, dim):
+        return weft.from_local(local, mesh, placements(dim))
+
+    return from_local, lambda tensor, dim: tensor.redistribute(mesh, placements(dim))
 
 
 def pytorch_functions():
@@ -89,13 +99,16 @@ def batch_of(call, count):
     return batch
 
 
+SIDES = {"weft": weft_functions, "pytorch": pytorch_functions}
+
+
 def main():
-    if len(sys.argv) > 2 or sys.argv[-1] in ("-h", "--help"):
+    if len(sys.argv) != 2 or sys.argv[1] not in SIDES:
         print(__doc__)
         return 0 if sys.argv[-1] in ("-h", "--help") else 2
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    cases = make_cases(*(weft_functions(sys.argv[1]) if len(sys.argv) == 2 else pytorch_functions()))
+    cases = make_cases(*SIDES[sys.argv[1]]())
     serve(lambda name, count: batch_of(cases[name], count), barrier=lambda: None, clock=time.thread_time)
     return 0
 

@@ -22,7 +22,8 @@ namespace {
 
 /// Composite operators that stay whole: they have a derivative formula of their own, or get one here.
 bool stays_whole(const std::string& name) {
-  return name == "aten::linear" || name == "aten::matmul" || name == "aten::einsum" || name == "aten::_fused_rms_norm";
+  return name == "aten::linear" || name == "aten::matmul" || name == "aten::einsum" ||
+      name == "aten::_fused_rms_norm" || name == "aten::silu_backward" || name == "aten::mish_backward";
 }
 
 /// Whether the operator is run by rules: not where it has a kernel of its own, or is made of others that are.

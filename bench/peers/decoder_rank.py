@@ -1,0 +1,79 @@
+"""One rank of the benchmark 'python': a training step of the decoder in bench/python_decoder.py, started by bench/run.py.
+
+Cases, whose size is the model's dim:
+  weft      Weft's tensors as parameters
+  dtensor   PyTorch's DTensor, by parallelize_module
+  megatron  written by hand: linears that hold their part, bare collectives of torch.distributed around them
+  single    the whole model on every rank
+All of them start from the same parameters; before the first is timed, their losses must agree.
+"""
+
+import copy
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import weft
+
+from serve import serve
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from decoder_modes import to_dtensor, to_megatron  # noqa: E402
+from python_decoder import Decoder, distribute, training_step  # noqa: E402
+
+VOCABULARY, BLOCKS, HEADS, BATCH, LENGTH = 1024, 4, 8, 2, 64
+AGREEING_STEPS = 6
+TOLERANCE = 1e-5
+
+
+def training(model, tokens):
+    """What takes a step and gives its loss."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    return lambda: training_step(model, optimizer, inputs, targets)
+
+
+def trainings(dim):
+    """One per mode, all from the same parameters."""
+    torch.manual_seed(0)
+    tokens = torch.randint(VOCABULARY, (BATCH, LENGTH + 1))
+    model = Decoder(VOCABULARY, dim, BLOCKS, HEADS)
+    mesh = weft.init_device_mesh("cpu", (dist.get_world_size(),))
+    return {
+        "weft": training(distribute(copy.deepcopy(model), mesh), weft.distribute_tensor(tokens, mesh)),
+        "megatron": training(to_megatron(copy.deepcopy(model)), tokens),
+        "dtensor": training(to_dtensor(copy.deepcopy(model)), tokens),
+        "single": training(model, tokens),
+    }
+
+
+def agreeing_trainings(dim):
+    steps = trainings(dim)
+    losses = {mode: [step() for _ in range(AGREEING_STEPS)] for mode, step in steps.items()}
+    for mode, of_mode in losses.items():
+        if any(abs(a - b) > TOLERANCE * b for a, b in zip(of_mode, losses["single"])):
+            raise RuntimeError(f"the losses of {mode} at dim {dim} must be those of single, but got {losses}")
+    return steps
+
+
+def main():
+    if len(sys.argv) > 1:
+        print(__doc__)
+        return 0 if sys.argv[1] in ("-h", "--help") else 2
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    steps = {}
+
+    def make_call(mode, dim):
+        if dim not in steps:
+            steps[dim] = agreeing_trainings(dim)
+        return steps[dim][mode]
+
+    serve(make_call, dist.barrier)
+    dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

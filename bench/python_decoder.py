@@ -1,0 +1,100 @@
+"""A small Llama-style decoder in plain PyTorch, and how Weft distributes it over tensor-parallel ranks. The benchmark
+'python' and tests/python train it."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+
+class Attention(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.head_dim = dim // heads
+        self.query, self.key, self.value, self.output = (nn.Linear(dim, dim, bias=False) for _ in range(4))
+
+    def forward(self, x):
+        # The number of heads is left open: a module that holds some of them, as a hand-written one does, has fewer.
+        query, key, value = (
+            linear(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            for linear in (self.query, self.key, self.value)
+        )
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.output(mixed.transpose(1, 2).flatten(-2))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.gate, self.up = (nn.Linear(dim, 4 * dim, bias=False) for _ in range(2))
+        self.down = nn.Linear(4 * dim, dim, bias=False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.attention_norm, self.attention = RMSNorm(dim), Attention(dim, heads)
+        self.feed_forward_norm, self.feed_forward = RMSNorm(dim), FeedForward(dim)
+
+    def forward(self, x):
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+class Decoder(nn.Module):
+    def __init__(self, vocabulary, dim, blocks, heads):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, dim)
+        self.blocks = nn.ModuleList(Block(dim, heads) for _ in range(blocks))
+        self.norm = RMSNorm(dim)
+        self.logits = nn.Linear(dim, vocabulary, bias=False)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.logits(self.norm(x))
+
+
+# Linear layers cut along their outputs, and those after them, cut along their inputs: a pair communicates once.
+COLUMN_CUT = ("query", "key", "value", "gate", "up", "logits")
+ROW_CUT = ("output", "down")
+
+
+def distribute(model, mesh):
+    """The model with Weft's tensors as parameters; its code stays as it is. What is not cut is replicated."""
+    import weft
+
+    def whole(module, inputs, outputs):
+        """Outputs are added up here, and gradients on their way back: once, and not where each is used next."""
+        return outputs.redistribute(placements=[weft.Replicate()])
+
+    def partition(name, module, mesh):
+        last = name.rpartition(".")[2]
+        if last in COLUMN_CUT + ROW_CUT:
+            cut = weft.Shard(0 if last in COLUMN_CUT else 1)
+            module.weight = nn.Parameter(weft.distribute_tensor(module.weight.data, mesh, [cut]))
+        if isinstance(module, (RMSNorm, Attention, FeedForward)) or last == "logits":
+            module.register_forward_hook(whole)
+
+    return weft.distribute_module(model, mesh, partition)
+
+
+def training_step(model, optimizer, inputs, targets):
+    """The loss, as a number."""
+    loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss.item()
