@@ -193,3 +193,23 @@ def test_a_tensor_dropped_on_its_way_does_not_hold_the_interpreter():
             x.redistribute(placements=[Replicate()], async_op=True)
 
     weft.run_on_ranks(2, rank_program)
+
+
+def test_a_plain_tensor_among_distributed_ones_is_an_error_that_says_what_to_do():
+    def rank_program(rank):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        x = weft.distribute_tensor(torch.ones(4), mesh, [Shard(0)])
+        with pytest.raises(ValueError, match=r"argument 'other' is a plain tensor of shape \[4\].*weft.replicate_plain\(\)"):
+            x + torch.ones(4)
+
+    weft.run_on_ranks(2, rank_program)
+
+
+def test_a_part_of_a_dim_of_one_element_is_taken_without_communication():
+    def rank_program(rank):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        x = weft.distribute_tensor(torch.ones(1, 2), mesh, [Shard(0)])
+        with weft.strict():
+            assert x.detach().placements == x.clone().placements == (x + 1).placements == (Shard(0),)
+
+    weft.run_on_ranks(2, rank_program)

@@ -155,7 +155,7 @@ class Preparation {
       const auto i = part.operands[k];
       placed.push_back({call_.operands[i], operands_[i].impl != nullptr && is_stationary(*operands_[i].tensor)});
       has_stationary_ = has_stationary_ || placed.back().is_stationary;
-      if (is_written(operands_[i])) {
+      if (is_written(operands_[i]) && operands_[i].impl != nullptr) {
         stored.push_back({output_stored_in(operands_[i].argument, rule), static_cast<int64_t>(k)});
       }
     }
