@@ -1,4 +1,5 @@
 #include "weft/tensor/local_call.h"
+#include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
 #include "weft/tensor/distribute.h"
@@ -46,6 +47,16 @@ TEST(LocalCall, CommunicatesInTheNameOfTheOperator) {
     at::cumsum(x, 0);
     ASSERT_EQ(log.rows().size(), 1U) << log.to_string();
     EXPECT_EQ(log.rows()[0].operator_name, "aten::cumsum");
+  });
+}
+
+TEST(LocalCall, AResultThatIsNotStridedRaises) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({4, 2}), mesh, {Shard(0)});
+    EXPECT_EQ(
+        error_text<c10::NotImplementedError>([&] { x.to_sparse(); }),
+        "[aten::_to_sparse] a strided result is required, but got one of layout Sparse for f32[4,2] @ mesh(a=2) {S(0)}. "
+        "Call it on full_tensor(t).");
   });
 }
 

@@ -20,6 +20,9 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
       spec_(std::move(spec)) {
   set_storage_access_should_throw();
   take_sizes_from_spec();
+  if (local_.ready()) {
+    take_lazy_signs();
+  }
 }
 
 DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
@@ -35,6 +38,7 @@ DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
   is_channels_last_3d_ = like.is_channels_last_3d_;
   is_channels_last_3d_contiguous_ = like.is_channels_last_3d_contiguous_;
   is_non_overlapping_and_dense_ = like.is_non_overlapping_and_dense_;
+  take_lazy_signs();
 }
 
 void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
@@ -46,6 +50,13 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
   if (is_copy_of_base() && base.version_counter_.enabled() && !is_inference()) {
     version_counter_ = base.version_counter_; // below autograd nobody else makes views share it
   }
+}
+
+void DTensorImpl::take_lazy_signs() {
+  constexpr auto kLazy = c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  const auto& local = local_.wait();
+  const auto signs = local.defined() ? local.key_set() & kLazy : c10::DispatchKeySet();
+  key_set_ = (key_set_ - kLazy) | signs;
 }
 
 void DTensorImpl::take_sizes_from_spec() {
@@ -98,6 +109,9 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   copied_version_ = from->copied_version_;
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
+  if (local_.ready()) {
+    take_lazy_signs();
+  }
 }
 
 at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor local) {

@@ -207,6 +207,10 @@ class LocalCall {
     if (C10_LIKELY(call_.outputs_known)) {
       return wrap_output(std::move(local), call_.outputs[next_++], base);
     }
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !local.defined() || local.layout() == at::kStrided, "[", op_.schema().name(),
+        "] a strided result is required, but got one of layout ", local.layout(), " for ", *call_.operands[0],
+        ". Call it on full_tensor(t).");
     const auto output = output_of_result(call_, ret, next_++, local);
     if (!call_.is_fallback) {
       call_.outputs.resize(std::max(call_.outputs.size(), next_));
