@@ -12,6 +12,21 @@ c10::DispatchKeySet keys_on(c10::Device device) {
                          : kOwn;
 }
 
+/// A conjugate or negative that is still to be worked out is one of the whole tensor too, for those who look at its
+/// memory. What is on its way is none.
+void take_lazy_signs(DTensorImpl& impl, const at::Tensor& local) {
+  if (C10_UNLIKELY(local.is_conj() != impl.is_conj())) {
+    impl._set_conj(local.is_conj());
+  }
+  if (C10_UNLIKELY(local.is_neg() != impl.is_neg())) {
+    impl._set_neg(local.is_neg());
+  }
+}
+
+at::Tensor if_there(const AsyncTensor& local) {
+  return local.ready() ? local.wait() : at::Tensor();
+}
+
 } // namespace
 
 DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
@@ -20,9 +35,7 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
       spec_(std::move(spec)) {
   set_storage_access_should_throw();
   take_sizes_from_spec();
-  if (local_.ready()) {
-    take_lazy_signs();
-  }
+  take_lazy_signs(*this, if_there(local_));
 }
 
 DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
@@ -38,7 +51,7 @@ DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
   is_channels_last_3d_ = like.is_channels_last_3d_;
   is_channels_last_3d_contiguous_ = like.is_channels_last_3d_contiguous_;
   is_non_overlapping_and_dense_ = like.is_non_overlapping_and_dense_;
-  take_lazy_signs();
+  take_lazy_signs(*this, local_.wait());
 }
 
 void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
@@ -50,13 +63,6 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
   if (is_copy_of_base() && base.version_counter_.enabled() && !is_inference()) {
     version_counter_ = base.version_counter_; // below autograd nobody else makes views share it
   }
-}
-
-void DTensorImpl::take_lazy_signs() {
-  constexpr auto kLazy = c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
-  const auto& local = local_.wait();
-  const auto signs = local.defined() ? local.key_set() & kLazy : c10::DispatchKeySet();
-  key_set_ = (key_set_ - kLazy) | signs;
 }
 
 void DTensorImpl::take_sizes_from_spec() {
@@ -109,9 +115,7 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   copied_version_ = from->copied_version_;
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
-  if (local_.ready()) {
-    take_lazy_signs();
-  }
+  take_lazy_signs(*this, if_there(local_));
 }
 
 at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor local) {

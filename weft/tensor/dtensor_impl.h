@@ -58,9 +58,6 @@ class DTensorImpl : public c10::TensorImpl {
   template <class Version>
   c10::intrusive_ptr<TensorImpl> detached_copy(Version&& version, bool allow_tensor_metadata_change) const;
   void take_sizes_from_spec();
-  /// A conjugate that is still to be worked out is one of the whole tensor too, for those who look at its memory. What is
-  /// on its way is none.
-  void take_lazy_signs();
   const char* tensorimpl_type_name() const override {
     return "weft::DTensorImpl";
   }
