@@ -23,12 +23,13 @@ add_library(weft_python MODULE ${_bindings})
 target_include_directories(weft_python PRIVATE "${PROJECT_SOURCE_DIR}")
 target_include_directories(weft_python SYSTEM PRIVATE "${_python_include}")
 target_link_libraries(weft_python PRIVATE weft "${WEFT_TORCH_PYTHON_LIBRARY}")
-target_compile_definitions(weft_python PRIVATE TORCH_EXTENSION_NAME=_C)
+target_compile_definitions(weft_python PRIVATE TORCH_EXTENSION_NAME=_C WEFT_VERSION="${PROJECT_VERSION}")
 target_precompile_headers(weft_python PRIVATE "${PROJECT_SOURCE_DIR}/cmake/pch.h" "<torch/csrc/utils/pybind.h>")
 set_target_properties(weft_python PROPERTIES
   OUTPUT_NAME _C PREFIX "" SUFFIX "${_suffix}"
   CXX_VISIBILITY_PRESET hidden
   LIBRARY_OUTPUT_DIRECTORY "${_package_dir}")
+file(CONFIGURE OUTPUT "${_package_dir}/_built_with.py" CONTENT "TORCH_VERSION = \"${Torch_VERSION}\"\n")
 
 # Python files are linked, not copied: an edit needs no build.
 file(GLOB _modules CONFIGURE_DEPENDS "${_source}/weft/*.py" "${_source}/weft/*.pyi" "${_source}/weft/py.typed")
@@ -38,3 +39,20 @@ foreach(_module IN LISTS _modules)
   file(CREATE_LINK "${_module}" "${_package_dir}/${_name}" SYMBOLIC)
 endforeach()
 message(STATUS "weft: Python package on")
+
+# The wheel: one folder with the library, the module beside it, and the command. A wheel has no symbolic links, so the
+# library has no version in its name there. Torch is expected beside the package, else where it was found.
+if(SKBUILD)
+  set_property(TARGET weft PROPERTY VERSION)
+  set_property(TARGET weft PROPERTY SOVERSION)
+  set(_torch "$ORIGIN/../torch/lib;${TORCH_INSTALL_PREFIX}/lib")
+  set_target_properties(weft PROPERTIES INSTALL_RPATH "$ORIGIN;${_torch}")
+  set_target_properties(weft_python PROPERTIES INSTALL_RPATH "$ORIGIN;${_torch}")
+  install(TARGETS weft weft_python LIBRARY DESTINATION . COMPONENT python)
+  install(FILES "${_package_dir}/_built_with.py" DESTINATION . COMPONENT python)
+  if(TARGET weft_command)
+    set_target_properties(weft_command PROPERTIES
+      INSTALL_RPATH "$ORIGIN/..;$ORIGIN/../../torch/lib;${TORCH_INSTALL_PREFIX}/lib")
+    install(TARGETS weft_command RUNTIME DESTINATION bin COMPONENT python)
+  endif()
+endif()

@@ -2,6 +2,8 @@
 # Included and not a function: Torch's own files enable the language CUDA, which CMake allows at file scope only.
 if(DEFINED ENV{WEFT_PYTHON})
   set(_python "$ENV{WEFT_PYTHON}")
+elseif(SKBUILD)
+  set(_python "${Python_EXECUTABLE}") # the one that runs pip
 elseif(EXISTS "${PROJECT_SOURCE_DIR}/.venv/bin/python")
   set(_python "${PROJECT_SOURCE_DIR}/.venv/bin/python")
 else()
@@ -9,11 +11,17 @@ else()
 endif()
 set(WEFT_PYTHON "${_python}" CACHE STRING "The Python interpreter whose torch is built against")
 
-# Importing torch takes seconds, so it is asked once per interpreter.
+# Importing torch takes seconds, so it is asked once per interpreter. Where pip builds, torch is hidden by what it has set in
+# the environment, and is found without that.
 if(NOT WEFT_TORCH_ASKED STREQUAL WEFT_PYTHON)
-  execute_process(
-    COMMAND "${WEFT_PYTHON}" -W ignore -c "import torch; print(torch.utils.cmake_prefix_path)"
-    OUTPUT_VARIABLE _prefix ERROR_VARIABLE _error RESULT_VARIABLE _failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+  foreach(_environment "" -E)
+    execute_process(
+      COMMAND "${WEFT_PYTHON}" ${_environment} -W ignore -c "import torch; print(torch.utils.cmake_prefix_path)"
+      OUTPUT_VARIABLE _prefix ERROR_VARIABLE _error RESULT_VARIABLE _failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT _failed)
+      break()
+    endif()
+  endforeach()
   if(_failed)
     message(FATAL_ERROR "${WEFT_PYTHON} cannot import torch. Run scripts/setup, or set WEFT_PYTHON to an interpreter "
       "that has it.\n${_error}")

@@ -3,6 +3,7 @@
 PYBIND11_MODULE(_C, module) {
   using namespace weft::python;
   module.doc() = "The C++ side of the package weft. Use the names of weft itself.";
+  module.attr("__version__") = WEFT_VERSION;
   bind_errors(module);
   bind_interpreter_lock(module);
   bind_placements(module);

@@ -8,10 +8,19 @@
 The names and signatures are those of torch.distributed.tensor.
 """
 
-import torch  # noqa: F401  (its libraries must be loaded before ours)
+import torch
+
+from weft._built_with import TORCH_VERSION as _TORCH_VERSION
+
+if torch.__version__.split("+")[0] != _TORCH_VERSION:
+    raise ImportError(
+        f"[weft] built for torch {_TORCH_VERSION}, but torch is {torch.__version__}. Build weft again in this environment: "
+        "pip install --force-reinstall --no-deps <its folder>."
+    )
 
 from weft import _attributes, _compile
 from weft._C import (
+    __version__,
     DeviceMesh,
     Explanation,
     Partial,

@@ -1,5 +1,7 @@
 """comm_debug: what this rank communicates, by operator and module."""
 
+from __future__ import annotations
+
 import threading
 import weakref
 
@@ -83,7 +85,7 @@ class comm_debug:
         self._counter = _C.CommCounter()
         self._stack = []
 
-    def __enter__(self):
+    def __enter__(self) -> comm_debug:
         self._outer = getattr(_thread, "active", None)
         self._counter.attach(_groups.current_world())
         _thread.active = self
@@ -117,16 +119,16 @@ class comm_debug:
         self._leave(name)
 
     @property
-    def rows(self):
+    def rows(self) -> list[_C.CommRow]:
         """One per module, operator, collective and mesh dims."""
         return self._counter.rows()
 
     @property
-    def calls(self):
+    def calls(self) -> int:
         return sum(row.calls for row in self.rows)
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         return sum(row.bytes for row in self.rows)
 
     def _sums(self, key):
@@ -136,15 +138,15 @@ class comm_debug:
             sums[key(row)] = (calls + row.calls, received + row.bytes)
         return sums
 
-    def by_operator(self):
+    def by_operator(self) -> dict[str, tuple[int, int]]:
         """{operator: (calls, bytes)}."""
         return self._sums(lambda row: row.operator)
 
-    def by_module(self):
+    def by_module(self) -> dict[str, tuple[int, int]]:
         """{module: (calls, bytes)}."""
         return self._sums(lambda row: row.module)
 
-    def by_collective(self):
+    def by_collective(self) -> dict[str, tuple[int, int]]:
         """{collective: (calls, bytes)}."""
         return self._sums(lambda row: row.collective)
 

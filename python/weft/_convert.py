@@ -1,6 +1,15 @@
 """Between Weft's distributed tensors and those of torch.distributed.tensor, without copying; both ways are differentiable."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
 from weft import _C, _groups
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def _torch_placement(placement):
@@ -16,7 +25,7 @@ def _torch_placement(placement):
     return Replicate()
 
 
-def to_torch(tensor):
+def to_torch(tensor: Tensor) -> DTensor:
     """PyTorch's DTensor over the same local tensor."""
     from torch.distributed.tensor import DTensor
 
@@ -37,7 +46,7 @@ def to_torch(tensor):
     )
 
 
-def from_torch(dtensor):
+def from_torch(dtensor: DTensor) -> Tensor:
     """Weft's distributed tensor over the local tensor of PyTorch's."""
     from torch.distributed._functional_collectives import AsyncCollectiveTensor
     from torch.distributed.tensor import DTensor

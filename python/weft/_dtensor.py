@@ -1,5 +1,7 @@
 """The class DTensor, which distributed tensors are instances of without being made by it."""
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from weft import _C
@@ -23,3 +25,10 @@ class DTensor(torch.Tensor, metaclass=_DTensorType):
     to_local = _C.to_local
     redistribute = _C.redistribute
     full_tensor = _C.full_tensor
+
+    if TYPE_CHECKING:
+
+        @property
+        def placements(self) -> tuple[_C.Placement, ...]: ...
+        @property
+        def device_mesh(self) -> _C.DeviceMesh: ...

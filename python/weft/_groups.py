@@ -1,9 +1,13 @@
 """What meshes stand on: ranks as threads, the process groups of torch.distributed, or the embedded default."""
 
+from __future__ import annotations
+
 import itertools
 import sys
 import threading
 import weakref
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -69,7 +73,13 @@ def make_mesh(device_type, mesh, mesh_dim_names=None, backend_override=None):
     return converted_mesh("DeviceMesh", torch_mesh)
 
 
-def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_override=None):
+def init_device_mesh(
+    device_type: str,
+    mesh_shape: Sequence[int],
+    *,
+    mesh_dim_names: Sequence[str] | None = None,
+    backend_override: dict[int | str, Any] | None = None,
+) -> _C.DeviceMesh:
     """A mesh over the first ranks, in row-major order.
 
         mesh = weft.init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
@@ -78,7 +88,7 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_ov
     otherwise on what the launcher (torchrun, mpirun) says, and without one this process is the only rank. Every rank must
     make the mesh.
     """
-    shape = tuple(mesh_shape) if not isinstance(mesh_shape, int) else (mesh_shape,)
+    shape = tuple(mesh_shape)
     count = 1
     for size in shape:
         count *= size

@@ -1,6 +1,10 @@
 """distribute_module."""
 
+from __future__ import annotations
+
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 from torch import nn
 
@@ -29,7 +33,13 @@ def _taking_module(name, function):
     )
 
 
-def distribute_module(module, device_mesh=None, partition_fn=None, input_fn=None, output_fn=None):
+def distribute_module(
+    module: nn.Module,
+    device_mesh: _C.DeviceMesh | None = None,
+    partition_fn: Callable[[str, nn.Module, _C.DeviceMesh], None] | None = None,
+    input_fn: Callable[..., Any] | None = None,
+    output_fn: Callable[..., Any] | None = None,
+) -> nn.Module:
     """Makes the parameters and buffers of a module distributed.
 
     `partition_fn(name, submodule, mesh)` is called for every submodule and puts distributed parameters in place; what it

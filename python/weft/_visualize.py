@@ -1,6 +1,10 @@
 """visualize_sharding."""
 
+from __future__ import annotations
+
 import sys
+
+from torch import Tensor
 
 from weft import _C
 
@@ -8,10 +12,10 @@ from weft import _C
 class ShardingPicture:
     """Which ranks hold which part of a tensor: text in a terminal, an image in a notebook."""
 
-    def __init__(self, spec):
+    def __init__(self, spec: _C.TensorSpec):
         self.spec = spec
 
-    def _repr_svg_(self):
+    def _repr_svg_(self) -> str:
         return self.spec.draw_svg()
 
     def __repr__(self):
@@ -24,7 +28,7 @@ def _in_notebook():
     return shell is not None and hasattr(shell, "kernel")
 
 
-def visualize_sharding(tensor):
+def visualize_sharding(tensor: Tensor | _C.TensorSpec) -> ShardingPicture:
     """Draws which ranks hold which part of a distributed tensor, or of a TensorSpec. Communicates nothing.
 
     In a terminal the drawing is printed, in a notebook it is shown as an image; it is returned as well.

@@ -48,6 +48,9 @@ std::vector<at::Tensor> flat_chunks(const at::Tensor& tensor, int64_t parts) {
 /// Puts a part in its place, `begin` along a dim before which all dims are of one element. For plain numbers on the CPU
 /// the dispatcher would cost more than the copying.
 void copy_part(const at::Tensor& part, const at::Tensor& whole, int64_t dim, int64_t begin) {
+  if (part.numel() == 0) {
+    return;
+  }
   if (part.is_cpu() && part.is_contiguous() && !part.is_conj() && !part.is_neg()) {
     const auto offset = begin * whole.stride(dim) * static_cast<int64_t>(whole.element_size());
     std::memcpy(static_cast<char*>(whole.mutable_data_ptr()) + offset, part.const_data_ptr(), part.nbytes());

@@ -16,9 +16,7 @@ namespace weft {
 /// Communicates nothing beyond waiting for this rank's part where that is on its way, and never raises. A plain tensor
 /// is printed as torch does.
 ///
-/// `std::cout << tensor` is torch's own printing, which converts the tensor to double, takes it apart by operators that
-/// may communicate, and reads its memory. For a distributed one it raises in the end; write
-/// `std::cout << to_string(tensor)`.
+/// `std::cout << tensor` and at::print print a distributed tensor as this does (print.cpp).
 std::string to_string(const at::Tensor& tensor);
 
 } // namespace weft
