@@ -140,7 +140,8 @@ TEST(DistributeTensor, WhatCannotBeIsAnError) {
         error_text<c10::IndexError>([&] { distribute_tensor(at::scalar_tensor(1), mesh, {Shard(0)}); }),
         "A 0-dim tensor can only be R or P.");
     EXPECT_EQ(
-        error_text<c10::NotImplementedError>([&] { distribute_tensor(at::ones({4, 2}).to_sparse(), mesh, {Shard(0)}); }),
+        error_text<c10::NotImplementedError>(
+            [&] { distribute_tensor(at::ones({4, 2}).to_sparse(), mesh, {Shard(0)}); }),
         "[distribute_tensor] a strided tensor is required, but got one of layout Sparse. Make it dense with to_dense.");
   });
 }

@@ -44,8 +44,8 @@ TEST(DTensorImpl, SaysOfAConjugateOrNegativeThatItIsStillToBeWorkedOut) {
   EXPECT_TRUE(conjugate.is_conj());
   EXPECT_TRUE(conjugate.detach().is_conj());
   EXPECT_FALSE(make_dtensor_like(*as_dtensor(conjugate), local).is_conj());
-  auto other = make_dtensor(local, spec);
-  other.set_data(conjugate);
+  const auto other = make_dtensor(local, spec);
+  other.unsafeGetTensorImpl()->shallow_copy_from(conjugate.getIntrusivePtr());
   EXPECT_TRUE(other.is_conj());
   EXPECT_TRUE(make_dtensor(at::imag(local.conj()), TensorSpec::parse("f32[4,3] @ mesh(a=2) {S(0)}")).is_neg());
 }

@@ -55,7 +55,8 @@ TEST(LocalCall, AResultThatIsNotStridedRaises) {
     const auto x = distribute_tensor(whole_numbers({4, 2}), mesh, {Shard(0)});
     EXPECT_EQ(
         error_text<c10::NotImplementedError>([&] { x.to_sparse(); }),
-        "[aten::_to_sparse] a strided result is required, but got one of layout Sparse for f32[4,2] @ mesh(a=2) {S(0)}. "
+        "[aten::_to_sparse] a strided result is required, but got one of layout Sparse for f32[4,2] @ mesh(a=2) "
+        "{S(0)}. "
         "Call it on full_tensor(t).");
   });
 }

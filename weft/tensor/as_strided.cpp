@@ -187,7 +187,8 @@ std::optional<at::Tensor> view_of_whole(
     c10::IntArrayRef strides,
     int64_t offset) {
   const auto begin = offset - self.storage_offset();
-  if (!self.is_non_overlapping_and_dense() || begin < 0 || begin + extent_of(sizes, strides) > self.numel()) {
+  const auto extent = extent_of(sizes, strides);
+  if (!self.is_non_overlapping_and_dense() || begin < 0 || (extent > 0 && begin + extent > self.numel())) {
     return std::nullopt;
   }
   const c10::NoGradGuard below_autograd;

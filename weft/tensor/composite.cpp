@@ -57,13 +57,12 @@ class Composite final : public c10::OperatorKernel {
 void register_composites(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
-    const auto found =
-        std::find_if(composites().begin(), composites().end(), [&](const auto& each) { return each.first == name.name; });
+    const auto found = std::find_if(
+        composites().begin(), composites().end(), [&](const auto& each) { return each.first == name.name; });
     const auto op = found == composites().end() ? std::nullopt : dispatcher.findSchema(name);
     if (op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
       const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-      library.impl(
-          full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Composite>(found->second)));
+      library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Composite>(found->second)));
     }
   }
 }

@@ -166,8 +166,8 @@ class Preparation {
     }
     const auto keeps_layout = !stored.empty() ? stored[0].operand : !rule.updated.empty() ? rule.updated[0] : 0;
     TORCH_CHECK_VALUE(
-        strategy.has_value(), "[", name(), "] the result cannot be stored in ",
-        placed[keeps_layout].spec->to_string(), ", whose placements stay as they are. Redistribute it first, or use the functional form.");
+        strategy.has_value(), "[", name(), "] the result cannot be stored in ", placed[keeps_layout].spec->to_string(),
+        ", whose placements stay as they are. Redistribute it first, or use the functional form.");
     for (size_t k = 0; k < part.operands.size(); ++k) {
       const auto i = part.operands[k];
       targets_[i] = strategy->inputs[k];
