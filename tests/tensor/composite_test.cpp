@@ -3,6 +3,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/tensor/distribute.h"
+#include "weft/tensor/scopes.h"
 
 namespace weft {
 namespace {
@@ -67,6 +68,9 @@ TEST(Composite, NumbersMayBePlainAndOtherArgumentsMayNot) {
         "[2]. Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope that it is the same "
         "on every rank.");
     expect_contains(error_text<c10::TypeError>([&] { x + at::ones({6, 3}); }), "cannot be mixed");
+    const StrictScope strict;
+    const auto positions = distribute_tensor(at::tensor({1, 4}, at::kLong), mesh, {Shard(0)});
+    expect_contains(error_text<c10::ValueError>([&] { at::tensor_split(x, positions); }), "[aten::tensor_split] would");
   });
 }
 

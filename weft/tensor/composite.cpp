@@ -1,8 +1,9 @@
 #include "weft/tensor/composite.h"
 
+#include "weft/tensor/boundary.h"
 #include "weft/tensor/dtensor_kernel.h"
+#include "weft/tensor/implicit_move.h"
 #include "weft/tensor/scopes.h"
-#include "weft/tensor/to_local.h"
 
 #include <algorithm>
 
@@ -12,7 +13,8 @@ namespace {
 
 using Names = std::vector<std::string_view>;
 
-/// By name, all overloads; with the arguments of which it reads numbers. None of them draws random numbers.
+/// By name, all overloads; or with the arguments of which it reads numbers, those overloads that have them. None of them
+/// draws random numbers.
 const std::vector<std::pair<std::string_view, Names>>& composites() {
   static const std::vector<std::pair<std::string_view, Names>> all = {
       {"aten::_scaled_dot_product_attention_math", {}},
@@ -24,6 +26,14 @@ const std::vector<std::pair<std::string_view, Names>>& composites() {
       {"aten::tensor_split", {"tensor_indices_or_sections"}},
   };
   return all;
+}
+
+bool is_listed(const c10::FunctionSchema& schema, const Names& numbers) {
+  const auto& arguments = schema.arguments();
+  return numbers.empty() || std::any_of(arguments.begin(), arguments.end(), [&](const auto& argument) {
+           const bool is_tensor = argument.type()->kind() == c10::TypeKind::TensorType;
+           return is_tensor && std::find(numbers.begin(), numbers.end(), argument.name()) != numbers.end();
+         });
 }
 
 class Composite final : public c10::OperatorKernel {
@@ -41,7 +51,7 @@ class Composite final : public c10::OperatorKernel {
       if (std::find(numbers_.begin(), numbers_.end(), arguments[i].name()) == numbers_.end()) {
         check_may_be_plain(op, i, tensor);
       } else if (is_dtensor(tensor)) {
-        values[i] = full_tensor(tensor.detach());
+        values[i] = whole(op, tensor.detach());
       }
     }
     const ReplicatePlainScope scope;
@@ -49,6 +59,11 @@ class Composite final : public c10::OperatorKernel {
   }
 
  private:
+  static at::Tensor whole(const c10::OperatorHandle& op, const at::Tensor& tensor) {
+    const auto replicated = all_replicated(as_dtensor(tensor)->spec()->mesh());
+    return as_dtensor(move_implicitly(op.schema().name().c_str(), tensor, replicated))->local();
+  }
+
   const Names& numbers_;
 };
 
@@ -60,7 +75,8 @@ void register_composites(torch::Library& library) {
     const auto found = std::find_if(
         composites().begin(), composites().end(), [&](const auto& each) { return each.first == name.name; });
     const auto op = found == composites().end() ? std::nullopt : dispatcher.findSchema(name);
-    if (op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+    if (op && is_listed(op->schema(), found->second) &&
+        op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
       const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
       library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Composite>(found->second)));
     }
