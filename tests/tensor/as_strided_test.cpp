@@ -71,14 +71,13 @@ TEST(AsStrided, TheTensorItselfIsAnAlias) {
   });
 }
 
-TEST(AsStrided, WhatIsNoSuchViewRaises) {
+TEST(AsStrided, WhatReachesBeyondTheTensorRaises) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({4, 6}), mesh, {Shard(0)});
     EXPECT_EQ(
-        error_text<c10::NotImplementedError>([&] { x.as_strided({3, 3}, {5, 1}, 0); }),
-        "[as_strided] a view of f32[4,6] @ mesh(a=2) {S(0)} must be made of slices, selections, permutations, joined "
-        "or split dims, but got sizes [3, 3], strides [5, 1] and offset 0. Take it of the whole tensor: "
-        "full_tensor(t).as_strided(...).");
+        error_text<c10::NotImplementedError>([&] { x.as_strided({6, 3}, {5, 1}, 0); }),
+        "[as_strided] a view of f32[4,6] @ mesh(a=2) {S(0)} must lie within its own elements, but got sizes [6, 3], "
+        "strides [5, 1] and offset 0. Take it of the tensor that this is a view of, or of full_tensor(t).");
     expect_contains(
         error_text<c10::NotImplementedError>([&] { x.slice(1, 2).as_strided({2}, {1}, 0); }), "and offset 0");
     expect_contains(error_text<c10::NotImplementedError>([&] { x.as_strided({6}, {1}, 20); }), "and offset 20");
@@ -93,12 +92,37 @@ TEST(AsStrided, DimsMayBeJoinedAndThenSplitOtherwise) {
   });
 }
 
-TEST(AsStrided, WindowsThatOverlapRaise) {
+TEST(AsStrided, WindowsThatOverlapAreTakenOfTheWhole) {
+  const auto whole = whole_numbers({4, 6});
+  on_all_layouts(2, {Replicate(), Shard(0), Shard(1), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
+    const auto x = from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes());
+    expect_equal(full_tensor(x.as_strided({4, 3}, {1, 1}, 2)), whole.as_strided({4, 3}, {1, 1}, 2));
+    expect_equal(full_tensor(x.t().as_strided({3, 3}, {5, 1}, 1)), whole.as_strided({3, 3}, {5, 1}, 1));
+    expect_equal(full_tensor(x.as_strided({3, 0}, {1, 1}, 25)), whole.as_strided({3, 0}, {1, 1}, 25));
+  });
+}
+
+TEST(AsStrided, WindowsOfAReplicatedTensorShareItsMemoryAndThoseOfOthersCannotBeWrittenTo) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto x = distribute_tensor(whole_numbers({4, 6}), mesh, {Shard(0)});
+    const auto whole = whole_numbers({4, 6});
+    const auto replicated = distribute_tensor(whole, mesh, {Replicate()});
+    replicated.as_strided({3, 3}, {5, 1}, 0).fill_(-1);
+    const auto expected = whole.clone();
+    expected.as_strided({3, 3}, {5, 1}, 0).fill_(-1);
+    expect_equal(full_tensor(replicated), expected);
+    const auto cut = distribute_tensor(whole, mesh, {Shard(0)});
     expect_contains(
-        error_text<c10::NotImplementedError>([&] { x.as_strided({4, 3}, {1, 1}, 0); }),
-        "but got sizes [4, 3], strides [1, 1] and offset 0.");
+        error_text<c10::ValueError>([&] { cut.as_strided({3, 3}, {5, 1}, 0).fill_(-1); }),
+        "is a view that had to be redistributed");
+  });
+}
+
+TEST(AsStrided, WindowsHaveAGradient) {
+  const auto input = parameter({4, 6});
+  expect_as_plain({input}, [](const Values& in) -> Values {
+    const auto windows = in[0].as_strided({5, 4}, {4, 1}, 1);
+    (windows * windows).sum().backward();
+    return {windows.detach(), in[0].grad()};
   });
 }
 

@@ -139,6 +139,19 @@ TEST(DistributeTensor, WhatCannotBeIsAnError) {
     expect_contains(
         error_text<c10::IndexError>([&] { distribute_tensor(at::scalar_tensor(1), mesh, {Shard(0)}); }),
         "A 0-dim tensor can only be R or P.");
+    EXPECT_EQ(
+        error_text<c10::NotImplementedError>(
+            [&] { distribute_tensor(at::ones({4, 2}).to_sparse(), mesh, {Shard(0)}); }),
+        "[distribute_tensor] a strided tensor is required, but got one of layout Sparse. Make it dense with to_dense.");
+  });
+}
+
+TEST(DistributeTensor, AConjugateIsWorkedOut) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto whole = at::complex(whole_numbers({4}), whole_numbers({4}) + 1).conj();
+    for (const Layout& layout : {Layout{Shard(0)}, Layout{Replicate()}}) {
+      expect_equal(full_tensor(distribute_tensor(whole, mesh, layout)), whole);
+    }
   });
 }
 

@@ -36,6 +36,20 @@ TEST(DTensorImpl, HasTheStridesOfItsSpec) {
   EXPECT_FALSE(tensor.is_contiguous());
 }
 
+TEST(DTensorImpl, SaysOfAConjugateOrNegativeThatItIsStillToBeWorkedOut) {
+  const auto spec = TensorSpec::parse("c64[4,3] @ mesh(a=2) {S(0)}");
+  const auto local = at::ones({2, 3}, at::kComplexFloat);
+  EXPECT_FALSE(make_dtensor(local, spec).is_conj());
+  const auto conjugate = make_dtensor(local.conj(), spec);
+  EXPECT_TRUE(conjugate.is_conj());
+  EXPECT_TRUE(conjugate.detach().is_conj());
+  EXPECT_FALSE(make_dtensor_like(*as_dtensor(conjugate), local).is_conj());
+  const auto other = make_dtensor(local, spec);
+  other.unsafeGetTensorImpl()->shallow_copy_from(conjugate.getIntrusivePtr());
+  EXPECT_TRUE(other.is_conj());
+  EXPECT_TRUE(make_dtensor(at::imag(local.conj()), TensorSpec::parse("f32[4,3] @ mesh(a=2) {S(0)}")).is_neg());
+}
+
 TEST(DTensorImpl, AccessToItsStorageIsAnError) {
   const auto tensor = sharded(at::zeros({2, 3}, at::kDouble));
   EXPECT_FALSE(tensor.has_storage());

@@ -6,6 +6,7 @@
 #include "weft/tensor/distribute.h"
 
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -54,6 +55,26 @@ TEST(GradientLayout, AGradientThatAFormulaGivesAsPlainZerosIsDistributed) {
     leaf.sign().sum().backward();
     ASSERT_TRUE(is_dtensor(leaf.grad()));
     EXPECT_EQ(spec_of(leaf.grad())->layout(), Layout{Shard(0)});
+  });
+}
+
+struct WithoutGradient : torch::autograd::Function<WithoutGradient> {
+  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x) {
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* /*context*/,
+      const torch::autograd::variable_list& /*gradients*/) {
+    return {at::Tensor()};
+  }
+};
+
+TEST(GradientLayout, AFormulaMayGiveNoGradient) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto leaf = distribute_tensor(whole_numbers({4, 3}), mesh, {Shard(0)}).set_requires_grad(true);
+    const auto result = WithoutGradient::apply(leaf) + at::ones_like(leaf);
+    result.sum().backward();
+    EXPECT_FALSE(leaf.grad().defined());
   });
 }
 

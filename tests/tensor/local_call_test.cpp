@@ -1,4 +1,6 @@
 #include "weft/tensor/local_call.h"
+#include "tests/support/beside_plain.h"
+#include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
 #include "weft/tensor/distribute.h"
@@ -46,6 +48,35 @@ TEST(LocalCall, CommunicatesInTheNameOfTheOperator) {
     at::cumsum(x, 0);
     ASSERT_EQ(log.rows().size(), 1U) << log.to_string();
     EXPECT_EQ(log.rows()[0].operator_name, "aten::cumsum");
+  });
+}
+
+TEST(LocalCall, AReplicatedResultHasTheSizeThatTheDeviceGivesIt) {
+  // Saved statistics are empty on this device where the running ones are used, and not so without data.
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({4, 2, 3}), mesh, {Shard(0)});
+    const auto channels = distribute_tensor(at::ones({2}), mesh, {Replicate()});
+    for (int time = 0; time < 2; ++time) {
+      const auto saved =
+          std::get<1>(at::native_batch_norm(x, channels, channels, channels, channels, /*training=*/false, 0.1, 1e-5));
+      EXPECT_EQ(saved.sizes(), c10::IntArrayRef{0});
+    }
+  });
+  expect_as_plain({parameter({4, 2, 3}), parameter({2}), at::ones({2}, at::kDouble)}, [](const Values& in) -> Values {
+    const auto out = at::batch_norm(in[0], in[1], {}, in[2], in[2], /*training=*/false, 0.1, 1e-5, /*cudnn=*/false);
+    out.pow(2).sum().backward();
+    return {out.detach(), in[0].grad(), in[1].grad()};
+  });
+}
+
+TEST(LocalCall, AResultThatIsNotStridedRaises) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({4, 2}), mesh, {Shard(0)});
+    EXPECT_EQ(
+        error_text<c10::NotImplementedError>([&] { x.to_sparse(); }),
+        "[aten::_to_sparse] a strided result is required, but got one of layout Sparse for f32[4,2] @ mesh(a=2) "
+        "{S(0)}. "
+        "Call it on full_tensor(t).");
   });
 }
 

@@ -34,6 +34,17 @@ TEST(Redistribute, GivesTheValueAnotherLayout) {
   });
 }
 
+TEST(Redistribute, AConjugateIsWorkedOutBeforeItMoves) {
+  const auto whole = at::complex(whole_numbers({4, 2}), whole_numbers({4, 2}) + 1);
+  on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
+    const auto x = distributed(whole, mesh, from);
+    for (const auto& to : all_layouts(mesh.ndim(), 2, kWholePlacements)) {
+      expect_equal(to_local(redistribute(x.conj(), to)), part_of(whole.conj(), mesh, to));
+      expect_equal(full_tensor(at::imag(redistribute(x, to).conj()) * 2), at::imag(whole.conj()) * 2);
+    }
+  });
+}
+
 TEST(Redistribute, TheGradientLiesAsTheSource) {
   const auto whole = whole_numbers({5, 3});
   const auto weights = whole_numbers({5, 3}) * 2 + 1;

@@ -305,7 +305,9 @@ void CompiledPlan::check_local(const at::Tensor& local) const {
 AsyncTensor CompiledPlan::run(const at::Tensor& local) const {
   at::AutoDispatchBelowADInplaceOrView guard;
   check_local(local);
-  AsyncTensor current = local;
+  // Memory is what travels, and a conjugate or a negative that is still to be worked out is not in it.
+  const bool is_lazy = local.is_conj() || local.is_neg();
+  AsyncTensor current = C10_UNLIKELY(is_lazy) ? local.resolve_conj().resolve_neg() : local;
   size_t next = 0;
   while (next < steps_.size() && current.ready()) {
     const auto& step = *steps_[next++];

@@ -1,8 +1,10 @@
 #include "weft/tensor/as_strided.h"
 
-#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/boundary.h"
+#include "weft/tensor/implicit_move.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <numeric>
@@ -32,7 +34,7 @@ class ViewFinder {
         return std::nullopt;
       }
     }
-    return pick() ? std::optional(arranged()) : std::nullopt;
+    return pick() ? arranged() : std::nullopt;
   }
 
  private:
@@ -139,12 +141,16 @@ class ViewFinder {
     return 1;
   }
 
-  at::Tensor arranged() {
+  std::optional<at::Tensor> arranged() {
     std::vector<int64_t> order;
     for (size_t i = 0; i < sizes_.size(); ++i) {
       if (is_real(i)) {
         order.push_back(dim_of_stride(strides_[i]));
       }
+    }
+    const bool has_all = std::find(order.begin(), order.end(), -1) == order.end();
+    if (!has_all || static_cast<int64_t>(order.size()) != view_.dim()) {
+      return std::nullopt;
     }
     view_ = view_.permute(order);
     for (size_t i = 0; i < sizes_.size(); ++i) {
@@ -161,6 +167,44 @@ class ViewFinder {
   int64_t offset_;
 };
 
+/// How far behind its beginning a view reaches; 0 where it has no elements.
+int64_t extent_of(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  int64_t extent = 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) {
+      return 0;
+    }
+    extent += (sizes[i] - 1) * strides[i];
+  }
+  return extent;
+}
+
+/// Any view, windows that overlap included, of a tensor that every rank has whole: itself, or a copy. Nothing where it
+/// reaches beyond the tensor's own elements.
+std::optional<at::Tensor> view_of_whole(
+    const at::Tensor& self,
+    c10::IntArrayRef sizes,
+    c10::IntArrayRef strides,
+    int64_t offset) {
+  const auto begin = offset - self.storage_offset();
+  const auto extent = extent_of(sizes, strides);
+  if (!self.is_non_overlapping_and_dense() || begin < 0 || (extent > 0 && begin + extent > self.numel())) {
+    return std::nullopt;
+  }
+  const c10::NoGradGuard below_autograd;
+  const auto& impl = *as_dtensor(self);
+  const auto& mesh = impl.spec()->mesh();
+  const auto whole = move_implicitly("aten::as_strided", self, all_replicated(mesh));
+  auto local = as_dtensor(whole)->local();
+  if (local.strides() != self.strides()) {
+    local = at::empty_strided(self.sizes(), self.strides(), local.options()).copy_(local);
+  }
+  const auto spec = TensorSpec::make(mesh, all_replicated(mesh), sizes, strides, impl.spec()->dtype());
+  auto view = make_dtensor(local.as_strided(sizes, strides, local.storage_offset() + begin), spec);
+  as_dtensor(view)->become_view(impl, begin, /*is_copy=*/!local.is_alias_of(impl.local()));
+  return view;
+}
+
 } // namespace
 
 at::Tensor as_strided(
@@ -176,10 +220,13 @@ at::Tensor as_strided(
   if (!found && self.is_contiguous()) {
     found = ViewFinder(self.flatten(), sizes, strides, offset).find(); // its dims lie across those of the tensor
   }
+  if (!found) {
+    found = view_of_whole(self, sizes, strides, offset);
+  }
   TORCH_CHECK_NOT_IMPLEMENTED(
       found.has_value(), "[as_strided] a view of ", *as_dtensor(self)->spec(),
-      " must be made of slices, selections, permutations, joined or split dims, but got sizes ", sizes, ", strides ",
-      strides, " and offset ", offset, ". Take it of the whole tensor: full_tensor(t).as_strided(...).");
+      " must lie within its own elements, but got sizes ", sizes, ", strides ", strides, " and offset ", offset,
+      ". Take it of the tensor that this is a view of, or of full_tensor(t).");
   return *found;
 }
 

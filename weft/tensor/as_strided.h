@@ -6,7 +6,8 @@
 namespace weft {
 
 /// as_strided on a distributed tensor, as other views: autograd uses it to find a view of a tensor again after either was
-/// changed in place. What is no combination of slices, selections, permutations, joined and split dims raises.
+/// changed in place. What is no combination of slices, selections, permutations, joined and split dims (windows that
+/// overlap) is taken of the whole tensor, which is gathered for it; what reaches beyond the tensor's elements raises.
 at::Tensor as_strided(
     const at::Tensor& self,
     c10::IntArrayRef sizes,

@@ -46,6 +46,12 @@ Layout checked_whole_layout(const char* where, const DeviceMesh& mesh, const Lay
   return result;
 }
 
+void check_strided(const char* where, const at::Tensor& tensor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.layout() == c10::kStrided, "[", where, "] a strided tensor is required, but got one of layout ",
+      tensor.layout(), ". Make it dense with to_dense.");
+}
+
 at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor) {
   const bool is_there = tensor.is_meta() || tensor.device().type() == mesh.device_type();
   return is_there ? tensor : tensor.to(c10::Device(mesh.device_type()));

@@ -15,6 +15,9 @@ Layout checked_layout(const char* where, const DeviceMesh& mesh, const Layout& l
 /// Raises for a partial placement as well.
 Layout checked_whole_layout(const char* where, const DeviceMesh& mesh, const Layout& layout, int64_t tensor_rank);
 
+/// Raises for a sparse tensor, on every rank: its memory cannot be cut along dims.
+void check_strided(const char* where, const at::Tensor& tensor);
+
 /// The tensor on a device of the mesh's type; one without data stays as it is.
 at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor);
 

@@ -1,6 +1,7 @@
 #include "weft/tensor/dispatch.h"
 
 #include "weft/tensor/as_strided.h"
+#include "weft/tensor/composite.h"
 #include "weft/tensor/direct_signatures.h"
 #include "weft/tensor/dtensor_kernel.h"
 #include "weft/tensor/einsum.h"
@@ -51,6 +52,7 @@ void register_all() {
   for (auto* each : {library, autograd}) {
     register_linear_backward(*each);
     register_selecting_backward(*each);
+    register_composites(*each);
   }
   register_rms_norm_backward(*autograd);
   register_einsum(*autograd);

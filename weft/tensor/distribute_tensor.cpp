@@ -127,6 +127,7 @@ at::Tensor distribute_tensor(
     const DistributeOptions& options) {
   install_dispatch();
   TORCH_CHECK_TYPE(tensor.defined(), "[distribute_tensor] a tensor is required, but got an undefined one.");
+  check_strided("distribute_tensor", tensor);
   const auto placements = checked_whole_layout("distribute_tensor", mesh, layout, tensor.dim());
   if (const auto* impl = as_dtensor(tensor)) {
     TORCH_CHECK_VALUE(
@@ -145,7 +146,7 @@ at::Tensor distribute_tensor(
       ". Use 0 for the first rank.");
   const c10::NoGradGuard no_grad;
   const auto spec = TensorSpec::make(mesh, placements, tensor.sizes(), tensor.scalar_type());
-  const auto part = local_part(on_device_of(mesh, tensor), *spec, source);
+  const auto part = local_part(on_device_of(mesh, tensor).resolve_conj().resolve_neg(), *spec, source);
   return make_dtensor(part, spec).set_requires_grad(tensor.requires_grad());
 }
 

@@ -12,6 +12,21 @@ c10::DispatchKeySet keys_on(c10::Device device) {
                          : kOwn;
 }
 
+/// A conjugate or negative that is still to be worked out is one of the whole tensor too, for those who look at its
+/// memory. What is on its way is none.
+void take_lazy_signs(DTensorImpl& impl, const at::Tensor& local) {
+  if (C10_UNLIKELY(local.is_conj() != impl.is_conj())) {
+    impl._set_conj(local.is_conj());
+  }
+  if (C10_UNLIKELY(local.is_neg() != impl.is_neg())) {
+    impl._set_neg(local.is_neg());
+  }
+}
+
+at::Tensor if_there(const AsyncTensor& local) {
+  return local.ready() ? local.wait() : at::Tensor();
+}
+
 } // namespace
 
 DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
@@ -20,6 +35,7 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
       spec_(std::move(spec)) {
   set_storage_access_should_throw();
   take_sizes_from_spec();
+  take_lazy_signs(*this, if_there(local_));
 }
 
 DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
@@ -35,6 +51,7 @@ DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
   is_channels_last_3d_ = like.is_channels_last_3d_;
   is_channels_last_3d_contiguous_ = like.is_channels_last_3d_contiguous_;
   is_non_overlapping_and_dense_ = like.is_non_overlapping_and_dense_;
+  take_lazy_signs(*this, local_.wait());
 }
 
 void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
@@ -98,6 +115,7 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   copied_version_ = from->copied_version_;
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
+  take_lazy_signs(*this, if_there(local_));
 }
 
 at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor local) {

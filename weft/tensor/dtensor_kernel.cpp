@@ -107,15 +107,19 @@ void DTensorKernel::read_tensor(
   key.add(word_of(*impl, stays));
 }
 
-void DTensorKernel::read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const {
+void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor) {
   // In backward it comes from a derivative formula, which makes it of shapes alone: the same on every rank.
   // No TypeError: Python's operators would turn it into one of their own and lose the text.
   TORCH_CHECK_VALUE(
-      tensor.dim() == 0 || Scopes::of_thread().replicate_plain || in_backward(), "[", op_.schema().name(),
-      "] distributed and plain tensors cannot be mixed, but argument '", op_.schema().arguments()[argument].name(),
-      "' is a plain tensor of shape ", tensor.sizes(),
+      is_dtensor(tensor) || tensor.dim() == 0 || Scopes::of_thread().replicate_plain || in_backward(), "[",
+      op.schema().name(), "] distributed and plain tensors cannot be mixed, but argument '",
+      op.schema().arguments()[argument].name(), "' is a plain tensor of shape ", tensor.sizes(),
       ". Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope (in Python by "
       "weft.replicate_plain()) that it is the same on every rank.");
+}
+
+void DTensorKernel::read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const {
+  check_may_be_plain(op_, argument, tensor);
   key.add(word_of_plain(tensor));
   key.add(tensor.dim());
   for (const auto size : tensor.sizes()) {

@@ -52,6 +52,9 @@ class DTensorKernel {
   mutable std::atomic<size_t> fallbacks_ = 0;
 };
 
+/// Raises unless an argument is distributed, or a plain tensor that counts as replicated.
+void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor);
+
 /// The word of a distributed tensor in a key. Specs are aligned, so the lowest bits are free.
 inline uint64_t word_of(const DTensorImpl& impl, bool stays) {
   return reinterpret_cast<uintptr_t>(impl.spec().get()) | (stays ? 1 : 0) | (impl.is_copy_of_base() ? 2 : 0);

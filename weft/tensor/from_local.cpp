@@ -172,6 +172,7 @@ at::Tensor from_local(
       local.defined() && !is_dtensor(local), "[from_local] a plain tensor is required, but got ",
       local.defined() ? c10::str("a distributed one, ", *spec_of(local), ". Use redistribute to change its placements.")
                       : std::string("an undefined one."));
+  check_strided("from_local", local);
   const auto placements = checked_layout("from_local", mesh, layout, local.dim());
   const auto part = on_device_of(mesh, local);
   auto boundary = c10::make_intrusive<Boundary>();

@@ -23,7 +23,11 @@ class GradientLayoutHook : public torch::autograd::FunctionPreHook {
  public:
   GradientLayoutHook(DeviceMesh mesh, Layout layout) : mesh_(std::move(mesh)), layout_(std::move(layout)) {}
 
+  /// Derivative formulas may give none.
   at::Tensor laid_out(const at::Tensor& gradient) const {
+    if (!gradient.defined()) {
+      return gradient;
+    }
     const OperatorScope scope("gradient");
     const auto whole = is_dtensor(gradient) ? gradient : replicated_constant(gradient, mesh_);
     return as_dtensor(whole)->spec()->layout() == layout_ ? whole : redistribute(whole, layout_);
@@ -31,9 +35,7 @@ class GradientLayoutHook : public torch::autograd::FunctionPreHook {
 
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
     auto result = gradients;
-    if (result[0].defined()) {
-      result[0] = laid_out(result[0]);
-    }
+    result[0] = laid_out(result[0]);
     return result;
   }
 

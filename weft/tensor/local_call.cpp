@@ -97,6 +97,16 @@ at::Tensor in_order_of(const at::Tensor& local, const TensorSpec& spec) {
   return local.permute(order).contiguous().permute(back);
 }
 
+/// Devices may give another size than a run without data does: saved statistics that nobody needs are empty.
+bool is_of_other_size(const at::Tensor& local, const PreparedOutput& output) {
+  if (!local.defined() || !output.spec || output.is_view) {
+    return false;
+  }
+  const auto& placements = output.spec->layout().placements();
+  return std::all_of(placements.begin(), placements.end(), [](const Placement& p) { return p.is_replicate(); }) &&
+      local.sizes() != output.spec->sizes();
+}
+
 /// A prepared call under way.
 class LocalCall {
  public:
@@ -205,8 +215,15 @@ class LocalCall {
 
   at::Tensor result(at::Tensor local, const OperatorSchema::Return& ret, const DTensorImpl* base) {
     if (C10_LIKELY(call_.outputs_known)) {
+      if (C10_UNLIKELY(!call_.is_direct && is_of_other_size(local, call_.outputs[next_]))) {
+        call_.outputs[next_] = output_of_result(call_, ret, next_, local);
+      }
       return wrap_output(std::move(local), call_.outputs[next_++], base);
     }
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !local.defined() || local.layout() == at::kStrided, "[", op_.schema().name(),
+        "] a strided result is required, but got one of layout ", local.layout(), " for ", *call_.operands[0],
+        ". Call it on full_tensor(t).");
     const auto output = output_of_result(call_, ret, next_++, local);
     if (!call_.is_fallback) {
       call_.outputs.resize(std::max(call_.outputs.size(), next_));

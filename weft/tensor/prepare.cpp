@@ -167,9 +167,9 @@ class Preparation {
       }
       strategy = choose(rule, placed, stored);
     }
+    const auto keeps_layout = !stored.empty() ? stored[0].operand : !rule.updated.empty() ? rule.updated[0] : 0;
     TORCH_CHECK_VALUE(
-        strategy.has_value(), "[", name(), "] the result cannot be stored in ",
-        stored.empty() ? "it" : placed[stored[0].operand].spec->to_string(),
+        strategy.has_value(), "[", name(), "] the result cannot be stored in ", placed[keeps_layout].spec->to_string(),
         ", whose placements stay as they are. Redistribute it first, or use the functional form.");
     for (size_t k = 0; k < part.operands.size(); ++k) {
       const auto i = part.operands[k];
