@@ -19,7 +19,7 @@ def run(settings):
         for dim in DIMS:
             progress(f"python: the losses at dim {dim}, then the steps")
             sides = {mode: Side(ranks, mode) for mode in MODES}
-            medians = interleaved_medians(sides, dim, rounds=20, calls=4)
+            medians = interleaved_medians(sides, dim, rounds=16, calls=4)
             for peer in MODES[1:]:
                 yield Row("python", f"step, dim {dim}", medians["weft"], medians[peer], peer)
 
