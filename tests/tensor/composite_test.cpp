@@ -65,8 +65,8 @@ TEST(Composite, NumbersMayBePlainAndOtherArgumentsMayNot) {
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { at::quantile(x, at::tensor({0.25F, 0.5F}), 0); }),
         "[aten::quantile] distributed and plain tensors cannot be mixed, but argument 'q' is a plain tensor of shape "
-        "[2]. Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope that it is the same "
-        "on every rank.");
+        "[2]. Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope (in Python by "
+        "weft.replicate_plain()) that it is the same on every rank.");
     expect_contains(error_text<c10::ValueError>([&] { x + at::ones({6, 3}); }), "cannot be mixed");
     const StrictScope strict;
     const auto positions = distribute_tensor(at::tensor({1, 4}, at::kLong), mesh, {Shard(0)});
