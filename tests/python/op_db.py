@@ -73,7 +73,7 @@ class Table:
         self.samples, self.torch_version, self.without_float32 = samples, torch_version, without_float32
         self.counts = {}
         self.texts = collections.defaultdict(collections.Counter)  # by operator and outcome
-        self.unusable = {}  # operators of which plain tensors cannot run a sample
+        self.unusable = {}  # operators with samples that plain tensors cannot run, and what those say
 
     def add(self, name, outcome, text):
         self.counts[name][outcome] += 1
@@ -106,7 +106,7 @@ class Table:
         command = f"python tests/python/op_db.py --samples {self.samples} --write docs/op_db.md"
         by_float64 = sum(texts["by float64"] for texts in self.texts.values())
         refused = {name: counts["refused"] for name, counts in self.counts.items() if counts["refused"]}
-        without_tensors = sorted(name for name, counts in self.counts.items() if not counts)
+        without_tensors = sorted(name for name, counts in self.counts.items() if not counts and name not in self.unusable)
         lines = [
             *INTRODUCTION.format(command=command, torch=self.torch_version, by_float64=f"{by_float64:,}").splitlines(),
             "", f"**{self.summary()}.**",
@@ -116,7 +116,7 @@ class Table:
             "", "## What is not run",
             "", "No tensor goes in: " + ", ".join(without_tensors) + ".",
             "", "No float32: " + ", ".join(self.without_float32) + ".",
-            *(f"\n{name}, of which plain tensors raise: {text}" for name, text in sorted(self.unusable.items())),
+            *(f"\n{name}: samples of which plain tensors raise ({text})" for name, text in sorted(self.unusable.items())),
             "", "## All operators",
             "", "| operator | " + " | ".join(OUTCOMES) + " |", "|---|" + "---|" * len(OUTCOMES),
             *(
@@ -146,7 +146,7 @@ under torch {torch}; `make test` runs a few samples of each.
   value and 1e-5). In {by_float64} cases float32 rounds more than that: those are at most four times as far from the float64
   result as plain tensors are. Of memory that nobody has written to (empty_like), shape and dtype are compared.
 - *random*: numbers are drawn, which cannot be torch's: shape and dtype are those of plain tensors, both ranks agree, and
-  cut tensors give the same numbers as replicated ones.
+  cut tensors give the same numbers as replicated ones. Counts as correct in the share below.
 - *refused*: raises, on both ranks, and says why. A result that is refused has no gradient either: that counts as well.
 - *wrong*, *hang*, *crash*: none may be.
 """
@@ -179,7 +179,7 @@ def run_all(samples=DEFAULT_SAMPLES, only=None, verbose=False, log=None):
                 table.add(name, outcome, text)
                 if log:
                     log.write(json.dumps([name, message["sample"], message["layout"], kind, outcome, text]) + "\n")
-        if "unusable" in message:
+        if message["unusable"]:
             table.unusable[name] = message["unusable"]
         if verbose:
             print(name, dict(table.counts[name]), table.unusable.get(name, ""), flush=True)

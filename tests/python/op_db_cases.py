@@ -73,6 +73,8 @@ class Runner:
         self.names = [name_of(op) for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
 
     def run(self, name, samples, begin):
+        """Skips samples that plain tensors cannot run, and gives what the last of them says."""
+        unusable = None
         op = self.operators[name]
         torch.manual_seed(0)
         all_samples = list(op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd))
@@ -85,9 +87,14 @@ class Runner:
                 number += 1
                 if number <= begin:
                     continue
-                plain = plain or Case(op, name, sample)
+                try:
+                    plain = plain or Case(op, name, sample)
+                except Exception as error:
+                    unusable = one_line(error)
+                    break
                 outcomes = plain.outcomes(layout)
                 self.say({"op": name, "case": number, "sample": i, "layout": layout, "outcomes": outcomes})
+        return unusable
 
     def tensors(self, value):
         return [x for x in tree.tree_leaves(value) if isinstance(x, torch.Tensor)]
@@ -368,11 +375,7 @@ def work():
     say({"names": runner.names, "all": list(runner.operators), "torch": torch.__version__})
     for line in sys.stdin:
         name, samples, begin = json.loads(line)
-        try:
-            runner.run(name, samples, begin)
-            say({"done": name})
-        except Exception as error:  # torch's own samples, or the plain call
-            say({"done": name, "unusable": one_line(error)})
+        say({"done": name, "unusable": runner.run(name, samples, begin)})
 
 
 if __name__ == "__main__":
