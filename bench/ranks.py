@@ -1,6 +1,7 @@
 """Programs of several ranks, started once and asked in turn to time a case, so that a disturbance of the machine falls
 on all sides alike. bench/serve.h describes what is said over their pipes."""
 
+import itertools
 import os
 import socket
 import statistics
@@ -90,17 +91,23 @@ def python_peer(script, *arguments):
     return [sys.executable, "-W", "ignore", script, *arguments]
 
 
-def interleaved_medians(sides, size, rounds, calls):
-    """The median microseconds of each side, all of them taking turns; every second round goes backwards."""
+def interleaved_rounds(sides, size, rounds, calls):
+    """The microseconds of each side's calls, a list per round, all sides taking turns; every second round goes backwards."""
     times = {name: [] for name in sides}
     for side in sides.values():
         side.ranks.time(side.case, size, 2)
     order = list(sides)
     for _ in range(rounds):
         for name in order:
-            times[name] += sides[name].ranks.time(sides[name].case, size, calls)
+            times[name].append(sides[name].ranks.time(sides[name].case, size, calls))
         order.reverse()
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
+
+
+def interleaved_medians(sides, size, rounds, calls):
+    """The median microseconds of each side."""
+    times = interleaved_rounds(sides, size, rounds, calls)
+    return {name: statistics.median(itertools.chain(*lists)) for name, lists in times.items()}
 
 
 def progress(text):

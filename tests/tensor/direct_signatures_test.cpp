@@ -33,9 +33,11 @@ TEST(DirectSignatures, AreThoseOfTheOperatorsThatTrainingCallsMost) {
   EXPECT_TRUE(is_direct("aten::embedding", ""));
   EXPECT_TRUE(is_direct("aten::max", "dim"));
   EXPECT_TRUE(is_direct("aten::native_layer_norm", ""));
+  EXPECT_TRUE(is_direct("aten::_foreach_sqrt", ""));
+  EXPECT_TRUE(is_direct("aten::_foreach_addcdiv_", "ScalarList"));
 }
 
-TEST(DirectSignatures, LeaveOutListsOutArgumentsAndWhatCppCallsOtherwise) {
+TEST(DirectSignatures, LeaveOutListsOfViewsOutArgumentsAndWhatCppCallsOtherwise) {
   EXPECT_FALSE(is_direct("aten::cat", ""));
   EXPECT_FALSE(is_direct("aten::split", "Tensor"));
   EXPECT_FALSE(is_direct("aten::add", "out"));
@@ -93,6 +95,26 @@ TEST(DirectKernel, WritesInPlaceAndGivesTheTensorItself) {
       EXPECT_TRUE(x.add_(x, 1.0).is_same(x));
     }
     expect_equal(full_tensor(x), whole_numbers({6, 4}) * 8);
+  });
+}
+
+TEST(DirectKernel, WritesToListsAndGivesLists) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({6, 4}), mesh, {Shard(0)});
+    const auto y = distribute_tensor(whole_numbers({3}), mesh, {Replicate()});
+    const std::vector<at::Tensor> list = {x.clone(), y.clone()};
+    std::vector<at::Tensor> doubled;
+    const auto before = call_cache_counters();
+    for (int time = 0; time < 3; ++time) {
+      at::_foreach_add_(list, {x, y}, 2);
+      at::_foreach_mul_(list, std::vector<at::Scalar>{1.0, -1.0});
+      doubled = at::_foreach_mul(list, 2.0);
+    }
+    EXPECT_EQ(call_cache_counters().direct_hits, before.direct_hits + 6);
+    expect_equal(full_tensor(list[0]), whole_numbers({6, 4}) * 7);
+    expect_equal(full_tensor(list[1]), whole_numbers({3}) * -3);
+    ASSERT_EQ(doubled.size(), 2U);
+    expect_equal(full_tensor(doubled[1]), whole_numbers({3}) * -6);
   });
 }
 

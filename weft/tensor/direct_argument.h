@@ -18,7 +18,11 @@ constexpr const char* schema_type<at::Tensor> = "Tensor";
 template <>
 constexpr const char* schema_type<std::optional<at::Tensor>> = "Tensor?";
 template <>
+constexpr const char* schema_type<at::TensorList> = "Tensor[]";
+template <>
 constexpr const char* schema_type<at::Scalar> = "Scalar";
+template <>
+constexpr const char* schema_type<at::ArrayRef<at::Scalar>> = "Scalar[]";
 template <>
 constexpr const char* schema_type<int64_t> = "int";
 template <>
@@ -124,6 +128,29 @@ class DirectArgument<const std::optional<at::Tensor>&> {
 
  private:
   std::optional<at::Tensor> local_;
+};
+
+template <>
+class DirectArgument<at::TensorList> {
+ public:
+  bool read(at::TensorList tensors, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+    key.add(tensors.size());
+    locals_.reserve(tensors.size());
+    for (const auto& tensor : tensors) {
+      const auto* local = read_direct_tensor(tensor, key);
+      if (local == nullptr) {
+        return false;
+      }
+      locals_.push_back(*local);
+    }
+    return true;
+  }
+  at::TensorList get() const {
+    return locals_;
+  }
+
+ private:
+  std::vector<at::Tensor> locals_;
 };
 
 /// The words of an argument that is no tensor.

@@ -28,7 +28,13 @@ class DirectKernel<Return(Args...)> {
     if (const auto* call = find(arguments, std::index_sequence_for<Args...>(), args...)) {
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
       return std::apply(
-          [&](auto&... argument) -> Return { return result(*call, local_.call(argument.get()...), args...); },
+          [&](auto&... argument) -> Return {
+            if constexpr (std::is_void_v<Return>) {
+              local_.call(argument.get()...);
+            } else {
+              return result(*call, local_.call(argument.get()...), args...);
+            }
+          },
           arguments);
     }
     return c10::impl::BoxedKernelWrapper<Return(Args...)>::call(
@@ -54,6 +60,12 @@ class DirectKernel<Return(Args...)> {
   }
   static at::Tensor result(const PreparedCall& call, at::Tensor local, const at::Tensor& first, const auto&...) {
     return wrap_output(std::move(local), call.outputs[0], as_dtensor(first));
+  }
+  static std::vector<at::Tensor> result(const PreparedCall& call, std::vector<at::Tensor> locals, const auto&...) {
+    for (size_t i = 0; i < locals.size(); ++i) {
+      locals[i] = wrap_output(std::move(locals[i]), call.outputs[i], nullptr);
+    }
+    return locals;
   }
   template <class... Tensors>
   static std::tuple<Tensors...> result(const PreparedCall& call, std::tuple<Tensors...> locals, const auto&...) {

@@ -12,6 +12,8 @@ using Number = const at::Scalar&;
 using TwoT = std::tuple<at::Tensor, at::Tensor>;
 using ThreeT = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 using Dtype = std::optional<at::ScalarType>;
+using List = at::TensorList;
+using Numbers = at::ArrayRef<at::Scalar>;
 
 template <class... Signature>
 struct Signatures {};
@@ -46,6 +48,17 @@ using Common = Signatures<
     at::Tensor&(at::Tensor&, T, Number),                         // add_
     at::Tensor&(at::Tensor&, T, T, Number),                      // addcmul_
     at::Tensor&(at::Tensor&, T, bool),                           // copy_
+    std::vector<at::Tensor>(List),                               // _foreach_sqrt
+    std::vector<at::Tensor>(List, Number),                       // _foreach_mul.Scalar
+    std::vector<at::Tensor>(List, List),                         // _foreach_mul.List
+    void(List),                                                  // _foreach_sqrt_
+    void(List, Number),                                          // _foreach_mul_.Scalar
+    void(List, Numbers),                                         // _foreach_div_.ScalarList
+    void(List, T),                                               // _foreach_mul_.Tensor
+    void(List, List),                                            // _foreach_mul_.List
+    void(List, List, Number),                                    // _foreach_lerp_.Scalar, _foreach_add_.List
+    void(List, List, List, Number),                              // _foreach_addcmul_.Scalar
+    void(List, List, List, Numbers),                             // _foreach_addcdiv_.ScalarList
     TwoT(T, int64_t, bool),                                      // max.dim
     TwoT(T, at::IntArrayRef, OptionalT, std::optional<double>),  // _fused_rms_norm
     ThreeT(T, c10::SymIntArrayRef, OptionalT, OptionalT, double) // native_layer_norm
@@ -63,20 +76,34 @@ struct BoxedKernel final : c10::OperatorKernel {
 
 template <class Return>
 constexpr size_t result_count = 1;
+template <>
+constexpr size_t result_count<void> = 0;
 template <class... Tensors>
 constexpr size_t result_count<std::tuple<Tensors...>> = sizeof...(Tensors);
 
-/// Whether the results are the first argument, or views of it, or tensors of their own.
-bool has_results(const DTensorKernel& kernel, bool in_place, size_t count) {
+enum class Results : uint8_t { Tensors, FirstArgument, OneList };
+template <class Return>
+constexpr auto results_of = Results::Tensors;
+template <>
+constexpr auto results_of<at::Tensor&> = Results::FirstArgument;
+template <>
+constexpr auto results_of<std::vector<at::Tensor>> = Results::OneList;
+
+/// Whether the results are the first argument, or views of it, or tensors of their own. An operator without results
+/// writes to its arguments.
+bool has_results(const DTensorKernel& kernel, Results results, size_t count) {
   const auto& schema = kernel.schema();
   const auto& types = kernel.op().schema().returns();
-  if (schema.written.size() != (in_place ? 1 : 0) || types.size() != count) {
+  const bool in_place = results == Results::FirstArgument;
+  const bool writes_as_expected = count == 0 ? !schema.written.empty() : schema.written.size() == (in_place ? 1 : 0);
+  if (!writes_as_expected || types.size() != count) {
     return false;
   }
+  const auto kind = results == Results::OneList ? c10::TypeKind::ListType : c10::TypeKind::TensorType;
   for (size_t r = 0; r < count; ++r) {
     const auto& ret = schema.returns[r];
-    const bool is_view_of_first = ret.view_of == 0 && count == 1;
-    if (types[r].type()->kind() != c10::TypeKind::TensorType || ret.stored_in != (in_place ? 0 : -1) ||
+    const bool is_view_of_first = ret.view_of == 0 && count == 1 && results != Results::OneList;
+    if (types[r].type()->kind() != kind || ret.stored_in != (in_place ? 0 : -1) ||
         (ret.view_of >= 0 && !is_view_of_first)) {
       return false;
     }
@@ -103,8 +130,7 @@ bool matches(const DTensorKernel& kernel, Return (* /*signature*/)(Args...)) {
       std::equal(
           arguments.begin(), arguments.end(), types.begin(),
           [](const auto& argument, auto type) { return argument.real_type()->str() == type; }) &&
-      has_results(kernel, std::is_same_v<Return, at::Tensor&>, result_count<Return>) &&
-      is_called_as<Return(Args...)>(kernel.op());
+      has_results(kernel, results_of<Return>, result_count<Return>) && is_called_as<Return(Args...)>(kernel.op());
 }
 
 /// Calls fn with the signature, as a null pointer, that the operator has; false if it is none of the common ones.
