@@ -35,9 +35,15 @@ at::Scalar scalar_from(py::handle value) {
   return py::float_(py::reinterpret_borrow<py::object>(value)).cast<double>();
 }
 
-void check_strided(const char* where, at::Layout layout) {
+/// Older versions of torch have no conversion of layouts.
+py::object strided() {
+  return py::module_::import("torch").attr("strided");
+}
+
+void check_strided(const char* where, py::handle layout) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      layout == at::kStrided, "[", where, "] layout must be torch.strided, but got ", layout, ".");
+      layout.is(strided()), "[", where, "] layout must be torch.strided, but got ", py::str(layout).cast<std::string>(),
+      ".");
 }
 
 template <auto function>
@@ -45,7 +51,7 @@ void bind_constant(py::module_& module, const char* name, const char* doc) {
   module.def(
       name,
       [name](
-          const py::args& size, Dtype dtype, at::Layout layout, bool requires_grad, py::handle device_mesh,
+          const py::args& size, Dtype dtype, py::handle layout, bool requires_grad, py::handle device_mesh,
           py::handle placements) {
         check_strided(name, layout);
         const auto mesh = mesh_from(name, device_mesh);
@@ -54,7 +60,7 @@ void bind_constant(py::module_& module, const char* name, const char* doc) {
         const py::gil_scoped_release no_gil;
         return function(sizes, mesh, where, FactoryOptions{.dtype = dtype, .requires_grad = requires_grad});
       },
-      py::kw_only(), py::arg("dtype") = py::none(), py::arg("layout") = at::kStrided, py::arg("requires_grad") = false,
+      py::kw_only(), py::arg("dtype") = py::none(), py::arg("layout") = strided(), py::arg("requires_grad") = false,
       py::arg("device_mesh") = py::none(), py::arg("placements") = py::none(), doc);
 }
 
@@ -63,7 +69,7 @@ void bind_random(py::module_& module, const char* name, const char* doc) {
   module.def(
       name,
       [name](
-          const py::args& size, std::optional<at::Generator> generator, Dtype dtype, at::Layout layout,
+          const py::args& size, std::optional<at::Generator> generator, Dtype dtype, py::handle layout,
           bool requires_grad, py::handle device_mesh, py::handle placements) {
         check_strided(name, layout);
         const auto mesh = mesh_from(name, device_mesh);
@@ -75,7 +81,7 @@ void bind_random(py::module_& module, const char* name, const char* doc) {
             sizes, mesh, where,
             RandomOptions{.dtype = chosen, .requires_grad = requires_grad, .generator = std::move(generator)});
       },
-      py::kw_only(), py::arg("generator") = py::none(), py::arg("dtype") = py::none(), py::arg("layout") = at::kStrided,
+      py::kw_only(), py::arg("generator") = py::none(), py::arg("dtype") = py::none(), py::arg("layout") = strided(),
       py::arg("requires_grad") = false, py::arg("device_mesh") = py::none(), py::arg("placements") = py::none(), doc);
 }
 
@@ -87,7 +93,7 @@ void bind_factories(py::module_& module) {
   bind_constant<&empty>(module, "empty", "A distributed tensor of any values; placements default to replicated.");
   module.def(
       "full",
-      [](const std::vector<int64_t>& size, py::handle fill_value, Dtype dtype, at::Layout layout, bool requires_grad,
+      [](const std::vector<int64_t>& size, py::handle fill_value, Dtype dtype, py::handle layout, bool requires_grad,
          py::handle device_mesh, py::handle placements) {
         check_strided("full", layout);
         const auto mesh = mesh_from("full", device_mesh);
@@ -97,7 +103,7 @@ void bind_factories(py::module_& module) {
         return full(size, value, mesh, where, FactoryOptions{.dtype = dtype, .requires_grad = requires_grad});
       },
       py::arg("size"), py::arg("fill_value"), py::kw_only(), py::arg("dtype") = py::none(),
-      py::arg("layout") = at::kStrided, py::arg("requires_grad") = false, py::arg("device_mesh") = py::none(),
+      py::arg("layout") = strided(), py::arg("requires_grad") = false, py::arg("device_mesh") = py::none(),
       py::arg("placements") = py::none(), "A distributed tensor of one value; placements default to replicated.");
   bind_random<&rand>(module, "rand", "Uniform in [0, 1): the same global tensor on any mesh and under any placements.");
   bind_random<&randn>(module, "randn", "Normal: the same global tensor on any mesh and under any placements.");

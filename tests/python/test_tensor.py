@@ -213,3 +213,10 @@ def test_a_part_of_a_dim_of_one_element_is_taken_without_communication():
             assert x.detach().placements == x.clone().placements == (x + 1).placements == (Shard(0),)
 
     weft.run_on_ranks(2, rank_program)
+
+
+def test_factories_make_strided_tensors_alone():
+    mesh = weft.init_device_mesh("cpu", (1,))
+    assert weft.zeros(2, layout=torch.strided, device_mesh=mesh).shape == (2,)
+    with pytest.raises(NotImplementedError, match="layout must be torch.strided, but got torch.sparse_coo"):
+        weft.zeros(2, layout=torch.sparse_coo, device_mesh=mesh)
