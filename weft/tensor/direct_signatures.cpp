@@ -1,6 +1,7 @@
 #include "weft/tensor/direct_signatures.h"
 
 #include "weft/tensor/direct_kernel.h"
+#include "weft/tensor/schema_type.h"
 
 namespace weft {
 
