@@ -8,7 +8,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-from serve import serve
+from serve import serve_as_rank
 
 COLUMNS = 1024
 
@@ -33,16 +33,5 @@ def make_call(case, rows):
     raise ValueError(f"unknown case '{case}'")
 
 
-def main():
-    if len(sys.argv) > 1:
-        print(__doc__)
-        return 0 if sys.argv[1] in ("-h", "--help") else 2
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    serve(make_call, dist.barrier)
-    dist.destroy_process_group()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve_as_rank(__doc__, lambda: make_call))

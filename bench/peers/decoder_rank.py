@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 import weft
 
-from serve import serve
+from serve import serve_as_rank
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from decoder_modes import to_dtensor, to_megatron  # noqa: E402
@@ -57,12 +57,7 @@ def agreeing_trainings(dim):
     return steps
 
 
-def main():
-    if len(sys.argv) > 1:
-        print(__doc__)
-        return 0 if sys.argv[1] in ("-h", "--help") else 2
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+def calls():
     steps = {}
 
     def make_call(mode, dim):
@@ -70,10 +65,8 @@ def main():
             steps[dim] = agreeing_trainings(dim)
         return steps[dim][mode]
 
-    serve(make_call, dist.barrier)
-    dist.destroy_process_group()
-    return 0
+    return make_call
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve_as_rank(__doc__, calls))

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, init_device_mesh
 
-from serve import serve
+from serve import serve_as_rank
 
 COLUMNS = 1024
 PLACEMENTS = {"S(0)": Shard(0), "S(1)": Shard(1), "R": Replicate(), "P": Partial()}
@@ -52,22 +52,15 @@ def dtensor_call(case, rows, mesh):
     return lambda: tensor.redistribute(mesh, placements).to_local()
 
 
-def main():
-    if len(sys.argv) > 1:
-        print(__doc__)
-        return 0 if sys.argv[1] in ("-h", "--help") else 2
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+def calls():
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
 
     def make_call(name, rows):
         side, case = name.split(" ")
         return bare_call(case, rows) if side == "bare" else dtensor_call(case, rows, mesh)
 
-    serve(make_call, dist.barrier)
-    dist.destroy_process_group()
-    return 0
+    return make_call
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve_as_rank(__doc__, calls))

@@ -3,6 +3,9 @@
 import sys
 import time
 
+import torch
+import torch.distributed as dist
+
 
 def serve(make_call, barrier, clock=time.perf_counter):
     """Answers requests `<calls> <size> <case>` until stdin ends; `make_call(case, size)` gives what is timed."""
@@ -23,3 +26,15 @@ def serve(make_call, barrier, clock=time.perf_counter):
             # As in C++, what a call gives is let go of after the clock has stopped.
             del result
         print(*(f"{t:.2f}" for t in times[1:]), flush=True)
+
+
+def serve_as_rank(doc, maker):
+    """The main function of a rank over gloo: `maker()` gives make_call once the ranks have met."""
+    if len(sys.argv) > 1:
+        print(doc)
+        return 0 if sys.argv[1] in ("-h", "--help") else 2
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    serve(maker(), dist.barrier)
+    dist.destroy_process_group()
+    return 0

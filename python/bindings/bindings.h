@@ -38,4 +38,13 @@ std::optional<Layout> optional_layout_from(const char* where, py::handle placeme
 /// "f32", "cpu": how the type of an argument is named in an error.
 std::string type_name(py::handle object);
 
+/// Of __eq__: anything but another T is left to that object.
+template <class T, class Equal>
+py::object equal_to_another(py::handle other, const Equal& equal) {
+  if (!py::isinstance<T>(other)) {
+    return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+  }
+  return py::bool_(equal(other.cast<const T&>()));
+}
+
 } // namespace weft::python

@@ -184,11 +184,8 @@ void bind_meshes(py::module_& module) {
       .def("__exit__", [](const DeviceMesh&, py::args) { entered().pop_back(); })
       .def(
           "__eq__",
-          [](const DeviceMesh& self, py::handle other) -> py::object {
-            if (!py::isinstance<DeviceMesh>(other)) {
-              return py::reinterpret_borrow<py::object>(Py_NotImplemented);
-            }
-            return py::bool_(self == other.cast<const DeviceMesh&>());
+          [](const DeviceMesh& self, py::handle other) {
+            return equal_to_another<DeviceMesh>(other, [&](const DeviceMesh& another) { return self == another; });
           })
       .def("__hash__", &DeviceMesh::hash)
       .def("__deepcopy__", [](const DeviceMesh& self, py::handle) { return self; })

@@ -102,11 +102,8 @@ void bind_placements(py::module_& module) {
           py::arg("reduce_op") = py::none(), "Whether it is Partial, with this reduction where one is given.")
       .def(
           "__eq__",
-          [](const Placement& self, py::handle other) -> py::object {
-            if (!py::isinstance<Placement>(other)) {
-              return py::reinterpret_borrow<py::object>(Py_NotImplemented);
-            }
-            return py::bool_(self == other.cast<const Placement&>());
+          [](const Placement& self, py::handle other) {
+            return equal_to_another<Placement>(other, [&](const Placement& another) { return self == another; });
           })
       .def("__hash__", &Placement::hash)
       .def("__str__", &Placement::to_string)

@@ -48,11 +48,7 @@ class Explained {
     return log_ ? log_->calls() : calls_;
   }
   std::string to_string() const {
-    std::string text;
-    for (const auto& call : calls()) {
-      text += call->to_string() + "\n";
-    }
-    return text;
+    return weft::to_string(calls());
   }
 
  private:

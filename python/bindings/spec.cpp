@@ -80,11 +80,8 @@ void bind_specs(py::module_& module) {
       .def("draw_svg", &draw_svg, "The same as an SVG image.")
       .def(
           "__eq__",
-          [](const SpecPtr& self, py::handle other) -> py::object {
-            if (!py::isinstance<TensorSpec>(other)) {
-              return py::reinterpret_borrow<py::object>(Py_NotImplemented);
-            }
-            return py::bool_(self == other.cast<SpecPtr>());
+          [](const TensorSpec& self, py::handle other) {
+            return equal_to_another<TensorSpec>(other, [&](const TensorSpec& another) { return &self == &another; });
           })
       .def("__hash__", &TensorSpec::hash)
       .def("__str__", &TensorSpec::to_string)

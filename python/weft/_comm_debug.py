@@ -37,7 +37,7 @@ def _before_forward(module, inputs):
     name = _name_of(module)
     active._enter(name)
     if tensors := _tracked(inputs):
-        register_multi_grad_hook(tensors, lambda _: active._leave_backward(name))
+        register_multi_grad_hook(tensors, lambda _: active._leave(name))
 
 
 def _after_forward(module, inputs, output):
@@ -114,9 +114,6 @@ class comm_debug:
     def _enter_backward(self, name):
         # What encloses a module is in its name; modules whose inputs need no gradient do not say that they are done.
         self._in([other for other in self._stack if name.startswith(other + ".")] + [name])
-
-    def _leave_backward(self, name):
-        self._leave(name)
 
     @property
     def rows(self) -> list[_C.CommRow]:

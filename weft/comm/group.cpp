@@ -156,11 +156,18 @@ Pending Group::all_gather(
     c10::IntArrayRef lengths,
     Reserved reserved) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  const auto call = size() == 1 ? Call() : make_call(Collective::AllGather, input, reserved);
-  auto arrival = size() == 1 ? Pending() : do_all_gather_into(call, input, output, dim, lengths);
-  const auto begin = std::accumulate(lengths.begin(), lengths.begin() + rank_, int64_t{0});
-  copy_part(input, output, dim, begin); // while the others' parts are on their way
-  return size() == 1 ? Pending() : track(call, bytes_of(output) - bytes_of(input), std::move(arrival));
+  const auto copy_own = [&] {
+    const auto begin = std::accumulate(lengths.begin(), lengths.begin() + rank_, int64_t{0});
+    copy_part(input, output, dim, begin);
+  };
+  if (size() == 1) {
+    copy_own();
+    return {};
+  }
+  const auto call = make_call(Collective::AllGather, input, reserved);
+  auto arrival = do_all_gather_into(call, input, output, dim, lengths);
+  copy_own(); // while the others' parts are on their way
+  return track(call, bytes_of(output) - bytes_of(input), std::move(arrival));
 }
 
 Pending Group::reduce_scatter(Tensors inputs, const at::Tensor& output, ReduceOp op, Reserved reserved) {

@@ -77,8 +77,9 @@ void register_composites(torch::Library& library) {
     const auto op = found == composites().end() ? std::nullopt : dispatcher.findSchema(name);
     if (op && is_listed(op->schema(), found->second) &&
         op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
-      const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-      library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Composite>(found->second)));
+      library.impl(
+          c10::toString(name).c_str(),
+          torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Composite>(found->second)));
     }
   }
 }

@@ -62,7 +62,7 @@ void register_all() {
     if (!name.name.starts_with("aten::") || !op || !op->hasSchema() || !is_run_by_rules(*op)) {
       continue;
     }
-    const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    const auto full = c10::toString(name);
     const auto* kernel = new DTensorKernel(*op);
     kernels().emplace_back(full, kernel);
     library->impl(full.c_str(), function_of(*kernel));

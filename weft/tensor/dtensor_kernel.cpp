@@ -37,7 +37,10 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
     return;
   }
   if (C10_UNLIKELY(Scopes::of_thread().any())) {
-    observe(*call);
+    if (debug_enabled()) {
+      check_agreement(*call);
+    }
+    tell_scopes(call->explanation, call->communicates);
   }
   if (C10_UNLIKELY(call->is_fallback)) {
     count_fallback(*call);
@@ -125,20 +128,6 @@ void DTensorKernel::read_plain(const at::Tensor& tensor, int32_t argument, CallK
   for (const auto size : tensor.sizes()) {
     key.add(size);
   }
-}
-
-void DTensorKernel::observe(const PreparedCall& call) const {
-  const auto& scopes = Scopes::of_thread();
-  if (scopes.debug) {
-    check_agreement(call);
-  }
-  if (scopes.explain != nullptr) {
-    scopes.explain->add(call.explanation);
-  }
-  TORCH_CHECK_VALUE(
-      !scopes.strict || !call.communicates, "[", call.explanation->op,
-      "] would communicate, which the strict scope forbids:\n", call.explanation->to_string(),
-      "\nRedistribute the inputs first, or leave the scope.");
 }
 
 void DTensorKernel::count_fallback(const PreparedCall& call) const {

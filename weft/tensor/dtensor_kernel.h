@@ -43,7 +43,6 @@ class DTensorKernel {
   void read_tensor(const c10::IValue& value, int32_t argument, int32_t position, CallKey& key, OperandRefs& operands)
       const;
   void read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const;
-  void observe(const PreparedCall& call) const;
   void count_fallback(const PreparedCall& call) const;
 
   c10::OperatorHandle op_;

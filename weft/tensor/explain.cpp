@@ -26,11 +26,25 @@ ExplainLog::~ExplainLog() {
 }
 
 std::string ExplainLog::to_string() const {
+  return weft::to_string(calls_);
+}
+
+std::string to_string(const std::vector<std::shared_ptr<const Explanation>>& calls) {
   std::string text;
-  for (const auto& call : calls_) {
+  for (const auto& call : calls) {
     text += call->to_string() + "\n";
   }
   return text;
+}
+
+void tell_scopes(const std::shared_ptr<const Explanation>& call, bool communicates) {
+  const auto& scopes = Scopes::of_thread();
+  if (scopes.explain != nullptr) {
+    scopes.explain->add(call);
+  }
+  TORCH_CHECK_VALUE(
+      !scopes.strict || !communicates, "[", call->op, "] would communicate, which the strict scope forbids:\n",
+      call->to_string(), "\nRedistribute the inputs first, or leave the scope.");
 }
 
 } // namespace weft

@@ -12,20 +12,6 @@
 
 namespace weft {
 
-namespace {
-
-void observe(const std::shared_ptr<Explanation>& explanation) {
-  const auto& scopes = Scopes::of_thread();
-  if (scopes.explain != nullptr) {
-    scopes.explain->add(explanation);
-  }
-  TORCH_CHECK_VALUE(
-      !scopes.strict, "[", explanation->op, "] would communicate, which the strict scope forbids:\n",
-      explanation->to_string(), "\nRedistribute the inputs first, or leave the scope.");
-}
-
-} // namespace
-
 at::Tensor move_implicitly(const char* op, const at::Tensor& tensor, const Layout& layout) {
   const auto& spec = as_dtensor(tensor)->spec();
   if (spec->layout() == layout) {
@@ -41,7 +27,7 @@ at::Tensor move_implicitly(const char* op, const at::Tensor& tensor, const Layou
       explanation->plans = {"0: " + way.to_string()};
       explanation->bytes = static_cast<int64_t>(received_bytes(way));
       explanation->why = "what the parts give makes the whole";
-      observe(explanation);
+      tell_scopes(explanation, /*communicates=*/true);
     }
   }
   const OperatorScope scope(op);
@@ -60,7 +46,7 @@ at::Tensor reduce_implicitly(
     explanation->inputs = {c10::str(local.numel(), " numbers on ", mesh.to_string())};
     explanation->strategy = "all_reduce(" + std::string(to_string(reduction)) + ") over " + mesh.dims_text(mesh_dims);
     explanation->why = "what the parts give makes the whole, for all tensors at once";
-    observe(explanation);
+    tell_scopes(explanation, /*communicates=*/true);
   }
   const OperatorScope scope(op);
   return all_reduce(local, mesh, mesh_dims, reduction).wait();

@@ -60,8 +60,8 @@ void register_in_place_views(torch::Library& library) {
         op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
       continue;
     }
-    const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<InPlaceView>(*op)));
+    library.impl(
+        c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<InPlaceView>(*op)));
   }
 }
 

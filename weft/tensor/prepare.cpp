@@ -11,11 +11,6 @@ namespace weft {
 
 namespace {
 
-std::string full_name(const c10::OperatorHandle& op) {
-  const auto& name = op.operator_name();
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
-
 /// Some of a call's tensors, to which one rule applies: all of them, or one element of every list.
 struct Part {
   std::vector<size_t> operands; // by number, those that are read first, out= ones last
@@ -359,7 +354,7 @@ class Preparation {
 
   void explain() {
     auto explanation = std::make_shared<Explanation>();
-    explanation->op = full_name(op_);
+    explanation->op = c10::toString(op_.operator_name());
     for (const auto& spec : call_.operands) {
       explanation->inputs.push_back(spec->to_string());
     }
@@ -420,7 +415,7 @@ SpecPtr spec_of_result(const PreparedCall& call, size_t number, const at::Tensor
 OperatorTraits::OperatorTraits(const c10::OperatorHandle& op)
     : schema(op.schema()),
       rule(RuleRegistry::instance().find(op.schema().name())),
-      decomposition(find_decomposition(full_name(op))) {}
+      decomposition(find_decomposition(c10::toString(op.operator_name()))) {}
 
 PreparedCall prepare(
     const c10::OperatorHandle& op,

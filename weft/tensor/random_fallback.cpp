@@ -138,8 +138,9 @@ void register_random_fallback(torch::Library& library) {
       continue;
     }
     if (const auto generator = generator_argument(op->schema())) {
-      const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-      library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<SeededKernel>(*generator)));
+      library.impl(
+          c10::toString(name).c_str(),
+          torch::CppFunction::makeFromBoxedFunctor(std::make_unique<SeededKernel>(*generator)));
     }
   }
 }
