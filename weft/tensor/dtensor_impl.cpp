@@ -4,12 +4,14 @@ namespace weft {
 
 namespace {
 
-/// Autocast takes notice of a tensor by a key of its device.
-c10::DispatchKeySet keys_on(c10::Device device) {
+/// Autocast takes notice of a tensor by a key of its device. One without data (meta) has the keys that it will have on
+/// the mesh, so that it can be given data in its place.
+c10::DispatchKeySet keys_on(c10::Device device, const TensorSpec& spec) {
   constexpr c10::DispatchKeySet kOwn(kDTensorKey);
-  return device.is_cpu() ? kOwn.add(c10::DispatchKey::AutocastCPU)
-      : device.is_cuda() ? kOwn.add(c10::DispatchKey::AutocastCUDA)
-                         : kOwn;
+  const auto type = device.is_meta() ? spec.mesh().device_type() : device.type();
+  return type == c10::kCPU ? kOwn.add(c10::DispatchKey::AutocastCPU)
+      : type == c10::kCUDA ? kOwn.add(c10::DispatchKey::AutocastCUDA)
+                           : kOwn;
 }
 
 /// A conjugate or negative that is still to be worked out is one of the whole tensor too, for those who look at its
@@ -30,7 +32,7 @@ at::Tensor if_there(const AsyncTensor& local) {
 } // namespace
 
 DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
-    : TensorImpl(keys_on(device), c10::scalarTypeToTypeMeta(spec->dtype()), device),
+    : TensorImpl(keys_on(device, *spec), c10::scalarTypeToTypeMeta(spec->dtype()), device),
       local_(std::move(local)),
       spec_(std::move(spec)) {
   set_storage_access_should_throw();
@@ -39,7 +41,7 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
 }
 
 DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
-    : TensorImpl(keys_on(*like.device_opt_), like.data_type_, like.device_opt_),
+    : TensorImpl(keys_on(*like.device_opt_, *like.spec_), like.data_type_, like.device_opt_),
       local_(std::move(local)),
       spec_(like.spec_) {
   set_storage_access_should_throw();
