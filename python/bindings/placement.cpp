@@ -85,6 +85,9 @@ Placement placement_from(const char* where, py::handle placement) {
 }
 
 void bind_placements(py::module_& module) {
+  module.def(
+      "placement", [](py::handle given) { return placement_object(placement_from("placement", given)); },
+      py::arg("placement"), "A placement of Weft, from one of Weft or of torch.distributed.tensor.");
   py::class_<Placement>(
       module, "Placement", "How a tensor lies along one mesh dim. A value: compared, hashed, pickled.")
       .def("is_replicate", &Placement::is_replicate)

@@ -23,6 +23,7 @@ from weft._C import (
     __version__,
     DeviceMesh,
     Explanation,
+    ParallelPlan,
     Partial,
     Placement,
     Replicate,
@@ -59,18 +60,38 @@ from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
 from weft._groups import init_device_mesh
 from weft._module import distribute_module
+from weft._parallelize import parallelize_module
+from weft._styles import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleInputOutput,
+    PrepareModuleOutput,
+    ReplicateParallel,
+    RowwiseParallel,
+    SequenceParallel,
+)
 from weft._visualize import visualize_sharding
 
 _attributes.install()
 _compile.install()
 
 __all__ = [
+    "ColwiseParallel",
     "DTensor",
     "DeviceMesh",
     "Explanation",
+    "ParallelPlan",
+    "ParallelStyle",
     "Partial",
     "Placement",
+    "PrepareModuleInput",
+    "PrepareModuleInputOutput",
+    "PrepareModuleOutput",
     "Replicate",
+    "ReplicateParallel",
+    "RowwiseParallel",
+    "SequenceParallel",
     "Shard",
     "StridedShard",
     "TensorSpec",
@@ -90,6 +111,7 @@ __all__ = [
     "local_shape_and_offset",
     "manual_seed",
     "ones",
+    "parallelize_module",
     "placements",
     "rand",
     "randn",

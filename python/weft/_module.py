@@ -1,4 +1,4 @@
-"""distribute_module."""
+"""distribute_module, and how distributed tensors come into modules."""
 
 from __future__ import annotations
 
@@ -11,14 +11,23 @@ from torch import nn
 from weft import _C
 
 
-def _replicate_what_is_plain(module, mesh):
-    for name, parameter in module._parameters.items():
-        if parameter is not None and not _C.is_dtensor(parameter):
-            replicated = _C.distribute_tensor(parameter.data, mesh)
-            module.register_parameter(name, nn.Parameter(replicated, requires_grad=parameter.requires_grad))
-    for name, buffer in module._buffers.items():
-        if buffer is not None and not _C.is_dtensor(buffer):
-            module._buffers[name] = _C.distribute_tensor(buffer, mesh)
+def place(module, name, tensor, mesh, placements, placed, src_data_rank=0):
+    """Puts the distributed form of a parameter or buffer in its place. `placed` holds, by id, what was placed before and
+    what it stands for: what is tied stays tied."""
+    if id(tensor) not in placed:
+        distributed = _C.distribute_tensor(tensor.detach(), mesh, placements, src_data_rank=src_data_rank)
+        if isinstance(tensor, nn.Parameter):
+            distributed = nn.Parameter(distributed, requires_grad=tensor.requires_grad)
+        placed[id(tensor)] = distributed, tensor
+    owner = module._parameters if name in module._parameters else module._buffers
+    owner[name] = placed[id(tensor)][0]
+
+
+def replicate_what_is_plain(module, mesh, placed, src_data_rank=0):
+    for tensors in (module._parameters, module._buffers):
+        for name, tensor in tensors.items():
+            if tensor is not None and not _C.is_dtensor(tensor):
+                place(module, name, tensor, mesh, None, placed, src_data_rank)
 
 
 def _taking_module(name, function):
@@ -53,10 +62,11 @@ def distribute_module(
     mesh = _C.current_mesh("distribute_module", device_mesh)
     input_fn = input_fn and _taking_module("input_fn", input_fn)
     output_fn = output_fn and _taking_module("output_fn", output_fn)
+    placed: dict[int, Any] = {}
     for name, submodule in module.named_modules():
         if partition_fn is not None:
             partition_fn(name, submodule, mesh)
-        _replicate_what_is_plain(submodule, mesh)
+        replicate_what_is_plain(submodule, mesh, placed)
     if input_fn:
         module.register_forward_pre_hook(lambda of, inputs: input_fn(of, inputs, mesh))
     if output_fn:

@@ -8,6 +8,8 @@
 
 namespace weft {
 
+struct SharedMove;
+
 /// The dispatch key of distributed tensors.
 constexpr auto kDTensorKey = c10::DispatchKey::PrivateUse2;
 
@@ -46,6 +48,14 @@ class DTensorImpl : public c10::TensorImpl {
     return !std::exchange(gradient_layout_claimed_, true);
   }
 
+  /// What redistribute_once made of this tensor last.
+  const std::shared_ptr<const SharedMove>& shared_move() const {
+    return shared_move_;
+  }
+  void share_move(std::shared_ptr<const SharedMove> move) {
+    shared_move_ = std::move(move);
+  }
+
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(
       const c10::VariableVersion& version,
       bool allow_tensor_metadata_change) const override;
@@ -67,6 +77,7 @@ class DTensorImpl : public c10::TensorImpl {
   static constexpr uint32_t kNoCopy = ~uint32_t{0};
   uint32_t copied_version_ = kNoCopy; // of the base
   bool gradient_layout_claimed_ = false;
+  std::shared_ptr<const SharedMove> shared_move_;
 };
 
 inline bool is_dtensor(const at::TensorBase& tensor) {

@@ -1,0 +1,92 @@
+"""parallelize_module: hooks and parameters as C++ lays them out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from weft import _C
+from weft._module import place, replicate_what_is_plain
+from weft._styles import ParallelStyle
+
+Plan = ParallelStyle | Mapping[str, Any] | str | os.PathLike | _C.ParallelPlan
+
+
+def _style_json(style):
+    return style.options if isinstance(style, ParallelStyle) else style
+
+
+def plan_from(plan: Plan) -> _C.ParallelPlan:
+    """A plan of what users write: a style for the module itself, styles by pattern, or the path of a plan file."""
+    if isinstance(plan, _C.ParallelPlan):
+        return plan
+    if isinstance(plan, (str, os.PathLike)):
+        return _C.ParallelPlan.load(os.fspath(plan))
+    styles = plan if isinstance(plan, Mapping) else {"": plan}
+    for pattern, style in styles.items():
+        if not isinstance(style, (ParallelStyle, str, Mapping)):
+            raise TypeError(
+                f"[parallelize_module] the style of {pattern!r} must be one of weft's, or as in a plan file, but got "
+                f"{type(style).__module__}.{type(style).__qualname__}."
+            )
+    return _C.ParallelPlan.parse(json.dumps({pattern: _style_json(style) for pattern, style in styles.items()}))
+
+
+def _kind(module):
+    return "linear" if isinstance(module, nn.Linear) else "embedding" if isinstance(module, nn.Embedding) else "other"
+
+
+def _own_parameters(module):
+    return [(name, parameter) for name, parameter in module._parameters.items() if parameter is not None]
+
+
+def _add_hooks(module, boundary):
+    if boundary.has_keyword_inputs:
+        module.register_forward_pre_hook(
+            lambda of, inputs, keywords: (boundary.enter(inputs), boundary.enter_by_keyword(keywords)),
+            with_kwargs=True,
+        )
+    elif boundary.has_inputs:
+        module.register_forward_pre_hook(lambda of, inputs: boundary.enter(inputs))
+    if boundary.has_outputs:
+        module.register_forward_hook(lambda of, inputs, outputs: boundary.leave(outputs))
+
+
+def parallelize_module(
+    module: nn.Module,
+    device_mesh: _C.DeviceMesh | None = None,
+    parallelize_plan: Plan | None = None,
+    *,
+    src_data_rank: int | None = 0,
+    mesh_dim: str | None = None,
+) -> nn.Module:
+    """Makes a model parallel as a plan says: its parameters distributed, its activations moved where the plan wants them.
+
+    The plan is a map from module paths, with wildcards (`layers.*.attention.w[qkv]`), to styles, or the path of a JSON
+    file of the same. It is for the mesh dim `mesh_dim`: by default "tp", or the only one; along the others parameters are
+    replicated, and the gradients that come of a batch cut along them are reduced in backward().
+
+    What the plan does not name is replicated. Where it gives out plain tensors (use_local_output), the rest of the model
+    works on these and stays as it is.
+    """
+    if parallelize_plan is None:
+        raise ValueError("[parallelize_module] a plan is required, but got none. Give a style, a dict or a plan file.")
+    mesh = _C.current_mesh("parallelize_module", device_mesh)
+    modules = list(module.named_modules())
+    infos = [
+        (path, _kind(of), [(name, list(p.shape), id(p)) for name, p in _own_parameters(of)]) for path, of in modules
+    ]
+    placed: dict[int, Any] = {}
+    for (path, of), (placements, boundary) in zip(modules, _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim)):
+        for (name, parameter), wanted in zip(_own_parameters(of), placements):
+            if wanted is not None:
+                place(of, name, parameter, mesh, wanted, placed, src_data_rank)
+        if None not in placements:
+            replicate_what_is_plain(of, mesh, placed, src_data_rank)
+        if boundary is not None:
+            _add_hooks(of, boundary)
+    return module

@@ -1,0 +1,59 @@
+#include "weft/nn/cross.h"
+
+#include "weft/tensor/from_local.h"
+#include "weft/tensor/redistribute.h"
+#include "weft/tensor/redistribute_once.h"
+#include "weft/tensor/to_local.h"
+
+namespace weft::nn {
+
+at::Tensor Crosser::enter(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const {
+  auto result = distributed(tensor, crossing);
+  if (!is_dtensor(result)) {
+    return result;
+  }
+  if (crossing.to) {
+    const auto layout = target(result, *crossing.to);
+    // Cut as wanted, a tensor has a gradient that is cut so; only a replicated one may have a partial gradient.
+    if (crossing.to->is_replicate() || as_dtensor(result)->spec()->layout() != layout) {
+      result = redistribute_once(result, layout);
+    }
+  }
+  return as_local ? to_local(result) : result;
+}
+
+at::Tensor Crosser::leave(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const {
+  auto result = distributed(tensor, crossing);
+  if (!is_dtensor(result)) {
+    return result;
+  }
+  if (crossing.to) {
+    const auto layout = target(result, *crossing.to);
+    result = as_dtensor(result)->spec()->layout() == layout ? result : redistribute(result, layout);
+  }
+  return as_local ? to_local(result) : result;
+}
+
+at::Tensor Crosser::distributed(const at::Tensor& tensor, const Crossing& crossing) const {
+  if (!tensor.defined() || is_dtensor(tensor) || (!crossing.from && !crossing.to)) {
+    return tensor;
+  }
+  TORCH_CHECK_VALUE(
+      mesh_.ndim() == 1, where_,
+      "a distributed tensor is required on a mesh of several dims, but got a plain one of shape ", tensor.sizes(),
+      ". Use distribute_tensor, or from_local, which says how it lies along every dim of ", mesh_, ".");
+  TORCH_CHECK_VALUE(
+      crossing.from, where_, "a distributed tensor is required, but got a plain one of shape ", tensor.sizes(),
+      ". Say in the plan how a plain one lies: \"S(1) -> ", crossing.to->to_string(), "\".");
+  return from_local(tensor, mesh_, {*crossing.from});
+}
+
+Layout Crosser::target(const at::Tensor& tensor, Placement placement) const {
+  const auto& spec = *as_dtensor(tensor)->spec();
+  TORCH_CHECK_VALUE(
+      spec.mesh() == mesh_, where_, "a tensor on the plan's mesh ", mesh_, " is required, but got one on ", spec.mesh(),
+      ".");
+  return spec.layout().with(mesh_dim_, placement.normalized(tensor.dim()));
+}
+
+} // namespace weft::nn

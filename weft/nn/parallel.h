@@ -1,0 +1,126 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/pimpl.h>
+
+#include <functional>
+#include <tuple>
+#include <vector>
+
+namespace weft::nn {
+
+/// Called with the tensors that a module is given, or gives out, by position; what is no tensor is undefined there.
+using BoundaryFn = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> values)>;
+
+/// What is done at the boundaries of a module. C++ modules have no hooks: one that is declared Parallel has these.
+class Boundaries {
+ public:
+  virtual ~Boundaries() = default;
+
+  /// Called after those set before.
+  void add_input_fn(BoundaryFn function) {
+    input_fns_.push_back(std::move(function));
+  }
+  void add_output_fn(BoundaryFn function) {
+    output_fns_.push_back(std::move(function));
+  }
+
+ protected:
+  bool has_input_fns() const {
+    return !input_fns_.empty();
+  }
+  std::vector<at::Tensor> entered(std::vector<at::Tensor> values) const {
+    return through(input_fns_, std::move(values));
+  }
+
+  at::Tensor left(at::Tensor output) const {
+    return output_fns_.empty() ? output : through(output_fns_, {std::move(output)})[0];
+  }
+  template <class... Ts>
+    requires(std::same_as<Ts, at::Tensor> && ...)
+  std::tuple<Ts...> left(std::tuple<Ts...> outputs) const {
+    if (output_fns_.empty()) {
+      return outputs;
+    }
+    auto values = std::apply([](auto&... output) { return std::vector<at::Tensor>{output...}; }, outputs);
+    values = through(output_fns_, std::move(values));
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return std::tuple<Ts...>(values[I]...);
+    }(std::index_sequence_for<Ts...>());
+  }
+  /// Of a type that no function is called with.
+  template <class T>
+  T left(T output) const {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        output_fns_.empty(),
+        "[Parallel] a tensor or a tuple of tensors is required as the output of a module with an "
+        "output function.");
+    return output;
+  }
+
+ private:
+  static std::vector<at::Tensor> through(const std::vector<BoundaryFn>& functions, std::vector<at::Tensor> values) {
+    for (const auto& function : functions) {
+      const auto count = values.size();
+      values = function(std::move(values));
+      TORCH_CHECK_VALUE(
+          values.size() == count, "[Parallel] an input or output function must give as many tensors as it is given, ",
+          count, ", but gave ", values.size(), ".");
+    }
+    return values;
+  }
+
+  std::vector<BoundaryFn> input_fns_;
+  std::vector<BoundaryFn> output_fns_;
+};
+
+template <class Impl, class Forward = decltype(&Impl::forward)>
+class ParallelImpl;
+
+template <class Impl, class Owner, class Result, class... Args>
+class ParallelImpl<Impl, Result (Owner::*)(Args...)> : public Impl, public Boundaries {
+ public:
+  using Impl::Impl;
+
+  Result forward(Args... args) {
+    if (!has_input_fns()) {
+      return left(Impl::forward(std::forward<Args>(args)...));
+    }
+    const auto values = entered({tensor_or_none(args)...});
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return left(Impl::forward(instead<Args>(args, values[I])...));
+    }(std::index_sequence_for<Args...>());
+  }
+
+ private:
+  template <class Arg>
+  static constexpr bool kIsTensor = std::same_as<std::remove_cvref_t<Arg>, at::Tensor>;
+
+  template <class Arg>
+  static at::Tensor tensor_or_none(const Arg& arg) {
+    if constexpr (kIsTensor<Arg>) {
+      return arg;
+    } else {
+      return {};
+    }
+  }
+  template <class Arg>
+  static decltype(auto) instead(std::remove_reference_t<Arg>& arg, const at::Tensor& value) {
+    if constexpr (kIsTensor<Arg>) {
+      return (value);
+    } else {
+      return std::forward<Arg>(arg);
+    }
+  }
+};
+
+/// A module whose inputs and outputs a plan, or distribute_module, may move. It is the module itself, under the same names:
+///
+///   weft::nn::Parallel<torch::nn::Linear> query(torch::nn::LinearOptions(64, 64).bias(false));
+///   query->weight;  query(x);
+///
+/// Undistributed it does what the module does. Modules of one's own need a holder (TORCH_MODULE) and one forward.
+template <class Holder>
+using Parallel = torch::nn::ModuleHolder<ParallelImpl<typename Holder::ContainedType>>;
+
+} // namespace weft::nn

@@ -1,0 +1,119 @@
+#include "weft/nn/parallelize_module.h"
+
+#include "weft/nn/cross.h"
+#include "weft/nn/module_layout.h"
+#include "weft/nn/parallel.h"
+#include "weft/nn/placing.h"
+
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+namespace weft::nn {
+
+namespace {
+
+ModuleKind kind_of(const torch::nn::Module& module) {
+  return module.as<torch::nn::Linear>() != nullptr   ? ModuleKind::Linear
+      : module.as<torch::nn::Embedding>() != nullptr ? ModuleKind::Embedding
+                                                     : ModuleKind::Other;
+}
+
+ModuleInfo info_of(const std::string& path, const torch::nn::Module& module) {
+  ModuleInfo info{.path = path, .kind = kind_of(module), .parameters = {}};
+  for (const auto& item : module.named_parameters(/*recurse=*/false)) {
+    info.parameters.push_back({item.key(), item.value().sizes().vec(), item.value().unsafeGetTensorImpl()});
+  }
+  return info;
+}
+
+BoundaryFn entering(Crosser crosser, std::vector<Crossing> crossings, bool as_local) {
+  return [=](std::vector<at::Tensor> values) {
+    for (size_t i = 0; i < std::min(values.size(), crossings.size()); ++i) {
+      values[i] = crosser.enter(values[i], crossings[i], as_local);
+    }
+    return values;
+  };
+}
+
+BoundaryFn leaving(Crosser crosser, std::vector<Crossing> crossings, bool as_local) {
+  return [=](std::vector<at::Tensor> values) {
+    for (size_t i = 0; i < std::min(values.size(), crossings.size()); ++i) {
+      values[i] = crosser.leave(values[i], crossings[i], as_local);
+    }
+    return values;
+  };
+}
+
+/// Whether a style asks no more of a module's boundaries than its weights do by themselves.
+bool follows_from_weights(const Style& style) {
+  const auto plain = [&](Style other) {
+    other.heads = style.heads;
+    return style == other;
+  };
+  return plain(colwise({.parts = style.parts})) || plain(rowwise()) || style == replicate();
+}
+
+void add_crossings(
+    torch::nn::Module& module,
+    const ModuleLayout& layout,
+    const Crosser& crosser,
+    const std::string& where) {
+  const auto& style = layout.entry->style;
+  TORCH_CHECK_VALUE(
+      style.keyword_inputs.empty(), where,
+      "C++ modules have no keyword arguments, but the style names some. Name inputs by position.");
+  auto* boundaries = dynamic_cast<Boundaries*>(&module);
+  if (boundaries == nullptr) {
+    TORCH_CHECK_VALUE(
+        follows_from_weights(style), where,
+        "a module whose inputs or outputs are moved must be declared Parallel, but ", module.name(),
+        " is not. Write weft::nn::Parallel<...> where it is a member.");
+    return;
+  }
+  if (!layout.inputs.empty()) {
+    boundaries->add_input_fn(entering(crosser, layout.inputs, style.local_inputs));
+  }
+  if (!layout.outputs.empty()) {
+    boundaries->add_output_fn(leaving(crosser, layout.outputs, style.local_outputs));
+  }
+}
+
+} // namespace
+
+void parallelize_module(
+    torch::nn::Module& module,
+    const DeviceMesh& mesh,
+    const ParallelPlan& plan,
+    const ParallelizeOptions& options) {
+  const auto mesh_dim = plan_mesh_dim(mesh, options.mesh_dim);
+  const auto modules = module.named_modules();
+  std::vector<ModuleInfo> infos;
+  for (const auto& item : modules) {
+    infos.push_back(info_of(item.key(), *item.value()));
+  }
+  const auto layouts = lay_out(plan, infos, mesh, mesh_dim);
+
+  const Layout whole(Placements(mesh.ndim(), Replicate()));
+  Placing placing(mesh, {.src_data_rank = options.src_data_rank});
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    auto& owner = *modules[i].value();
+    bool stays_plain = false;
+    for (size_t p = 0; p < infos[i].parameters.size(); ++p) {
+      const auto& name = infos[i].parameters[p].name;
+      const auto& placement = layouts[i].parameters[p];
+      stays_plain = stays_plain || !placement;
+      if (placement) {
+        placing.place(owner, name, owner.named_parameters(/*recurse=*/false)[name], whole.with(mesh_dim, *placement));
+      }
+    }
+    if (!stays_plain) {
+      placing.replicate_what_is_plain(owner); // buffers
+    }
+    if (layouts[i].entry != nullptr) {
+      const auto where = entry_text(*layouts[i].entry, infos[i].path);
+      add_crossings(owner, layouts[i], Crosser(where, mesh, mesh_dim), where);
+    }
+  }
+}
+
+} // namespace weft::nn

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "weft/tensor/dtensor_impl.h"
+
+namespace weft {
+
+/// As redistribute; where the same is asked again of this very tensor, unchanged, the result is the same tensor. What three
+/// modules take is then gathered once, and its gradient, their sum, reduced once.
+///
+/// A result with memory of its own lives as long as the tensor. One that shares the tensor's memory is found as long as
+/// somebody has use for it; afterwards it costs nothing to make again.
+at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout);
+
+} // namespace weft
