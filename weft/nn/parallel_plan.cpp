@@ -71,7 +71,7 @@ ParallelPlan ParallelPlan::parse(const std::string& text, const std::string& nam
       object.type_name(), ".");
   ParallelPlan plan;
   for (const auto& [pattern, style] : object.items()) {
-    plan.entries_.push_back({pattern, style_from_json("ParallelPlan] [" + name + ": \"" + pattern + "\"", style)});
+    plan.entries_.push_back({pattern, style_from_json("ParallelPlan: " + name + ", entry \"" + pattern + "\"", style)});
   }
   return plan;
 }

@@ -53,23 +53,23 @@ bool follows_from_weights(const Style& style) {
   return plain(colwise({.parts = style.parts})) || plain(rowwise()) || style == replicate();
 }
 
-void add_crossings(
-    torch::nn::Module& module,
-    const ModuleLayout& layout,
-    const Crosser& crosser,
-    const std::string& where) {
-  const auto& style = layout.entry->style;
+/// Before anything is changed.
+void check_crossings(torch::nn::Module& module, const Style& style, const std::string& where) {
   TORCH_CHECK_VALUE(
       style.keyword_inputs.empty(), where,
       "C++ modules have no keyword arguments, but the style names some. Name inputs by position.");
+  TORCH_CHECK_VALUE(
+      dynamic_cast<Boundaries*>(&module) != nullptr || follows_from_weights(style), where,
+      "a module whose inputs or outputs are moved must be declared Parallel, but ", module.name(),
+      " is not. Write weft::nn::Parallel<...> where it is a member.");
+}
+
+void add_crossings(torch::nn::Module& module, const ModuleLayout& layout, const Crosser& crosser) {
   auto* boundaries = dynamic_cast<Boundaries*>(&module);
   if (boundaries == nullptr) {
-    TORCH_CHECK_VALUE(
-        follows_from_weights(style), where,
-        "a module whose inputs or outputs are moved must be declared Parallel, but ", module.name(),
-        " is not. Write weft::nn::Parallel<...> where it is a member.");
     return;
   }
+  const auto& style = layout.entry->style;
   if (!layout.inputs.empty()) {
     boundaries->add_input_fn(entering(crosser, layout.inputs, style.local_inputs));
   }
@@ -93,6 +93,12 @@ void parallelize_module(
   }
   const auto layouts = lay_out(plan, infos, mesh, mesh_dim);
 
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    if (const auto* entry = layouts[i].entry) {
+      check_crossings(*modules[i].value(), entry->style, entry_text(*entry, infos[i].path));
+    }
+  }
+
   const Layout whole(Placements(mesh.ndim(), Replicate()));
   Placing placing(mesh, {.src_data_rank = options.src_data_rank});
   for (size_t i = 0; i < layouts.size(); ++i) {
@@ -110,8 +116,7 @@ void parallelize_module(
       placing.replicate_what_is_plain(owner); // buffers
     }
     if (layouts[i].entry != nullptr) {
-      const auto where = entry_text(*layouts[i].entry, infos[i].path);
-      add_crossings(owner, layouts[i], Crosser(where, mesh, mesh_dim), where);
+      add_crossings(owner, layouts[i], Crosser(entry_text(*layouts[i].entry, infos[i].path), mesh, mesh_dim));
     }
   }
 }

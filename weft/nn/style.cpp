@@ -62,10 +62,12 @@ std::string Style::to_string() const {
 }
 
 Style colwise(const CutOptions& options) {
+  TORCH_CHECK_VALUE(options.parts > 0, "[colwise] parts must be positive, but got ", options.parts, ".");
   return cut_style(StyleKind::Colwise, options, options.parts == 1 ? Shard(-1) : StridedShard(-1, options.parts));
 }
 
 Style rowwise(const CutOptions& options) {
+  TORCH_CHECK_VALUE(options.parts == 1, "[rowwise] parts are those of a colwise layer, but got ", options.parts, ".");
   return cut_style(StyleKind::Rowwise, options, Replicate());
 }
 

@@ -67,6 +67,12 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
   }
 }
 
+void DTensorImpl::release_resources() {
+  TensorImpl::release_resources();
+  local_ = AsyncTensor();
+  shared_move_.reset();
+}
+
 void DTensorImpl::take_sizes_from_spec() {
   sizes_and_strides_.set_sizes(spec_->sizes());
   sizes_and_strides_.set_strides(spec_->strides());

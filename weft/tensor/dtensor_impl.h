@@ -63,6 +63,8 @@ class DTensorImpl : public c10::TensorImpl {
       c10::VariableVersion&& version,
       bool allow_tensor_metadata_change) const override;
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other) override;
+  /// When the last owner is gone, though somebody may still hold a weak pointer.
+  void release_resources() override;
 
  private:
   template <class Version>

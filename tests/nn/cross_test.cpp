@@ -1,0 +1,95 @@
+#include "weft/nn/cross.h"
+#include "tests/support/error_text.h"
+#include "tests/support/on_meshes.h"
+#include "weft/comm/comm_log.h"
+#include "weft/tensor/from_local.h"
+#include "weft/tensor/inspect.h"
+#include "weft/tensor/to_local.h"
+
+#include <ATen/ATen.h>
+
+namespace weft::nn {
+namespace {
+
+using namespace weft::testing;
+
+Crosser crosser(const DeviceMesh& mesh, int64_t mesh_dim = 0) {
+  return {"[here] ", mesh, mesh_dim};
+}
+
+at::Tensor distributed(const DeviceMesh& mesh, const Layout& layout) {
+  const auto whole = whole_numbers({4, 4});
+  return from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes());
+}
+
+TEST(Crosser, MovesATensorAlongOneMeshDimAndLeavesTheOthers) {
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    const auto x = distributed(mesh, {Shard(0), Shard(1)});
+    const auto entered = crosser(mesh, 1).enter(x, {.to = Replicate()}, /*as_local=*/false);
+    EXPECT_EQ(spec_of(entered)->layout(), (Layout{Shard(0), Replicate()}));
+    const auto left = crosser(mesh, 1).leave(entered, {.to = Shard(-1)}, /*as_local=*/false);
+    EXPECT_EQ(spec_of(left)->layout(), (Layout{Shard(0), Shard(1)}));
+    expect_equal(full_tensor(left), whole_numbers({4, 4}));
+  });
+}
+
+TEST(Crosser, ATensorThatIsWhereItIsWantedStaysTheSameTensor) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distributed(mesh, {Shard(1)});
+    EXPECT_TRUE(crosser(mesh).enter(x, {.to = Shard(-1)}, false).is_same(x));
+    EXPECT_TRUE(crosser(mesh).leave(x, {.to = Shard(-1)}, false).is_same(x));
+    EXPECT_TRUE(crosser(mesh).enter(x, {}, false).is_same(x));
+  });
+}
+
+TEST(Crosser, AnInputThatIsReplicatedHasAGradientThatIs) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distributed(mesh, {Replicate()}).set_requires_grad(true) * 1;
+    x.retain_grad();
+    const auto entered = crosser(mesh).enter(x, {.to = Replicate()}, false);
+    entered.matmul(distributed(mesh, {Shard(1)})).sum().backward();
+    EXPECT_EQ(spec_of(x.grad())->layout(), Layout{Replicate()});
+  });
+}
+
+TEST(Crosser, PlainTensorsAreUnderstoodAsThePlanSaysAndGivenOutAsAsked) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto plain = at::ones({2, 4});
+    const auto entered = crosser(mesh).enter(plain, {.from = Shard(0), .to = Replicate()}, false);
+    expect_equal(to_local(entered), at::ones({4, 4}));
+    EXPECT_FALSE(is_dtensor(crosser(mesh).enter(plain, {.from = Shard(0), .to = Replicate()}, true)));
+    const auto left = crosser(mesh).leave(entered, {.to = Shard(0)}, true);
+    EXPECT_FALSE(is_dtensor(left));
+    expect_equal(left, at::ones({2, 4}));
+    EXPECT_TRUE(crosser(mesh).enter(plain, {}, false).is_same(plain));
+    EXPECT_FALSE(crosser(mesh).enter(at::Tensor(), {.to = Replicate()}, false).defined());
+  });
+}
+
+TEST(Crosser, APlainTensorOfWhichThePlanSaysTooLittleIsAnError) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    EXPECT_EQ(
+        error_text<c10::ValueError>([&] { crosser(mesh).enter(at::ones({2}), {.to = Replicate()}, false); }),
+        "[here] a distributed tensor is required, but got a plain one of shape [2]. Say in the plan how a plain one "
+        "lies: "
+        "\"S(1) -> R\".");
+  });
+  on_mesh({2, 1}, [](const DeviceMesh& mesh) {
+    expect_contains(
+        error_text<c10::ValueError>([&] { crosser(mesh).enter(at::ones({2}), {.from = Replicate()}, false); }),
+        "[here] a distributed tensor is required on a mesh of several dims, but got a plain one of shape [2].");
+  });
+}
+
+TEST(Crosser, ATensorOnAnotherMeshIsAnError) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto other = DeviceMesh(mesh.world(), c10::kCPU, {2}, {"other"});
+    expect_contains(
+        error_text<c10::ValueError>(
+            [&] { crosser(other).leave(distributed(mesh, {Shard(0)}), {.to = Replicate()}, false); }),
+        "[here] a tensor on the plan's mesh mesh(other=2) is required, but got one on mesh(a=2).");
+  });
+}
+
+} // namespace
+} // namespace weft::nn

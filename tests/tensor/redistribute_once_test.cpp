@@ -1,0 +1,108 @@
+#include "weft/tensor/redistribute_once.h"
+#include "tests/support/on_meshes.h"
+#include "weft/comm/comm_log.h"
+#include "weft/tensor/from_local.h"
+#include "weft/tensor/inspect.h"
+#include "weft/tensor/redistribute.h"
+#include "weft/tensor/to_local.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+namespace weft {
+namespace {
+
+using namespace weft::testing;
+
+const Layout kWhole = {Replicate()};
+
+/// An activation: not a leaf.
+at::Tensor activation(const DeviceMesh& mesh, const Placement& placement) {
+  const auto whole = whole_numbers({4, 2});
+  return from_local(part_of(whole, mesh, {placement}), mesh, {placement}, whole.sizes()).set_requires_grad(true) * 1;
+}
+
+TEST(RedistributeOnce, TheSameTensorMovesOnce) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = activation(mesh, Shard(0));
+    CommLog log(mesh);
+    const auto first = redistribute_once(x, kWhole);
+    EXPECT_TRUE(first.is_same(redistribute_once(x, kWhole)));
+    EXPECT_EQ(log.calls(), 1);
+    expect_equal(full_tensor(first), whole_numbers({4, 2}));
+    EXPECT_EQ(spec_of(redistribute_once(x, {Shard(1)}))->layout(), Layout{Shard(1)});
+  });
+}
+
+TEST(RedistributeOnce, TheGradientsOfAllUsesAreReducedOnce) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    for (const auto& placement : {Replicate(), Shard(0)}) {
+      const auto x = activation(mesh, placement);
+      x.retain_grad();
+      const auto weight = from_local(at::ones({2, 3}), mesh, {Shard(1)});
+      const auto loss =
+          (redistribute_once(x, kWhole).matmul(weight) + redistribute_once(x, kWhole).matmul(weight * 2)).sum();
+      CommLog log(mesh);
+      loss.backward();
+      EXPECT_EQ(log.calls(), 1) << log.to_string();
+      EXPECT_EQ(spec_of(x.grad())->layout(), Layout{placement});
+      expect_equal(full_tensor(x.grad()), at::full({4, 2}, 18.0));
+    }
+  });
+}
+
+TEST(RedistributeOnce, AChangedTensorMovesAgain) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const at::NoGradGuard no_grad;
+    const auto x = activation(mesh, Shard(0));
+    const auto first = redistribute_once(x, kWhole);
+    x.add_(1);
+    expect_equal(full_tensor(redistribute_once(x, kWhole)), whole_numbers({4, 2}) + 1);
+    redistribute_once(x, kWhole).add_(5);
+    expect_equal(full_tensor(redistribute_once(x, kWhole)), whole_numbers({4, 2}) + 1);
+  });
+}
+
+TEST(RedistributeOnce, WhatWasMadeWithoutAGraphIsNotUsedWithOne) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = activation(mesh, Shard(0));
+    {
+      const at::NoGradGuard no_grad;
+      EXPECT_FALSE(redistribute_once(x, kWhole).requires_grad());
+    }
+    EXPECT_TRUE(redistribute_once(x, kWhole).requires_grad());
+  });
+}
+
+TEST(RedistributeOnce, NeitherTensorKeepsTheOtherAliveForEver) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    for (const auto& placement : {Replicate(), Shard(0)}) {
+      auto x = activation(mesh, placement);
+      auto moved = redistribute_once(x, kWhole);
+      const c10::weak_intrusive_ptr<c10::TensorImpl> tensor(x.getIntrusivePtr());
+      const c10::weak_intrusive_ptr<c10::TensorImpl> result(moved.getIntrusivePtr());
+      x.reset();
+      moved.reset();
+      EXPECT_TRUE(tensor.expired());
+      EXPECT_TRUE(result.expired());
+    }
+  });
+}
+
+TEST(RedistributeOnce, ALeafThatRequiresAGradientAndAnInferenceTensorAreNotShared) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    auto leaf = activation(mesh, Shard(0)).detach().set_requires_grad(true);
+    EXPECT_FALSE(redistribute_once(leaf, kWhole).is_same(redistribute_once(leaf, kWhole)));
+    const c10::weak_intrusive_ptr<c10::TensorImpl> weak(leaf.getIntrusivePtr());
+    leaf.reset();
+    EXPECT_TRUE(weak.expired());
+    const c10::InferenceMode inference;
+    const auto x = from_local(at::ones({2, 2}), mesh, {Shard(0)});
+    expect_equal(full_tensor(redistribute_once(x, kWhole)), at::ones({4, 2}));
+    EXPECT_FALSE(redistribute_once(x, kWhole).is_same(redistribute_once(x, kWhole)));
+  });
+}
+
+} // namespace
+} // namespace weft
