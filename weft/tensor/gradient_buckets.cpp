@@ -3,6 +3,7 @@
 #include "weft/comm/communicator.h"
 #include "weft/tensor/call_agreement.h"
 #include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/redistribute.h"
 #include "weft/tensor/scopes.h"
 
 #include <ATen/ATen.h>
@@ -18,23 +19,21 @@ namespace {
 
 std::atomic<int64_t> bucket_bytes = int64_t{4} << 20;
 
-/// Over which mesh dims a gradient is reduced, and how.
+/// Over which mesh dims a gradient is reduced, and how, once it lies as `before` says.
 struct Reduction {
   MeshDims mesh_dims;
   ReduceOp op = ReduceOp::Sum;
+  Layout before;
 };
 
-/// What brings a gradient to the layout; none where that moves data too, or where nobody else has a term.
+/// The last step that brings a gradient to the layout; none where that is not a sum or an average of terms that others
+/// have.
 std::optional<Reduction> reduction_to(const TensorSpec& gradient, const Layout& layout) {
   Reduction reduction;
-  auto reduced = gradient.layout();
+  reduction.before = layout;
   for (int64_t m = 0; m < layout.ndim(); ++m) {
     const auto& placement = gradient.layout()[m];
-    if (!placement.is_partial()) {
-      continue;
-    }
-    reduced = reduced.with(m, Replicate());
-    if (gradient.mesh().size(m) == 1) {
+    if (!placement.is_partial() || !layout[m].is_replicate() || gradient.mesh().size(m) == 1) {
       continue;
     }
     const auto op = placement.reduce_op();
@@ -44,9 +43,9 @@ std::optional<Reduction> reduction_to(const TensorSpec& gradient, const Layout& 
     }
     reduction.op = op;
     reduction.mesh_dims.push_back(m);
+    reduction.before = reduction.before.with(m, placement);
   }
-  const bool has_terms = !reduction.mesh_dims.empty();
-  return has_terms && reduced == layout ? std::optional(std::move(reduction)) : std::nullopt;
+  return reduction.mesh_dims.empty() ? std::nullopt : std::optional(std::move(reduction));
 }
 
 /// How much the rank that holds most of a tensor holds: the same number on every rank.
@@ -251,9 +250,10 @@ bool reduce_in_bucket(const at::Tensor& gradient, const Layout& layout, GradAccu
   if (!reduction) {
     return false;
   }
+  const auto terms = spec.layout() == reduction->before ? gradient : redistribute(gradient, reduction->before);
   BucketKey key{
       spec.mesh(), std::move(reduction->mesh_dims), reduction->op, spec.dtype(), current_stream(gradient.device())};
-  BackwardPass::current()->add(std::move(key), gradient, layout, std::move(accumulator));
+  BackwardPass::current()->add(std::move(key), terms, layout, std::move(accumulator));
   return true;
 }
 

@@ -9,8 +9,8 @@ namespace weft {
 /// The node that accumulates a leaf's gradient; none where no graph leads to the leaf.
 using GradAccumulator = decltype(torch::autograd::impl::try_get_grad_accumulator(std::declval<const at::Tensor&>()));
 
-/// Takes a leaf's gradient in a backward pass to reduce it together with others; false where bringing it to `layout` is
-/// not just a sum or an average over some mesh dims.
+/// Takes a leaf's gradient in a backward pass to reduce it together with others; false where it is not partial over mesh
+/// dims on which `layout` is replicated, by sum or average. Whatever else brings it to `layout` is done first, at once.
 ///
 /// Gradients that are reduced over the same mesh dims of one mesh, by the same operation and in one dtype, share buckets.
 /// A full bucket is reduced by one all_reduce, which goes on while backward does. At the end of the pass the rest is

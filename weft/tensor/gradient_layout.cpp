@@ -58,7 +58,9 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
       return {};
     }
     auto accumulator = autograd::impl::try_get_grad_accumulator(leaf);
-    if (!accumulator || !accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty()) {
+    // Hooks behind the accumulation are to find its result, and some are there to free it before the others come.
+    if (!accumulator || !accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty() ||
+        accumulator->tensor_post_acc_grad_hooks()) {
       return {};
     }
     // Whoever asks for certain gradients names their nodes; those that are returned to the caller are not run.
