@@ -13,6 +13,7 @@
 #include "weft/core/placement.h"
 #include "weft/core/shard_math.h"
 #include "weft/core/tensor_spec.h"
+#include "weft/nn/clip_grad_norm.h"
 #include "weft/redistribute/execute.h"
 #include "weft/redistribute/plan.h"
 #include "weft/tensor/dispatch.h"

@@ -83,15 +83,23 @@ TEST(Training, GradientsLieAsTheirParameters) {
   });
 }
 
-TEST(Training, EveryGradientIsReducedOnce) {
+TEST(Training, GradientsAreReducedOverTheBatchOnceAndTogether) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
     const CommLog log(mesh);
     Prepared decoder(mesh);
+    int64_t bytes = 0;
+    for (const auto& parameter : decoder.training.model().parameters()) {
+      bytes += static_cast<int64_t>(to_local(parameter).nbytes());
+    }
     int64_t reductions = 0;
     for (const auto& row : log.rows()) {
-      reductions += row.operator_name == "gradient" ? row.calls : 0;
+      if (row.operator_name == "gradient" && row.mesh_dims.find("dp") != std::string::npos) {
+        EXPECT_EQ(row.mesh_dims, "dp");
+        EXPECT_EQ(row.bytes, bytes);
+        reductions += row.calls;
+      }
     }
-    EXPECT_EQ(reductions, static_cast<int64_t>(decoder.training.model().parameters().size())) << log.to_string();
+    EXPECT_EQ(reductions, 1) << log.to_string();
   });
 }
 

@@ -36,10 +36,12 @@ std::vector<std::string> gather_text(Group& group, std::string text, size_t leng
 } // namespace
 
 void check_agreement(const PreparedCall& call) {
+  check_agreement(call.operands[0]->mesh(), call.explanation->to_string());
+}
+
+void check_agreement(const DeviceMesh& mesh, const std::string& text) {
   constexpr size_t kShown = 1024; // of a call's text, in an error
-  const auto& mesh = call.operands[0]->mesh();
   const auto group = group_of_all(mesh);
-  const auto text = call.explanation->to_string();
   const auto hash = std::hash<std::string>()(text);
   const auto hashes =
       gather_text(*group, std::string(reinterpret_cast<const char*>(&hash), sizeof(hash)), sizeof(hash));

@@ -7,7 +7,6 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
-#include <map>
 
 namespace weft {
 
@@ -109,51 +108,54 @@ at::Tensor norm_of_all_as(const at::Tensor& self, const std::optional<at::Scalar
   return vector_norm(self, order.value_or(at::Scalar(2)), std::nullopt, /*keepdim=*/false, dtype);
 }
 
-MeshDims cut_dims(const Layout& layout) {
-  MeshDims dims;
-  for (int64_t m = 0; m < layout.ndim(); ++m) {
-    if (layout[m].is_shard()) {
-      dims.push_back(m);
-    }
-  }
-  return dims;
+/// Whether this rank speaks for its part of a tensor, among those that hold the same along these mesh dims.
+bool is_first_of_replicas(const TensorSpec& spec, c10::IntArrayRef mesh_dims) {
+  return std::all_of(mesh_dims.begin(), mesh_dims.end(), [&](int64_t m) {
+    return spec.layout()[m].is_shard() || spec.mesh().rank(m) == 0;
+  });
 }
 
-/// One norm per tensor: a fused local one, and one all-reduce for all tensors that are cut over the same mesh dims.
+/// One norm per tensor: a fused local one, and one all-reduce for all, over every mesh dim that cuts one of them.
 std::vector<at::Tensor> foreach_norm(
     at::TensorList self,
     const at::Scalar& order,
     std::optional<at::ScalarType> dtype) {
   const NormMerge merge{order.toDouble()};
-  std::map<std::vector<int64_t>, std::vector<size_t>> numbers_by_cut;
+  std::vector<SpecPtr> specs;
   std::vector<at::Tensor> locals;
   for (const auto& tensor : self) {
     const auto whole = reduced(tensor);
-    const auto dims = cut_dims(as_dtensor(whole)->spec()->layout());
-    numbers_by_cut[{dims.begin(), dims.end()}].push_back(locals.size());
+    specs.push_back(as_dtensor(whole)->spec());
     const auto& local = as_dtensor(whole)->local();
     const auto wide = local.to(accumulation_dtype(local.scalar_type()));
     // A part without elements has no largest one.
     locals.push_back(local.numel() != 0 ? wide : at::full({1}, merge.of_nothing(), wide.options()));
   }
-  const auto norms = at::_foreach_norm(locals, order, dtype);
-  std::vector<at::Tensor> results(self.size());
-  for (const auto& [dims, numbers] : numbers_by_cut) {
-    std::vector<at::Tensor> group;
-    for (const auto number : numbers) {
-      group.push_back(norms[number]);
+  const auto& mesh = specs[0]->mesh();
+  MeshDims cuts;
+  for (int64_t m = 0; m < mesh.ndim(); ++m) {
+    if (std::any_of(specs.begin(), specs.end(), [&](const auto& spec) { return spec->layout()[m].is_shard(); })) {
+      cuts.push_back(m);
     }
-    const auto& mesh = as_dtensor(self[numbers[0]])->spec()->mesh();
-    auto all = at::stack(group);
-    if (!dims.empty()) {
-      all = merge.from_terms(reduce_implicitly("aten::_foreach_norm", merge.to_terms(all), mesh, dims, merge.op()));
+  }
+  auto norms = at::stack(at::_foreach_norm(locals, order, dtype));
+  if (!cuts.empty()) {
+    auto terms = merge.to_terms(norms);
+    if (merge.op() == ReduceOp::Sum) {
+      const auto counts = at::empty({terms.numel()}, at::kBool);
+      for (size_t i = 0; i < specs.size(); ++i) {
+        counts.mutable_data_ptr<bool>()[i] = is_first_of_replicas(*specs[i], cuts);
+      }
+      terms = at::where(counts.to(terms.device()), terms, 0);
     }
-    const auto scalars = all.unbind();
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      const auto own = dtype.value_or(c10::toRealValueType(self[numbers[i]].scalar_type()));
-      const auto spec = TensorSpec::make(mesh, all_replicated(mesh), {}, own);
-      results[numbers[i]] = make_dtensor(scalars[i].to(own), spec);
-    }
+    norms = merge.from_terms(reduce_implicitly("aten::_foreach_norm", terms, mesh, cuts, merge.op()));
+  }
+  const auto scalars = norms.unbind();
+  std::vector<at::Tensor> results;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const auto own = dtype.value_or(c10::toRealValueType(self[i].scalar_type()));
+    const auto spec = TensorSpec::make(mesh, all_replicated(mesh), {}, own);
+    results.push_back(make_dtensor(scalars[i].to(own), spec));
   }
   return results;
 }

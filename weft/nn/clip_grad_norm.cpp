@@ -1,0 +1,88 @@
+#include "weft/nn/clip_grad_norm.h"
+
+#include "weft/tensor/from_local.h"
+#include "weft/tensor/inspect.h"
+#include "weft/tensor/scopes.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+
+namespace weft::nn {
+
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+Tensors gradients_of(at::TensorList parameters) {
+  Tensors gradients;
+  for (const auto& parameter : parameters) {
+    if (parameter.grad().defined()) {
+      gradients.push_back(parameter.grad());
+    }
+  }
+  return gradients;
+}
+
+/// Gradients of one mesh each, or of one device where they are plain.
+std::vector<Tensors> grouped(const Tensors& gradients) {
+  const auto belong_together = [](const at::Tensor& a, const at::Tensor& b) {
+    return a.device() == b.device() && (!is_dtensor(a) || mesh_of(a) == mesh_of(b));
+  };
+  std::vector<Tensors> groups;
+  for (const auto& gradient : gradients) {
+    TORCH_CHECK_VALUE(
+        is_dtensor(gradient) == is_dtensor(gradients[0]),
+        "[clip_grad_norm_] gradients must be distributed, all of them, or plain, but got ",
+        is_dtensor(gradient) ? spec_of(gradient)->to_string()
+                             : c10::str("a plain one of shape ", gradient.sizes(), " (equal on every rank, or not?)"),
+        " among ", is_dtensor(gradient) ? "plain" : "distributed",
+        " ones. Distribute the parameters that are left, with distribute_tensor or distribute_module.");
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const Tensors& members) {
+      return belong_together(members[0], gradient);
+    });
+    (group == groups.end() ? groups.emplace_back() : *group).push_back(gradient);
+  }
+  return groups;
+}
+
+/// As a number that operators on any mesh and device take.
+at::Tensor on_device_of(const at::Tensor& number, const at::Tensor& other) {
+  const auto plain = is_dtensor(number) ? as_dtensor(number)->local() : number;
+  return plain.to(other.device());
+}
+
+} // namespace
+
+at::Tensor clip_grad_norm_(at::TensorList parameters, double max_norm, double norm_type, bool error_if_nonfinite) {
+  const c10::NoGradGuard no_grad;
+  const StrictScope communicates_as_asked(false);
+  const auto gradients = gradients_of(parameters);
+  if (gradients.empty()) {
+    return at::zeros({});
+  }
+  const auto groups = grouped(gradients);
+  Tensors norms;
+  for (const auto& group : groups) {
+    for (const auto& norm : at::_foreach_norm(group, norm_type)) {
+      norms.push_back(on_device_of(norm, gradients[0]));
+    }
+  }
+  const auto total = at::linalg_vector_norm(at::stack(norms), norm_type);
+  TORCH_CHECK(
+      !error_if_nonfinite || std::isfinite(total.item<double>()), "[clip_grad_norm_] the norm of order ", norm_type,
+      " must be finite, but got ", total.item<double>(),
+      ". Look for the parameter whose gradient is not, or pass error_if_nonfinite=false to scale by it all the same.");
+  const auto scale = (max_norm / (total + 1e-6)).clamp_max(1.0);
+  for (const auto& group : groups) {
+    at::_foreach_mul_(group, on_device_of(scale, group[0]));
+  }
+  if (!is_dtensor(gradients[0])) {
+    return total;
+  }
+  const auto& mesh = mesh_of(gradients[0]);
+  return from_local(total, mesh, Layout(Placements(mesh.ndim(), Replicate())));
+}
+
+} // namespace weft::nn
