@@ -13,6 +13,7 @@
 #include "weft/core/placement.h"
 #include "weft/core/shard_math.h"
 #include "weft/core/tensor_spec.h"
+#include "weft/nn/loss_parallel.h"
 #include "weft/redistribute/execute.h"
 #include "weft/redistribute/plan.h"
 #include "weft/tensor/dispatch.h"

@@ -15,4 +15,5 @@ PYBIND11_MODULE(_C, module) {
   bind_ranks(module);
   bind_scopes(module);
   bind_comm_log(module);
+  bind_nn_loss(module);
 }
