@@ -14,6 +14,7 @@
 #include "weft/core/shard_math.h"
 #include "weft/core/tensor_spec.h"
 #include "weft/nn/clip_grad_norm.h"
+#include "weft/nn/loss_parallel.h"
 #include "weft/redistribute/execute.h"
 #include "weft/redistribute/plan.h"
 #include "weft/tensor/dispatch.h"

@@ -22,6 +22,7 @@ void bind_ranks(py::module_& module);
 void bind_scopes(py::module_& module);
 void bind_comm_log(py::module_& module);
 void bind_parallel(py::module_& module);
+void bind_nn_loss(py::module_& module);
 
 /// A Shard, Replicate, StridedShard or Partial object.
 py::object placement_object(const Placement& placement);

@@ -1,0 +1,443 @@
+#include "weft/nn/cross_entropy.h"
+
+#include "weft/tensor/boundary.h"
+#include "weft/tensor/from_local.h"
+#include "weft/tensor/implicit_move.h"
+#include "weft/tensor/redistribute.h"
+
+#include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace weft::nn {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr const char* kName = "aten::cross_entropy_loss";
+
+/// The logits' layout with their classes cut, whole, in the order of ranks: no terms, no strides along classes.
+Layout class_layout(const TensorSpec& spec, int64_t class_dim) {
+  auto layout = spec.layout();
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    const auto& placement = layout[m];
+    const bool is_strided = placement.is_shard(class_dim) && placement.split_factor() > 1;
+    layout = placement.is_partial() || is_strided ? layout.with(m, Shard(class_dim)) : layout;
+  }
+  return layout;
+}
+
+/// Of a tensor that has the logits' dims without the classes.
+Layout row_layout(const Layout& logits, int64_t class_dim) {
+  Placements placements;
+  std::vector<int64_t> turns;
+  for (int64_t m = 0; m < logits.ndim(); ++m) {
+    const auto& p = logits[m];
+    const bool cuts_rows = p.is_shard() && p.dim() != class_dim;
+    placements.push_back(
+        cuts_rows ? StridedShard(p.dim() > class_dim ? p.dim() - 1 : p.dim(), p.split_factor()) : Replicate());
+    turns.push_back(cuts_rows ? logits.turn(m) : 0);
+  }
+  return {placements, turns};
+}
+
+/// The mesh dims that cut the classes, or those that cut rows.
+MeshDims dims_that_cut(const TensorSpec& spec, int64_t class_dim, bool classes) {
+  MeshDims dims;
+  for (int64_t m = 0; m < spec.mesh().ndim(); ++m) {
+    const auto& placement = spec.layout()[m];
+    if (spec.mesh().size(m) > 1 && placement.is_shard() && (placement.dim() == class_dim) == classes) {
+      dims.push_back(m);
+    }
+  }
+  return dims;
+}
+
+/// An argument beside the logits where it is needed; a plain one is the same on every rank.
+at::Tensor placed(const at::Tensor& tensor, const DeviceMesh& mesh, const Layout& layout) {
+  const auto distributed = is_dtensor(tensor) ? tensor : from_local(tensor, mesh, all_replicated(mesh));
+  const auto& other = as_dtensor(distributed)->spec()->mesh();
+  TORCH_CHECK_VALUE(
+      other == mesh, "[", kName, "] all tensors must be on the same mesh, but got ", mesh.to_string(), " and ",
+      other.to_string(), ". Bring them to one mesh through full_tensor.");
+  return move_implicitly(kName, distributed, layout);
+}
+
+/// The dtype of the loss: autocast asks for one that is exact enough.
+at::ScalarType loss_dtype(const CrossEntropyCall& call) {
+  const auto dtype = call.has_probabilities() ? at::result_type(call.logits, call.target) : call.logits.scalar_type();
+  const bool is_narrow = dtype == at::kHalf || dtype == at::kBFloat16;
+  return is_narrow && at::autocast::is_autocast_enabled(call.logits.device().type()) ? at::kFloat : dtype;
+}
+
+/// This rank's part of a call, in plain tensors. Those with a number per row have the logits' dims, that of classes 1.
+class LocalCrossEntropy {
+ public:
+  /// `target` lies as the rows, or as the logits where it has probabilities; `weight` is replicated.
+  LocalCrossEntropy(const CrossEntropyCall& call, at::Tensor weight)
+      : call_(call),
+        spec_(*as_dtensor(call.logits)->spec()),
+        logits_(as_dtensor(call.logits)->local()),
+        target_(as_dtensor(call.target)->local()),
+        weight_(std::move(weight)),
+        class_dim_(call.class_dim()),
+        begin_(spec_.local_shape_and_offset().offset[class_dim_]),
+        dtype_(at::toOpMathType(call.has_probabilities() ? at::result_type(logits_, target_) : logits_.scalar_type())) {
+    if (weight_.defined()) {
+      weight_ = weight_.to(dtype_);
+    }
+    if (!call.has_probabilities()) {
+      find_targets();
+    }
+  }
+
+  struct Result {
+    at::Tensor loss;      // per row, or reduced over all rows
+    at::Tensor log_sum;   // per row: the logarithm of the sum of exponentials
+    at::Tensor divisor;   // of a mean; undefined for others
+    at::Tensor weighting; // per row: the weight of all its probabilities
+  };
+
+  Result forward() const {
+    const auto greatest = reduced(greatest_logit(), ReduceOp::Max);
+    auto below = at::sub(logits_.to(dtype_), greatest); // at most 0, so that exponentials stay finite
+    std::vector<at::Tensor> terms;
+    if (call_.has_probabilities()) {
+      const auto weights = weighted_probabilities();
+      terms = {weights.mul(below).sum(class_dim_, true), weights.sum(class_dim_, true)};
+    } else {
+      terms = {picked(below)};
+      if (call_.label_smoothing > 0) {
+        terms.push_back((weight_.defined() ? below.mul(class_weights()) : below).sum(class_dim_, true));
+      }
+    }
+    terms.push_back(below.exp_().sum(class_dim_, true));
+    const auto sums = reduced(at::stack(terms), ReduceOp::Sum).unbind();
+    const auto log_of_sum = sums.back().log();
+    Result result;
+    result.log_sum = greatest + log_of_sum;
+    at::Tensor rows;
+    if (call_.has_probabilities()) {
+      result.weighting = sums[1];
+      rows = sums[1].mul(log_of_sum).sub_(sums[0]);
+    } else {
+      result.weighting = weighting();
+      rows = result.weighting.mul(log_of_sum).sub_(target_share().mul_(sums[0]));
+      if (call_.label_smoothing > 0) {
+        rows.sub_(sums[1], call_.label_smoothing / class_count());
+      }
+      rows.masked_fill_(ignored_, 0);
+    }
+    reduce_rows(rows, result);
+    return result;
+  }
+
+  /// `gradient` is that of the loss: of every row, or one number.
+  at::Tensor logits_gradient(const at::Tensor& gradient, const Result& saved) const {
+    const auto of_row = row_gradient(gradient, saved.divisor);
+    auto result = at::sub(logits_.to(dtype_), saved.log_sum).exp_().mul_(of_row * saved.weighting);
+    if (call_.has_probabilities()) {
+      result.sub_(weighted_probabilities().mul_(of_row));
+    } else {
+      if (call_.label_smoothing > 0) {
+        const auto share = of_row * (call_.label_smoothing / class_count());
+        weight_.defined() ? result.sub_(share * class_weights()) : result.sub_(share);
+      }
+      if (result.size(class_dim_) > 0) {
+        result.scatter_add_(class_dim_, own_, (of_row * target_share()).neg_().masked_fill_(foreign_, 0));
+      }
+    }
+    return result.to(logits_.scalar_type()).contiguous();
+  }
+
+  /// Of the probabilities.
+  at::Tensor target_gradient(const at::Tensor& gradient, const Result& saved) const {
+    const auto of_row = row_gradient(gradient, saved.divisor);
+    auto result = at::sub(saved.log_sum, logits_.to(dtype_)).mul_(of_row * (1 - call_.label_smoothing));
+    if (weight_.defined()) {
+      result.mul_(class_weights());
+    }
+    return result.to(target_.scalar_type()).contiguous();
+  }
+
+ private:
+  double class_count() const {
+    return static_cast<double>(call_.class_count());
+  }
+  bool has_mean() const {
+    return call_.reduction == at::Reduction::Mean;
+  }
+
+  /// Over the ranks that hold other classes of the same rows.
+  at::Tensor reduced(const at::Tensor& numbers, ReduceOp op) const {
+    const auto dims = dims_that_cut(spec_, class_dim_, /*classes=*/true);
+    return dims.empty() ? numbers : reduce_implicitly(kName, numbers, spec_.mesh(), dims, op);
+  }
+
+  void find_targets() {
+    target_ = target_.unsqueeze(class_dim_);
+    ignored_ = target_.eq(call_.ignore_index);
+    invalid_ = target_.lt(0).logical_or_(target_.ge(call_.class_count())).logical_and_(ignored_.logical_not());
+    own_ = target_.sub(begin_);
+    foreign_ = own_.lt(0).logical_or_(own_.ge(logits_.size(class_dim_))).logical_or_(ignored_);
+    own_.masked_fill_(foreign_, 0);
+  }
+
+  at::Tensor greatest_logit() const {
+    if (logits_.size(class_dim_) > 0) {
+      return logits_.amax(class_dim_, /*keepdim=*/true).to(dtype_);
+    }
+    auto sizes = logits_.sizes().vec();
+    sizes[class_dim_] = 1;
+    return at::full(sizes, -std::numeric_limits<double>::infinity(), logits_.options().dtype(dtype_));
+  }
+
+  /// What this rank holds of a tensor with a number per class, against the logits.
+  at::Tensor class_weights() const {
+    std::vector<int64_t> sizes(logits_.dim(), 1);
+    sizes[class_dim_] = logits_.size(class_dim_);
+    return weight_.narrow(0, std::min(begin_, weight_.size(0)), sizes[class_dim_]).view(sizes);
+  }
+
+  at::Tensor weighted_probabilities() const {
+    auto result = target_.to(dtype_, /*non_blocking=*/false, /*copy=*/true);
+    if (call_.label_smoothing > 0) {
+      result.mul_(1 - call_.label_smoothing).add_(call_.label_smoothing / class_count());
+    }
+    return weight_.defined() ? result.mul_(class_weights()) : result;
+  }
+
+  /// The target's number of every row, 0 where another rank has it.
+  at::Tensor picked(const at::Tensor& numbers) const {
+    return numbers.size(class_dim_) > 0 ? numbers.gather(class_dim_, own_).masked_fill_(foreign_, 0)
+                                        : at::zeros(target_.sizes(), numbers.options());
+  }
+
+  /// The weight of each row's class, 0 where it is ignored.
+  at::Tensor target_weight() const {
+    const auto counts = ignored_.logical_not();
+    if (!weight_.defined()) {
+      return counts.to(dtype_);
+    }
+    const auto valid = target_.masked_fill(ignored_.logical_or(invalid_), 0);
+    return weight_.index_select(0, valid.flatten()).view(target_.sizes()).mul_(counts);
+  }
+
+  at::Tensor target_share() const {
+    return target_weight().mul_(1 - call_.label_smoothing);
+  }
+
+  /// Of all classes, as smoothing spreads them.
+  at::Tensor weighting() const {
+    auto result = target_share();
+    if (call_.label_smoothing > 0) {
+      weight_.defined() ? result.add_(weight_.sum(), call_.label_smoothing / class_count())
+                        : result.add_(call_.label_smoothing);
+    }
+    return result.masked_fill_(ignored_, 0);
+  }
+
+  at::Tensor row_gradient(const at::Tensor& gradient, const at::Tensor& divisor) const {
+    auto of_row = gradient.to(dtype_);
+    if (call_.reduction == at::Reduction::None) {
+      of_row = of_row.unsqueeze(class_dim_);
+    }
+    of_row = divisor.defined() ? of_row / divisor : of_row;
+    // Rows that do not count have no gradient, even where a mean over none of them is not a number.
+    return ignored_.defined() ? at::where(ignored_, at::zeros({}, of_row.options()), of_row) : of_row;
+  }
+
+  /// What a single device says of its targets, on every rank alike. Where asking would stall the device, the loss is nan.
+  void check_targets(const at::Tensor& invalid_count, at::Tensor& loss) const {
+    if (!logits_.is_cpu()) {
+      loss =
+          loss + at::where(invalid_count.gt(0), std::numeric_limits<double>::quiet_NaN(), 0.0).to(loss.scalar_type());
+      return;
+    }
+    const auto count = invalid_count.item<int64_t>();
+    TORCH_CHECK_INDEX(
+        count == 0, "[", kName, "] targets must be classes from 0 to ", call_.class_count() - 1, " or ignore_index (",
+        call_.ignore_index, "), but ", count, " of them ", count == 1 ? "is" : "are", " neither (logits ", spec_, ").");
+  }
+
+  /// Makes the loss of the rows', and a mean's divisor.
+  void reduce_rows(const at::Tensor& rows, Result& result) const {
+    const bool has_classes = !call_.has_probabilities();
+    std::vector<at::Tensor> numbers;
+    if (call_.reduction == at::Reduction::None) {
+      result.loss = rows.squeeze(class_dim_);
+    } else {
+      numbers.push_back(rows.sum());
+    }
+    if (has_mean() && has_classes) {
+      numbers.push_back(target_weight().sum());
+    }
+    if (has_classes) {
+      numbers.push_back(invalid_.sum().to(dtype_));
+    }
+    const auto dims = dims_that_cut(spec_, class_dim_, /*classes=*/false);
+    if (!dims.empty() && !numbers.empty()) {
+      numbers = reduce_implicitly(kName, at::stack(numbers), spec_.mesh(), dims, ReduceOp::Sum).unbind();
+    }
+    if (call_.reduction != at::Reduction::None) {
+      result.loss = numbers[0];
+    }
+    if (has_classes) {
+      check_targets(numbers.back(), result.loss);
+    }
+    if (has_mean()) {
+      result.divisor = has_classes
+          ? numbers[1]
+          : at::scalar_tensor(static_cast<double>(spec_.numel()) / class_count(), rows.options());
+      result.loss = result.loss / result.divisor;
+    }
+  }
+
+  const CrossEntropyCall& call_;
+  const TensorSpec& spec_;
+  at::Tensor logits_;
+  at::Tensor target_;
+  at::Tensor weight_;
+  int64_t class_dim_;
+  int64_t begin_; // of this rank's classes
+  at::ScalarType dtype_;
+  // Of targets that are classes, per row.
+  at::Tensor ignored_;
+  at::Tensor invalid_; // neither ignored nor a class
+  at::Tensor own_;     // the class, counted from this rank's first; 0 where foreign
+  at::Tensor foreign_; // not among this rank's classes
+};
+
+/// The gradient that has a gradient: of the loss as ATen makes it of other operators.
+variable_list differentiable_gradients(const CrossEntropyCall& call, const at::Tensor& gradient) {
+  const auto loss = at::compositeimplicitautograd::cross_entropy_loss(
+      call.logits, call.target, call.weight, call.reduction, call.ignore_index, call.label_smoothing);
+  variable_list results;
+  for (const auto& input : {call.logits, call.target}) {
+    results.push_back(
+        input.requires_grad()
+            ? torch::autograd::grad({loss}, {input}, {gradient}, /*retain_graph=*/true, /*create_graph=*/true)[0]
+            : at::Tensor());
+  }
+  return results;
+}
+
+struct ParallelCrossEntropy : torch::autograd::Function<ParallelCrossEntropy> {
+  static at::Tensor forward(
+      AutogradContext* context,
+      const at::Tensor& logits,
+      const at::Tensor& target,
+      const std::optional<at::Tensor>& weight,
+      int64_t reduction,
+      int64_t ignore_index,
+      double label_smoothing) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const CrossEntropyCall call{logits, target, weight, reduction, ignore_index, label_smoothing};
+    const auto result = LocalCrossEntropy(call, weight ? as_dtensor(*weight)->local() : at::Tensor()).forward();
+    context->save_for_backward(
+        {logits, target, weight.value_or(at::Tensor()), result.log_sum, result.divisor, result.weighting});
+    context->saved_data["reduction"] = reduction;
+    context->saved_data["ignore_index"] = ignore_index;
+    context->saved_data["label_smoothing"] = label_smoothing;
+    const auto& spec = *as_dtensor(logits)->spec();
+    const bool is_per_row = reduction == at::Reduction::None;
+    auto sizes = spec.sizes().vec();
+    sizes.erase(sizes.begin() + call.class_dim());
+    const auto layout = is_per_row ? row_layout(spec.layout(), call.class_dim()) : all_replicated(spec.mesh());
+    return make_dtensor(
+        result.loss.to(loss_dtype(call)).contiguous(),
+        TensorSpec::make(
+            spec.mesh(), layout, is_per_row ? c10::IntArrayRef(sizes) : c10::IntArrayRef(), loss_dtype(call)));
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const CrossEntropyCall call{
+        saved[0],
+        saved[1],
+        saved[2].defined() ? std::optional(saved[2]) : std::nullopt,
+        context->saved_data["reduction"].toInt(),
+        context->saved_data["ignore_index"].toInt(),
+        context->saved_data["label_smoothing"].toDouble()};
+    variable_list results(6);
+    if (at::GradMode::is_enabled()) {
+      auto made = differentiable_gradients(call, gradients[0]);
+      results[0] = std::move(made[0]);
+      results[1] = std::move(made[1]);
+      return results;
+    }
+    const auto& spec = as_dtensor(call.logits)->spec();
+    const bool is_per_row = call.reduction == at::Reduction::None;
+    const auto layout = is_per_row ? row_layout(spec->layout(), call.class_dim()) : all_replicated(spec->mesh());
+    const auto gradient = as_dtensor(placed(gradients[0], spec->mesh(), layout))->local();
+    const LocalCrossEntropy local(call, call.weight ? as_dtensor(*call.weight)->local() : at::Tensor());
+    const LocalCrossEntropy::Result kept{{}, saved[3], saved[4], saved[5]};
+    const auto like_logits = [&](const at::Tensor& part) {
+      return make_dtensor(part, TensorSpec::make(spec->mesh(), spec->layout(), spec->sizes(), part.scalar_type()));
+    };
+    if (context->needs_input_grad(0)) {
+      results[0] = like_logits(local.logits_gradient(gradient, kept));
+    }
+    if (context->needs_input_grad(1)) {
+      results[1] = like_logits(local.target_gradient(gradient, kept));
+    }
+    return results;
+  }
+};
+
+} // namespace
+
+bool has_classes_in_parts(const CrossEntropyCall& call) {
+  const auto* impl = as_dtensor(call.logits);
+  if (impl == nullptr || call.logits.dim() == 0 || !impl->spec()->mesh().is_member()) {
+    return false;
+  }
+  const auto& spec = *impl->spec();
+  for (int64_t m = 0; m < spec.mesh().ndim(); ++m) {
+    const auto& placement = spec.layout()[m];
+    if (spec.mesh().size(m) > 1 && (placement.is_partial() || placement.is_shard(call.class_dim()))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_regular(const CrossEntropyCall& call) {
+  const auto& logits = call.logits;
+  const auto& target = call.target;
+  const bool has_weight = call.weight && call.weight->defined();
+  if (!at::isFloatingType(logits.scalar_type()) || call.class_count() == 0 || call.label_smoothing < 0 ||
+      call.label_smoothing > 1 || call.reduction < at::Reduction::None || call.reduction > at::Reduction::Sum ||
+      (has_weight &&
+       (call.weight->dim() != 1 || call.weight->size(0) != call.class_count() || call.weight->requires_grad() ||
+        call.weight->scalar_type() != logits.scalar_type()))) {
+    return false;
+  }
+  if (call.has_probabilities()) {
+    return at::isFloatingType(target.scalar_type()) && call.ignore_index < 0;
+  }
+  auto rows = logits.sizes().vec();
+  rows.erase(rows.begin() + call.class_dim());
+  return target.scalar_type() == at::kLong && target.sizes() == rows;
+}
+
+at::Tensor parallel_cross_entropy(const CrossEntropyCall& call) {
+  const auto& spec = *as_dtensor(call.logits)->spec();
+  const auto layout = class_layout(spec, call.class_dim());
+  const auto logits = move_implicitly(kName, call.logits, layout);
+  const auto target =
+      placed(call.target, spec.mesh(), call.has_probabilities() ? layout : row_layout(layout, call.class_dim()));
+  std::optional<at::Tensor> weight;
+  if (call.weight && call.weight->defined()) {
+    weight = placed(*call.weight, spec.mesh(), all_replicated(spec.mesh()));
+  }
+  return ParallelCrossEntropy::apply(logits, target, weight, call.reduction, call.ignore_index, call.label_smoothing);
+}
+
+} // namespace weft::nn

@@ -1,0 +1,98 @@
+#include "weft/nn/loss_parallel.h"
+
+#include "weft/nn/cross_entropy.h"
+#include "weft/tensor/dtensor_kernel.h"
+#include "weft/tensor/scopes.h"
+
+#include <ATen/ATen.h>
+#include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
+#include <torch/library.h>
+
+namespace weft::nn {
+
+namespace {
+
+thread_local bool loss_parallel_enabled = false;
+
+at::Tensor without_data(const at::Tensor& tensor) {
+  return at::empty(tensor.sizes(), tensor.options().device(at::kMeta));
+}
+
+/// ATen's own, made of other operators, on any tensors.
+at::Tensor composed(const CrossEntropyCall& call) {
+  return at::compositeimplicitautograd::cross_entropy_loss(
+      call.logits, call.target, call.weight, call.reduction, call.ignore_index, call.label_smoothing);
+}
+
+/// Raises what a single device would.
+void check_on_whole_shapes(const CrossEntropyCall& call) {
+  auto shapes = call;
+  shapes.logits = without_data(call.logits);
+  shapes.target = without_data(call.target);
+  if (call.weight && call.weight->defined()) {
+    shapes.weight = without_data(*call.weight);
+  }
+  composed(shapes);
+}
+
+/// Raises for plain tensors that do not count as replicated.
+void check_plain_arguments(const CrossEntropyCall& call) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::cross_entropy_loss", "");
+  check_may_be_plain(op, 1, call.target);
+  if (call.weight && call.weight->defined()) {
+    check_may_be_plain(op, 2, *call.weight);
+  }
+}
+
+at::Tensor cross_entropy_loss(
+    const at::Tensor& logits,
+    const at::Tensor& target,
+    const std::optional<at::Tensor>& weight,
+    int64_t reduction,
+    c10::SymInt ignore_index,
+    double label_smoothing) {
+  const CrossEntropyCall call{logits, target, weight, reduction, ignore_index.expect_int(), label_smoothing};
+  const ReplicatePlainScope replicate_plain(loss_parallel_enabled || Scopes::of_thread().replicate_plain);
+  if (!has_classes_in_parts(call)) {
+    return composed(call);
+  }
+  if (is_regular(call)) {
+    check_plain_arguments(call);
+    return parallel_cross_entropy(call);
+  }
+  check_on_whole_shapes(call);
+  const bool has_weight = weight && weight->defined();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !loss_parallel_enabled,
+      "[loss_parallel] a target of classes (int64) or probabilities is required, and weights without gradient of the "
+      "logits' dtype, but got a target of ",
+      target.scalar_type(), has_weight ? c10::str(" and weights of ", weight->scalar_type()) : std::string(),
+      " for logits ", *as_dtensor(logits)->spec(), ". Cast them, or leave the scope: outside the logits are gathered.");
+  return composed(call);
+}
+
+} // namespace
+
+LossParallel::LossParallel(bool enabled) : outer_(set_enabled(enabled)) {}
+
+LossParallel::~LossParallel() {
+  set_enabled(outer_);
+}
+
+bool LossParallel::is_enabled() {
+  return loss_parallel_enabled;
+}
+
+bool LossParallel::set_enabled(bool enabled) {
+  return std::exchange(loss_parallel_enabled, enabled);
+}
+
+// Where operators are recorded for backward, and below.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse2, library) {
+  library.impl("cross_entropy_loss", TORCH_FN(cross_entropy_loss));
+}
+TORCH_LIBRARY_IMPL(aten, PrivateUse2, library) {
+  library.impl("cross_entropy_loss", TORCH_FN(cross_entropy_loss));
+}
+
+} // namespace weft::nn
