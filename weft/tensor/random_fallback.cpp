@@ -5,6 +5,7 @@
 #include "weft/tensor/philox.h"
 #include "weft/tensor/random_math.h"
 #include "weft/tensor/random_state.h"
+#include "weft/tensor/random_stream.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
@@ -75,7 +76,12 @@ class SeededKernel final : public c10::OperatorKernel {
     }
     TORCH_INTERNAL_ASSERT(some != nullptr);
     const auto given = originals[generator_].toOptional<at::Generator>();
-    (*stack)[first + generator_] = seeded_generator(some->device(), next_random_call(given));
+    const auto stream = stream_generator(given);
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !stream || some->device().is_cpu(), "[", schema.name(), "] is drawn on the CPU while a module is initialised, "
+        "but got a tensor on ", some->device(), ". Draw it as a plain tensor on the CPU and distribute that.");
+    (*stack)[first + generator_] =
+        stream ? *stream : seeded_generator(some->device(), next_random_call(given));
     op.callBoxed(stack);
     wrap_results(schema, *some->spec(), originals, stack);
   }

@@ -3,6 +3,7 @@
 #include "weft/core/dtype_text.h"
 #include "weft/tensor/distribute.h"
 #include "weft/tensor/random_fill.h"
+#include "weft/tensor/random_stream.h"
 
 #include <ATen/ATen.h>
 
@@ -39,12 +40,25 @@ at::Tensor local_as(const char* where, const at::Tensor& tensor, const TensorSpe
   return to_local(redistribute(expanded, spec.layout()));
 }
 
+/// In an InitializationScope the numbers are those of torch on the CPU: draws them by `op`, and is true.
+template <class Op>
+bool fills_as_torch(const char* where, const at::Tensor& self, const Generator& generator, Drawn how, const Op& op) {
+  const auto source = stream_generator(generator);
+  if (source) {
+    fill_from_stream(distributed(where, self), how, [&](at::Tensor numbers) { op(numbers, source); });
+  }
+  return source.has_value();
+}
+
 void fill(const char* where, const at::Tensor& self, const Distribution& distribution, const Generator& generator) {
   const auto& impl = distributed(where, self);
   fill_random(impl.local(), *impl.spec(), distribution, next_random_call(generator));
 }
 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, Generator generator) {
+  if (fills_as_torch("uniform_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.uniform_(from, to, source); })) {
+    return self;
+  }
   TORCH_CHECK_VALUE(
       from <= to && std::isfinite(to - from), "[uniform_] a finite interval is required, but got from ", from, " to ",
       to, ".");
@@ -53,6 +67,9 @@ at::Tensor& uniform_(at::Tensor& self, double from, double to, Generator generat
 }
 
 at::Tensor& normal_(at::Tensor& self, double mean, double deviation, Generator generator) {
+  if (fills_as_torch("normal_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.normal_(mean, deviation, source); })) {
+    return self;
+  }
   TORCH_CHECK_VALUE(
       deviation >= 0, "[normal_] a standard deviation of at least 0 is required, but got ", deviation, ".");
   fill("normal_", self, Distribution::normal(mean, deviation), generator);
@@ -60,30 +77,45 @@ at::Tensor& normal_(at::Tensor& self, double mean, double deviation, Generator g
 }
 
 at::Tensor& log_normal_(at::Tensor& self, double mean, double deviation, Generator generator) {
+  if (fills_as_torch("log_normal_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.log_normal_(mean, deviation, source); })) {
+    return self;
+  }
   TORCH_CHECK_VALUE(deviation > 0, "[log_normal_] a standard deviation above 0 is required, but got ", deviation, ".");
   fill("log_normal_", self, Distribution::log_normal(mean, deviation), generator);
   return self;
 }
 
 at::Tensor& exponential_(at::Tensor& self, double rate, Generator generator) {
+  if (fills_as_torch("exponential_", self, generator, Drawn::Whole, [&](auto& numbers, auto& source) { numbers.exponential_(rate, source); })) {
+    return self;
+  }
   TORCH_CHECK_VALUE(rate > 0, "[exponential_] a lambda above 0 is required, but got ", rate, ".");
   fill("exponential_", self, Distribution::exponential(rate), generator);
   return self;
 }
 
 at::Tensor& cauchy_(at::Tensor& self, double median, double scale, Generator generator) {
+  if (fills_as_torch("cauchy_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.cauchy_(median, scale, source); })) {
+    return self;
+  }
   TORCH_CHECK_VALUE(scale > 0, "[cauchy_] a sigma above 0 is required, but got ", scale, ".");
   fill("cauchy_", self, Distribution::cauchy(median, scale), generator);
   return self;
 }
 
 at::Tensor& geometric_(at::Tensor& self, double p, Generator generator) {
+  if (fills_as_torch("geometric_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.geometric_(p, source); })) {
+    return self;
+  }
   TORCH_CHECK_VALUE(p > 0 && p < 1, "[geometric_] a probability in (0, 1) is required, but got ", p, ".");
   fill("geometric_", self, Distribution::geometric(p), generator);
   return self;
 }
 
 at::Tensor& bernoulli_(at::Tensor& self, double p, Generator generator) {
+  if (fills_as_torch("bernoulli_", self, generator, Drawn::Whole, [&](auto& numbers, auto& source) { numbers.bernoulli_(p, source); })) {
+    return self;
+  }
   TORCH_CHECK_VALUE(p >= 0 && p <= 1, "[bernoulli_] a probability in [0, 1] is required, but got ", p, ".");
   fill("bernoulli_", self, Distribution::bernoulli(p), generator);
   return self;
@@ -136,11 +168,17 @@ void fill_integers(const at::Tensor& self, int64_t first, int64_t last, const Ge
 }
 
 at::Tensor& random_(at::Tensor& self, Generator generator) {
+  if (fills_as_torch("random_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.random_(source); })) {
+    return self;
+  }
   fill_integers(self, 0, last_whole_number(self.scalar_type()), generator);
   return self;
 }
 
 at::Tensor& random_from(at::Tensor& self, int64_t from, std::optional<int64_t> to, Generator generator) {
+  if (fills_as_torch("random_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.random_(from, to, source); })) {
+    return self;
+  }
   TORCH_CHECK_VALUE(
       !to || from < *to, "[random_] a from below to is required, but got from ", from, " to ", to.value_or(0), ".");
   fill_integers(self, from, to ? *to - 1 : last_whole_number(self.scalar_type()), generator);

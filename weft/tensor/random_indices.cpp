@@ -5,14 +5,29 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <numeric>
+
 namespace weft {
 
-LocalIndices::LocalIndices(const TensorSpec& spec) {
+namespace {
+
+c10::DimVector own_order(const TensorSpec& spec) {
+  c10::DimVector order(spec.dim());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+} // namespace
+
+LocalIndices::LocalIndices(const TensorSpec& spec) : LocalIndices(spec, own_order(spec)) {}
+
+LocalIndices::LocalIndices(const TensorSpec& spec, c10::IntArrayRef order) {
   const auto sizes = spec.sizes();
   const auto& mesh = spec.mesh();
   int64_t stride = 1;
   bool in_row = true;
-  for (auto d = spec.dim() - 1; d >= 0; --d) {
+  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+    const auto d = *dim;
     const auto runs = local_runs(sizes[d], d, spec.layout(), mesh.shape(), mesh.coordinate());
     if (in_row) {
       runs_.clear();

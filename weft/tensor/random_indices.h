@@ -9,7 +9,7 @@
 
 namespace weft {
 
-/// The global indices (row-major in the global shape) of the elements a rank holds, in the row-major order of its local
+/// The global indices (row-major in the global shape, or in that of its dims in another order) of the elements a rank holds, in the row-major order of its local
 /// tensor: `rows` times the same runs, each row from another begin. Dims at the end that a rank holds whole are part of
 /// the row.
 ///
@@ -19,6 +19,8 @@ class LocalIndices {
  public:
   /// Of this rank, which must be in the mesh. What is partial counts as replicated.
   explicit LocalIndices(const TensorSpec& spec);
+  /// With the dims in this order, the slowest first; the local tensor has them in the same order.
+  LocalIndices(const TensorSpec& spec, c10::IntArrayRef order);
 
   int64_t rows() const {
     return rows_;
