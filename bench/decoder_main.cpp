@@ -129,7 +129,7 @@ int serve_threads(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   at::set_num_threads(1);
-  if (std::getenv("RANK") == nullptr) {
+  if (const char* size = std::getenv("WORLD_SIZE"); size == nullptr || std::string(size) == "1") {
     return serve_threads(argc, argv);
   }
   return bench::serve(argc, argv, kUsage, [] {

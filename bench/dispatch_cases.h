@@ -7,11 +7,18 @@
 #include <c10/core/GradMode.h>
 #include <torch/optim/adamw.h>
 
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace weft::bench {
+
+/// Where the tensors are: WEFT_BENCH_DEVICE, or else the cpu.
+inline c10::Device bench_device() {
+  const char* name = std::getenv("WEFT_BENCH_DEVICE");
+  return c10::Device(name == nullptr ? "cpu" : name);
+}
 
 /// A call on plain tensors, and the same call on distributed ones whose local tensors they are.
 struct DispatchCase {
@@ -83,8 +90,8 @@ inline DispatchCase adamw_case(const DeviceMesh& mesh, bool foreach) {
   std::vector<at::Tensor> locals;
   std::vector<at::Tensor> distributed;
   for (int i = 0; i < 100; ++i) {
-    locals.push_back(at::randn({16, 16}));
-    distributed.push_back(from_local(at::randn({16, 16}), mesh, {Shard(0)}));
+    locals.push_back(at::randn({16, 16}, bench_device()));
+    distributed.push_back(from_local(at::randn({16, 16}, bench_device()), mesh, {Shard(0)}));
   }
   return {
       foreach ? "adamw_100_foreach" : "adamw_100", adamw_step(locals, foreach), adamw_step(distributed, foreach),
@@ -93,14 +100,14 @@ inline DispatchCase adamw_case(const DeviceMesh& mesh, bool foreach) {
 
 /// The cases of the benchmarks 'dispatch' and 'instructions'. bench/peers/dispatch_fake.py has the same in Python.
 inline std::vector<DispatchCase> dispatch_cases() {
-  const DeviceMesh mesh(make_fake_world(8), c10::kCPU, {8});
+  const DeviceMesh mesh(make_fake_world(8), bench_device().type(), {8});
   // A local tensor and a distributed one that has it as its part.
   struct Pair {
     at::Tensor local;
     at::Tensor whole;
   };
   const auto pair = [&](c10::IntArrayRef sizes, const Placement& placement) {
-    const auto local = at::randn(sizes);
+    const auto local = at::randn(sizes, bench_device());
     return Pair{local, from_local(local, mesh, {placement})};
   };
   std::vector<DispatchCase> cases;
@@ -125,7 +132,7 @@ inline std::vector<DispatchCase> dispatch_cases() {
   add("softmax", rows, rows, [](T a, T) { return a.softmax(-1); });
   add("layer_norm", rows, rows, [](T a, T) { return at::layer_norm(a, {16}); });
   add("detach", rows, rows, [](T a, T) { return a.detach(); });
-  const auto plain = at::randn({16, 16});
+  const auto plain = at::randn({16, 16}, bench_device());
   cases.push_back(
       {"from_local", [=] { return plain.view_as(plain); }, [=] { return from_local(plain, mesh, {Shard(0)}); }});
   cases.push_back(

@@ -1,6 +1,8 @@
 #include "bench/dispatch_cases.h"
 #include "bench/serve.h"
 
+#include <torch/cuda.h>
+
 namespace {
 
 constexpr const char* kUsage =
@@ -36,7 +38,12 @@ int main(int argc, char** argv) {
     return weft::bench::Cases{
         .make = [cases = weft::bench::dispatch_cases()](
                     const std::string& request, int64_t calls) { return make_batch(cases, request, calls); },
-        .barrier = [] {},
+        .barrier =
+            [] {
+              if (weft::bench::bench_device().is_cuda()) {
+                torch::cuda::synchronize();
+              }
+            },
         .now = weft::bench::cpu_microseconds};
   });
 }

@@ -1,5 +1,4 @@
-"""A small Llama-style decoder in plain PyTorch, and how Weft distributes it over tensor-parallel ranks. The benchmark
-'python' and tests/python train it."""
+"""A small Llama-style decoder in plain PyTorch. The benchmark 'training' and tests/python train it."""
 
 import torch
 import torch.nn.functional as F
@@ -72,29 +71,11 @@ COLUMN_CUT = ("query", "key", "value", "gate", "up", "logits")
 ROW_CUT = ("output", "down")
 
 
-def distribute(model, mesh):
-    """The model with Weft's tensors as parameters; its code stays as it is. What is not cut is replicated."""
-    import weft
-
-    def whole(module, inputs, outputs):
-        """Outputs are added up here, and gradients on their way back: once, and not where each is used next."""
-        return outputs.redistribute(placements=[weft.Replicate()])
-
-    def partition(name, module, mesh):
-        last = name.rpartition(".")[2]
-        if last in COLUMN_CUT + ROW_CUT:
-            cut = weft.Shard(0 if last in COLUMN_CUT else 1)
-            module.weight = nn.Parameter(weft.distribute_tensor(module.weight.data, mesh, [cut]))
-        if isinstance(module, (RMSNorm, Attention, FeedForward)) or last == "logits":
-            module.register_forward_hook(whole)
-
-    return weft.distribute_module(model, mesh, partition)
-
-
-def training_step(model, optimizer, inputs, targets):
+def training_step(model, optimizer, inputs, targets, after_backward=lambda: None):
     """The loss, as a number."""
     loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
     loss.backward()
+    after_backward()
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return loss.item()

@@ -12,8 +12,8 @@ import dispatch
 import instructions
 import local
 import plan
-import python_step
 import redistribute
+import training
 from rows import table
 
 # Every benchmark by name: a module with a docstring that says what is measured, and run(settings), which yields rows; with
@@ -25,7 +25,7 @@ BENCHES = {
     "local": local,
     "dispatch": dispatch,
     "instructions": instructions,
-    "python": python_step,
+    "training": training,
 }
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,8 +51,12 @@ def parse_arguments():
         default=ROOT / "build/bench/results.jsonl",
         help="file that gets one JSON line per row (default: %(default)s)",
     )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="where the tensors of 'dispatch' are (default: %(default)s)"
+    )
     settings = parser.parse_args()
     settings.peers = ROOT / "bench/peers"
+    os.environ["WEFT_BENCH_DEVICE"] = settings.device
     # The package weft, for the programs in Python.
     os.environ["PYTHONPATH"] = str(settings.programs.parent / "python")
     if not settings.programs.is_dir():

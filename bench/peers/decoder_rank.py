@@ -1,10 +1,10 @@
-"""One rank of the benchmark 'python': a training step of the decoder in bench/python_decoder.py, started by bench/run.py.
+"""One rank of the benchmark 'training': a training step of the decoder in bench/python_decoder.py, started by bench/run.py.
 
 Cases, whose size is the model's dim:
-  weft      Weft's tensors as parameters
-  dtensor   PyTorch's DTensor, by parallelize_module
-  megatron  written by hand: linears that hold their part, bare collectives of torch.distributed around them
-  single    the whole model on every rank
+  weft, weft sequence           Weft's parallelize_module by the plans in bench/plans, without and with sequence parallelism
+  megatron, megatron sequence   written by hand: linears that hold their part, bare collectives of torch.distributed
+  dtensor                       PyTorch's DTensor, by parallelize_module
+  single                        the whole model on every rank
 All of them start from the same parameters; before the first is timed, their losses must agree.
 """
 
@@ -18,20 +18,21 @@ import weft
 
 from serve import serve_as_rank
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+BENCH = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(BENCH))
 from decoder_modes import to_dtensor, to_megatron  # noqa: E402
-from python_decoder import Decoder, distribute, training_step  # noqa: E402
+from python_decoder import Decoder, training_step  # noqa: E402
 
 VOCABULARY, BLOCKS, HEADS, BATCH, LENGTH = 1024, 4, 8, 2, 64
 AGREEING_STEPS = 6
 TOLERANCE = 1e-5
 
 
-def training(model, tokens):
+def training(model, tokens, after_backward=lambda: None):
     """What takes a step and gives its loss."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-    return lambda: training_step(model, optimizer, inputs, targets)
+    return lambda: training_step(model, optimizer, inputs, targets, after_backward)
 
 
 def trainings(dim):
@@ -40,9 +41,20 @@ def trainings(dim):
     tokens = torch.randint(VOCABULARY, (BATCH, LENGTH + 1))
     model = Decoder(VOCABULARY, dim, BLOCKS, HEADS)
     mesh = weft.init_device_mesh("cpu", (dist.get_world_size(),))
+
+    def by_weft(plan):
+        parallel = weft.parallelize_module(copy.deepcopy(model), mesh, BENCH / "plans" / plan)
+        return training(parallel, weft.distribute_tensor(tokens, mesh))
+
+    def by_hand(sequence):
+        parallel, after_backward = to_megatron(copy.deepcopy(model), sequence)
+        return training(parallel, tokens, after_backward)
+
     return {
-        "weft": training(distribute(copy.deepcopy(model), mesh), weft.distribute_tensor(tokens, mesh)),
-        "megatron": training(to_megatron(copy.deepcopy(model)), tokens),
+        "weft": by_weft("decoder.json"),
+        "weft sequence": by_weft("decoder_sequence.json"),
+        "megatron": by_hand(sequence=False),
+        "megatron sequence": by_hand(sequence=True),
         "dtensor": training(to_dtensor(copy.deepcopy(model)), tokens),
         "single": training(model, tokens),
     }

@@ -6,6 +6,7 @@ Usage: dispatch_fake.py weft|pytorch
 Cases read `add local` or `add distributed`; what is timed is a batch of so many calls, in CPU time.
 """
 
+import os
 import sys
 import time
 
@@ -14,13 +15,15 @@ import torch.nn.functional as F
 
 from serve import serve
 
+DEVICE = os.environ.get("WEFT_BENCH_DEVICE", "cpu")
+
 
 def weft_functions():
     """from_local and redistribute of Weft; a dim to cut along, or None for replicated."""
     import weft
     from weft._C import fake_world
 
-    mesh = fake_world(8).mesh("cpu", [8], list(range(8)), [])
+    mesh = fake_world(8).mesh(DEVICE, [8], list(range(8)), [])
 
     def placements(dim):
         return [weft.Replicate() if dim is None else weft.Shard(dim)]
@@ -36,7 +39,7 @@ def pytorch_functions():
 
     from fake_mesh import fake_mesh
 
-    mesh = fake_mesh((8,), rank=0)
+    mesh = fake_mesh((8,), rank=0, device=DEVICE)
 
     def placements(dim):
         return [Replicate() if dim is None else Shard(dim)]
@@ -108,8 +111,10 @@ def main():
         return 0 if sys.argv[-1] in ("-h", "--help") else 2
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    cases = make_cases(*SIDES[sys.argv[1]]())
-    serve(lambda name, count: batch_of(cases[name], count), barrier=lambda: None, clock=time.thread_time)
+    with torch.device(DEVICE):
+        cases = make_cases(*SIDES[sys.argv[1]]())
+    wait = torch.cuda.synchronize if DEVICE == "cuda" else lambda: None
+    serve(lambda name, count: batch_of(cases[name], count), barrier=wait, clock=time.thread_time)
     return 0
 
 

@@ -5,13 +5,13 @@ from torch.distributed.tensor import Partial, Replicate, Shard, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 
-def fake_mesh(shape, rank):
+def fake_mesh(shape, rank, device="cpu"):
     """A mesh as one rank sees it, with nobody else there."""
     size = 1
     for length in shape:
         size *= length
     dist.init_process_group("fake", rank=rank, world_size=size, store=FakeStore())
-    return init_device_mesh("cpu", shape)
+    return init_device_mesh(device, shape)
 
 
 def parse_placements(text):

@@ -3,9 +3,6 @@
 import sys
 import time
 
-import torch
-import torch.distributed as dist
-
 
 def serve(make_call, barrier, clock=time.perf_counter):
     """Answers requests `<calls> <size> <case>` until stdin ends; `make_call(case, size)` gives what is timed."""
@@ -33,6 +30,10 @@ def serve_as_rank(doc, maker):
     if len(sys.argv) > 1:
         print(doc)
         return 0 if sys.argv[1] in ("-h", "--help") else 2
+    # Not above: a peer without torch serves too.
+    import torch
+    import torch.distributed as dist
+
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     serve(maker(), dist.barrier)

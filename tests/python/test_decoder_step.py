@@ -8,8 +8,9 @@ import pytest
 import torch
 import weft
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-from python_decoder import Decoder, distribute, training_step  # noqa: E402
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
+from python_decoder import Decoder, training_step  # noqa: E402
 
 # Made once: ranks as threads share torch's random numbers.
 torch.manual_seed(2)
@@ -23,15 +24,20 @@ def losses_of(model, tokens, **options):
     return [training_step(model, optimizer, tokens[:, :-1], tokens[:, 1:]) for _ in range(STEPS)]
 
 
+def distribute(model, mesh, plan="decoder.json"):
+    return weft.parallelize_module(model, mesh, BENCH / "plans" / plan)
+
+
 def on_mesh(ranks, program):
     return weft.run_on_ranks(ranks, lambda rank: program(weft.init_device_mesh("cpu", (ranks,))))
 
 
+@pytest.mark.parametrize("plan", ["decoder.json", "decoder_sequence.json"])
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("options", [{}, {"foreach": True}, {"fused": True}], ids=str)
-def test_the_losses_are_those_of_one_device(ranks, options):
+def test_the_losses_are_those_of_one_device(ranks, options, plan):
     def program(mesh):
-        return losses_of(distribute(copy.deepcopy(MODEL), mesh), weft.distribute_tensor(TOKENS, mesh), **options)
+        return losses_of(distribute(copy.deepcopy(MODEL), mesh, plan), weft.distribute_tensor(TOKENS, mesh), **options)
 
     expected = losses_of(copy.deepcopy(MODEL), TOKENS, **options)
     assert expected[-1] < 0.9 * expected[0]

@@ -110,7 +110,8 @@ TEST(InitializationScope, WhatIsNotDrawnInPlaceIsAnError) {
     const InitializationScope scope(1);
     expect_contains(
         error_text<c10::NotImplementedError>([&] { at::bernoulli(tensor); }),
-        "[InitializationScope] random numbers of distributed tensors are drawn by uniform_, normal_ and the other fills "
+        "[InitializationScope] random numbers of distributed tensors are drawn by uniform_, normal_ and the other "
+        "fills "
         "in place, but another operator asked for some. Make a tensor and fill it.");
   });
 }

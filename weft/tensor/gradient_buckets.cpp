@@ -263,7 +263,8 @@ int64_t gradient_bucket_bytes() {
 
 void set_gradient_bucket_bytes(int64_t bytes) {
   TORCH_CHECK_VALUE(
-      bytes >= 0, "[set_gradient_bucket_bytes] a number of bytes is required, or 0 for no buckets, but got ", bytes, ".");
+      bytes >= 0, "[set_gradient_bucket_bytes] a number of bytes is required, or 0 for no buckets, but got ", bytes,
+      ".");
   bucket_bytes = bytes;
 }
 
