@@ -8,6 +8,7 @@ namespace weft {
 
 /// One function per subcommand, each in a file of its name.
 void add_demo_command(CLI::App& app);
+void add_check_plan_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_show_command(CLI::App& app);
 

@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_help_all_flag("--help-all", "Print the help of all commands");
   weft::add_demo_command(app);
+  weft::add_check_plan_command(app);
   weft::add_plan_command(app);
   weft::add_show_command(app);
   try {

@@ -1,0 +1,59 @@
+#include "tools/commands.h"
+#include "weft/nn/parallel_plan.h"
+
+#include <c10/util/Exception.h>
+#include <CLI/CLI.hpp>
+
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+namespace weft {
+
+namespace {
+
+std::vector<std::string> lines_of(std::istream& in) {
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  if (path == "-") {
+    return lines_of(std::cin);
+  }
+  std::ifstream file(path);
+  TORCH_CHECK_VALUE(file.good(), "[check-plan] a file of module paths is required, but ", path, " cannot be read.");
+  return lines_of(file);
+}
+
+void check_plan(const std::string& path, const std::string& modules) {
+  const auto plan = nn::ParallelPlan::load(path);
+  if (modules.empty()) {
+    std::cout << plan.to_string() << "\n";
+    return;
+  }
+  const auto paths = lines_of(modules);
+  const auto entries = nn::match(plan, paths);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    std::cout << paths[i] << ": " << (entries[i] == nullptr ? "not named" : entries[i]->style.to_string()) << "\n";
+  }
+}
+
+} // namespace
+
+void add_check_plan_command(CLI::App& app) {
+  const auto path = std::make_shared<std::string>();
+  const auto modules = std::make_shared<std::string>();
+  auto* command = app.add_subcommand("check-plan", "Read a plan of parallel modules and print it with all its options");
+  command->add_option("plan", *path, "The plan file (JSON)")->required();
+  command->add_option(
+      "--modules", *modules,
+      "A file of module paths, one per line, - for stdin: print the style of each; a pattern that matches none is an "
+      "error");
+  command->callback([path, modules] { check_plan(*path, *modules); });
+}
+
+} // namespace weft
