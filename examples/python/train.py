@@ -19,8 +19,10 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 import weft
+from gpt2 import Gpt2
 from llama import Llama
 from torch import nn
+from vit import Vit
 
 PLANS = Path(__file__).resolve().parent.parent / "plans"
 TOLERANCE = 1e-4
@@ -35,13 +37,25 @@ def sequences(step: int, rows: int = 8, length: int = 16, vocabulary: int = 64) 
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
+def images(step: int, rows: int = 8, size: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
+    """Noise of one of four colours, and which one that is: a batch for every step."""
+    generator = torch.Generator().manual_seed(step)
+    classes = torch.randint(4, (rows,), generator=generator)
+    colours = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
+    return colours[classes].view(rows, 3, 1, 1) + torch.randn(rows, 3, size, size, generator=generator), classes
+
+
 @dataclass(frozen=True)
 class Example:
     make: Callable[[], nn.Module]
     batch: Callable[[int], tuple[torch.Tensor, torch.Tensor]]  # of a step: inputs and classes
 
 
-EXAMPLES = {"llama": Example(Llama, sequences)}
+EXAMPLES = {
+    "llama": Example(Llama, sequences),
+    "gpt2": Example(Gpt2, sequences),
+    "vit": Example(Vit, images),
+}
 
 
 def plan_file(name: str, sequence_parallel: bool) -> Path:
