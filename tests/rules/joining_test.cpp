@@ -7,9 +7,14 @@ namespace {
 
 using namespace weft::testing;
 
-TEST(Joining, TheDimAlongWhichTensorsAreJoinedCannotBeCut) {
+TEST(Joining, TheDimAlongWhichTensorsOfDifferentSizesAreJoinedCannotBeCut) {
   EXPECT_EQ(rule_text("aten::cat", {{5, 4}, {5, 2}}, {{"dim", -1}}), "([a,-],[a,-])->([a,-]) linear*={0,1}");
   EXPECT_EQ(rule_text("aten::cat", {{5}, {3}, {2}}), "([-],[-],[-])->([-]) linear*={0,1,2}");
+}
+
+TEST(Joining, TensorsOfOneSizeAreJoinedAsTheyAreCut) {
+  EXPECT_EQ(rule_text("aten::cat", {{5, 4}, {5, 4}}, {{"dim", 1}}), "([a,b],[a,b])->([a,(c b)]) linear*={0,1}");
+  EXPECT_EQ(rule_text("aten::cat", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a,b]) linear*={0}");
 }
 
 TEST(Joining, ATensorOfNothingMayStandAmongOthersOfAnyRank) {

@@ -117,6 +117,12 @@ TEST(Views, EveryPartOfASplitHasTheOtherDims) {
   EXPECT_EQ(rule_text("aten::unbind.int", {{2, 4}}), "([a,b])->([b],[b]) whole={a} linear*={0}");
 }
 
+TEST(Views, EqualPartsOfASplitMayBeCut) {
+  EXPECT_EQ(
+      rule_text("aten::split.Tensor", {{5, 12}}, {{"split_size", 4}, {"dim", 1}}),
+      "([a,(c b)])->([a,b],[a,b],[a,b]) whole={c} filled={b} linear*={0} split_size=[b]");
+}
+
 TEST(Views, AGradientIsPutBackWhereItCameFrom) {
   EXPECT_EQ(
       rule_text(

@@ -30,7 +30,8 @@ Rule put_together(const OpCall& call, Rule rule) {
   return rule;
 }
 
-/// The dim along which tensors are joined cannot be cut. One of shape [0] may stand among tensors of any rank.
+/// The dim along which tensors are joined cannot be cut where their sizes differ; otherwise it becomes one of parts, each
+/// cut as the tensors are. One of shape [0] may stand among tensors of any rank.
 std::optional<Rule> cat_rule(const OpCall& call) {
   const auto is_skipped = [](const Operand& operand) { return operand.sizes == c10::IntArrayRef({0}); };
   const auto shaped = std::find_if_not(call.operands().begin(), call.operands().end(), is_skipped);
@@ -39,12 +40,20 @@ std::optional<Rule> cat_rule(const OpCall& call) {
   }
   Rule rule;
   auto dims = own_factors(rule, shaped->sizes);
-  dims[call.wrapped_dim("dim", shaped->dim())] = {};
+  const auto dim = call.wrapped_dim("dim", shaped->dim());
+  const auto is_alike = [&](const Operand& operand) { return operand.sizes == shaped->sizes; };
+  const bool is_even = std::all_of(call.operands().begin(), call.operands().end(), is_alike);
+  if (!is_even) {
+    dims[dim] = {};
+  }
   for (const auto& operand : call.operands()) {
     if (operand.sizes.size() != dims.size() && !is_skipped(operand)) {
       return std::nullopt;
     }
     rule.inputs.push_back(is_skipped(operand) ? Rule::Dims(1) : dims);
+  }
+  if (is_even && call.operands().size() > 1) {
+    dims[dim].insert(dims[dim].begin(), rule.add_factor(static_cast<int64_t>(call.operands().size())));
   }
   rule.outputs.push_back(dims);
   return put_together(call, std::move(rule));

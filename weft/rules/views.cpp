@@ -170,12 +170,33 @@ Rule split_rule(const OpCall& call) {
   auto order = natural_order(call);
   const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
   const auto size = call.operand(0).sizes[dim];
+  const auto step = std::max<int64_t>(call.integer("split_size", 1), 1);
+  const auto parts = std::max<int64_t>((size + step - 1) / step, 1);
+  if (size != parts * step) {
+    order[dim] = -1;
+    auto rule = with_whole(rearranged(call, order), {dim});
+    rule.outputs.resize(parts, Rule::Dims(rule.outputs[0]));
+    return rule;
+  }
+  // Of equal parts each may be cut. A rank that held nothing of them would split nothing into one.
+  auto rule = rearranged(call, order);
+  const auto inside = rule.inputs[0][dim][0];
+  const auto part = rule.add_factor(parts);
+  rule.sizes[inside] = step;
+  rule.filled.push_back(inside);
+  rule.whole.push_back(part);
+  rule.inputs[0][dim] = {part, inside};
+  rule.outputs.resize(parts, Rule::Dims(rule.outputs[0]));
+  rule.size_arguments.push_back({"split_size", {step}, {{inside}}});
+  return rule;
+}
+
+Rule split_with_sizes_rule(const OpCall& call) {
+  auto order = natural_order(call);
+  const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
   order[dim] = -1;
   auto rule = with_whole(rearranged(call, order), {dim});
-  const auto step = std::max<int64_t>(call.integer("split_size", 1), 1);
-  const auto parts = call.has("split_sizes") ? static_cast<int64_t>(call.integers("split_sizes").size())
-                                             : std::max<int64_t>((size + step - 1) / step, 1);
-  rule.outputs.resize(parts, Rule::Dims(rule.outputs[0]));
+  rule.outputs.resize(call.integers("split_sizes").size(), Rule::Dims(rule.outputs[0]));
   return rule;
 }
 
@@ -274,7 +295,7 @@ void add_view_rules(RuleRegistry& registry) {
   registry.add({"slice", "slice_copy"}, of_dims(slice_rule));
   registry.add({"narrow_copy"}, of_dims(narrow_copy_rule));
   registry.add({"split", "split_copy", "unsafe_split"}, of_dims(split_rule));
-  registry.add({"split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes"}, of_dims(split_rule));
+  registry.add({"split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes"}, of_dims(split_with_sizes_rule));
   registry.add({"unbind", "unbind_copy"}, of_dims(unbind_rule));
   registry.add({"diagonal", "diagonal_copy"}, diagonal_rule);
   registry.add({"unfold", "unfold_copy"}, of_dims(unfold_rule));

@@ -1,0 +1,118 @@
+"""What the examples communicate in a step of training: exactly what a tensor-parallel decoder written by hand does."""
+
+import copy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import weft
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples/python"))
+import train
+
+LAYERS, ROWS, LENGTH, DIM, VOCABULARY = 2, 8, 16, 32, 64
+FLOAT = 4
+ACTIVATIONS = ROWS * LENGTH * DIM * FLOAT
+PLANNED, GRADIENT = "", "gradient"  # moves that the plan asks for, and reductions of the gradients of parameters
+
+# What sequence-parallel ranks hold all of, and see a part of the sequence for: the weights of norms; in GPT-2 their biases
+# and the positions too.
+SEQUENCE_GRADIENTS = {
+    "llama": [DIM * FLOAT] * (2 * LAYERS + 1),
+    "gpt2": [DIM * FLOAT] * (2 * (2 * LAYERS + 1)) + [LENGTH * DIM * FLOAT],
+}
+
+
+def all_reduces(ranks, of):
+    """Bytes are those received: from every other rank all."""
+    return len(of), (ranks - 1) * sum(of)
+
+
+def pieces(ranks, count):
+    """Gathered or scattered activations: from every other rank a piece."""
+    return count, count * (ranks - 1) * ACTIVATIONS // ranks
+
+
+def expected_forward(ranks, sequence_parallel):
+    """After the embedding and after both halves of a layer activations are summed up. By sequences they are gathered before
+    both halves and before the output layer, and scattered where they are summed up."""
+    count = 2 * LAYERS + 1
+    if not sequence_parallel:
+        return {("all_reduce", PLANNED): all_reduces(ranks, [ACTIVATIONS] * count)}
+    return {("all_gather", PLANNED): pieces(ranks, count), ("reduce_scatter", PLANNED): pieces(ranks, count)}
+
+
+def expected_backward(name, ranks, sequence_parallel):
+    """The mirror of that: gradients are summed up before both halves of a layer and before the output layer."""
+    expected = expected_forward(ranks, sequence_parallel)
+    if sequence_parallel:
+        expected["all_reduce", GRADIENT] = all_reduces(ranks, SEQUENCE_GRADIENTS[name])
+    return expected
+
+
+def expected_loss(ranks):
+    """The classes of logits are brought together, for other rows each, and their gradient goes back; the mean is summed up."""
+    logits = ROWS * LENGTH * VOCABULARY * FLOAT
+    moved = (ranks - 1) * logits // ranks**2
+    return {
+        ("all_to_all", "aten::_log_softmax"): (1, moved),
+        ("all_to_all", GRADIENT): (1, moved),
+        ("all_reduce", "aten::nll_loss_forward"): (1, (ranks - 1) * FLOAT),
+    }
+
+
+def counted(communication):
+    counts = {}
+    for row in communication.rows:
+        calls, received = counts.get((row.collective, row.operator), (0, 0))
+        counts[row.collective, row.operator] = (calls + row.calls, received + row.bytes)
+    return counts
+
+
+def measured(name, ranks, sequence_parallel):
+    """Of the first rank, in the second step: forward, backward from gradients of the logits that lie as these, and loss."""
+    model = train.make_model(name)
+
+    def on_rank(rank):
+        mesh = weft.init_device_mesh("cpu", (ranks,), mesh_dim_names=("tp",))
+        parallel = weft.parallelize_module(copy.deepcopy(model), mesh, train.plan_file(name, sequence_parallel))
+        inputs, targets = train.distribute_batch(train.EXAMPLES[name].batch(0), mesh)
+        train.training_step(parallel, train.make_optimizer(parallel), inputs, targets)
+        with weft.comm_debug() as forward:
+            logits = parallel(inputs)
+        with weft.comm_debug() as backward:
+            logits.backward(torch.ones_like(logits))
+        leaf = logits.detach().requires_grad_()
+        with weft.comm_debug() as loss:
+            train.loss_of(leaf, targets).backward()
+        return counted(forward), counted(backward), counted(loss)
+
+    return weft.run_on_ranks(ranks, on_rank)[0]
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["", "sequence_parallel"])
+@pytest.mark.parametrize("ranks,name", [(2, "llama"), (2, "gpt2"), (4, "gpt2")])
+def test_a_step_communicates_what_one_written_by_hand_does(name, ranks, sequence_parallel):
+    forward, backward, loss = measured(name, ranks, sequence_parallel)
+    assert forward == expected_forward(ranks, sequence_parallel)
+    assert backward == expected_backward(name, ranks, sequence_parallel)
+    assert loss == expected_loss(ranks)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True], ids=["", "sequence_parallel"])
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_the_optimizer_communicates_nothing(name, sequence_parallel):
+    model = train.make_model(name)
+
+    def on_rank(rank):
+        mesh = weft.init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
+        parallel = weft.parallelize_module(copy.deepcopy(model), mesh, train.plan_file(name, sequence_parallel))
+        inputs, targets = train.distribute_batch(train.EXAMPLES[name].batch(0), mesh)
+        train.loss_of(parallel(inputs), targets).backward()
+        optimizer = train.make_optimizer(parallel)
+        with weft.strict(), weft.comm_debug() as update:
+            optimizer.step()
+        return update.calls
+
+    assert weft.run_on_ranks(2, on_rank) == [0, 0]
