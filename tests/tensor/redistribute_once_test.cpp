@@ -7,6 +7,7 @@
 #include "weft/tensor/to_local.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -54,7 +55,7 @@ TEST(RedistributeOnce, TheGradientsOfAllUsesAreReducedOnce) {
 
 TEST(RedistributeOnce, AChangedTensorMovesAgain) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     const auto x = activation(mesh, Shard(0));
     const auto first = redistribute_once(x, kWhole);
     x.add_(1);
@@ -68,7 +69,7 @@ TEST(RedistributeOnce, WhatWasMadeWithoutAGraphIsNotUsedWithOne) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = activation(mesh, Shard(0));
     {
-      const at::NoGradGuard no_grad;
+      const c10::NoGradGuard no_grad;
       EXPECT_FALSE(redistribute_once(x, kWhole).requires_grad());
     }
     EXPECT_TRUE(redistribute_once(x, kWhole).requires_grad());
