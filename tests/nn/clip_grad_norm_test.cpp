@@ -95,7 +95,8 @@ TEST(ClipGradNorm, ParametersWithoutAGradientDoNotCount) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto without = distribute_tensor(at::ones({4}), mesh, {Shard(0)}).set_requires_grad(true);
     EXPECT_EQ(nn::clip_grad_norm_({without}, 1.0).item<double>(), 0);
-    const auto with = with_gradient(at::ones_like(without).detach(), distribute_tensor(at::ones({4}), mesh, {Shard(0)}));
+    const auto with =
+        with_gradient(at::ones_like(without).detach(), distribute_tensor(at::ones({4}), mesh, {Shard(0)}));
     EXPECT_EQ(nn::clip_grad_norm_({without, with}, 1.0).item<double>(), 2);
     EXPECT_FALSE(without.grad().defined());
   });
@@ -137,8 +138,10 @@ TEST(ClipGradNorm, PlainAmongDistributedGradientsAreRefused) {
         with_gradient(at::ones_like(gradient), gradient), with_gradient(at::ones({3}), at::ones({3}))};
     expect_contains(
         error_text<c10::ValueError>([&] { nn::clip_grad_norm_(parameters, 1.0); }),
-        "[clip_grad_norm_] gradients must be distributed, all of them, or plain, but got a plain one of shape [3] (equal on "
-        "every rank, or not?) among distributed ones. Distribute the parameters that are left, with distribute_tensor or "
+        "[clip_grad_norm_] gradients must be distributed, all of them, or plain, but got a plain one of shape [3] "
+        "(equal on "
+        "every rank, or not?) among distributed ones. Distribute the parameters that are left, with distribute_tensor "
+        "or "
         "distribute_module.");
   });
 }

@@ -143,8 +143,8 @@ TEST(GradientBuckets, WhatIsReducedOverOtherMeshDimsGoesIntoAnotherBucket) {
     const auto whole = distributed_parameters(2, mesh);
     const auto cut = distributed_parameters(2, mesh, Layout{Replicate(), Shard(0)});
     const auto rows_cut = distribute_tensor(whole_batch(), mesh, {Shard(0), Replicate()});
-    const auto losses = loss_of(whole, batch_on(mesh)) + at::linear(rows_cut, cut[0]).sum() +
-        at::linear(rows_cut, cut[1]).sum();
+    const auto losses =
+        loss_of(whole, batch_on(mesh)) + at::linear(rows_cut, cut[0]).sum() + at::linear(rows_cut, cut[1]).sum();
     const CommLog log(mesh);
     losses.backward();
     const auto rows = gradient_rows(log);

@@ -39,9 +39,8 @@ std::vector<Tensors> grouped(const Tensors& gradients) {
                              : c10::str("a plain one of shape ", gradient.sizes(), " (equal on every rank, or not?)"),
         " among ", is_dtensor(gradient) ? "plain" : "distributed",
         " ones. Distribute the parameters that are left, with distribute_tensor or distribute_module.");
-    const auto group = std::find_if(groups.begin(), groups.end(), [&](const Tensors& members) {
-      return belong_together(members[0], gradient);
-    });
+    const auto group = std::find_if(
+        groups.begin(), groups.end(), [&](const Tensors& members) { return belong_together(members[0], gradient); });
     (group == groups.end() ? groups.emplace_back() : *group).push_back(gradient);
   }
   return groups;

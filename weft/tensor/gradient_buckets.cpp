@@ -211,13 +211,14 @@ class BackwardPass {
   }
 
  private:
+  // Never destroyed: threads of autograd's may outlive what is static.
   static std::mutex& passes_mutex() {
-    static std::mutex mutex;
-    return mutex;
+    static auto* mutex = new std::mutex();
+    return *mutex;
   }
   static std::unordered_map<int64_t, std::weak_ptr<BackwardPass>>& passes() {
-    static std::unordered_map<int64_t, std::weak_ptr<BackwardPass>> passes;
-    return passes;
+    static auto* passes = new std::unordered_map<int64_t, std::weak_ptr<BackwardPass>>();
+    return *passes;
   }
 
   void finish() {
@@ -263,7 +264,8 @@ int64_t gradient_bucket_bytes() {
 
 void set_gradient_bucket_bytes(int64_t bytes) {
   TORCH_CHECK_VALUE(
-      bytes >= 0, "[set_gradient_bucket_bytes] a number of bytes is required, or 0 for no buckets, but got ", bytes, ".");
+      bytes >= 0, "[set_gradient_bucket_bytes] a number of bytes is required, or 0 for no buckets, but got ", bytes,
+      ".");
   bucket_bytes = bytes;
 }
 

@@ -53,7 +53,8 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
  private:
   /// The node that accumulates this gradient, if it is the only one that reads it.
   GradAccumulator next_reader(const at::Tensor& leaf) const {
-    const auto hooks_end_here = !autograd::impl::hooks(leaf).empty() && autograd::impl::hooks(leaf).back().get() == this;
+    const auto hooks_end_here =
+        !autograd::impl::hooks(leaf).empty() && autograd::impl::hooks(leaf).back().get() == this;
     if (!in_backward() || at::GradMode::is_enabled() || !hooks_end_here) {
       return {};
     }
