@@ -18,6 +18,7 @@ void bind_groups(py::module_& module);
 void bind_specs(py::module_& module);
 void bind_tensors(py::module_& module);
 void bind_factories(py::module_& module);
+void bind_gradients(py::module_& module);
 void bind_ranks(py::module_& module);
 void bind_scopes(py::module_& module);
 void bind_comm_log(py::module_& module);

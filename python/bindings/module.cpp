@@ -12,6 +12,7 @@ PYBIND11_MODULE(_C, module) {
   bind_specs(module);
   bind_tensors(module);
   bind_factories(module);
+  bind_gradients(module);
   bind_ranks(module);
   bind_scopes(module);
   bind_comm_log(module);

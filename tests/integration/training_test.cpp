@@ -3,6 +3,7 @@
 #include "examples/models/perceptron.h"
 #include "weft/tensor/dispatch.h"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim.h>
@@ -138,6 +139,58 @@ TEST(Training, GradientsAreClippedByTheNormOfAll) {
       const auto gradient = full_tensor(parameter.value().grad());
       EXPECT_TRUE(at::allclose(gradient, expected[parameter.key()].grad(), 1e-4, 1e-7)) << parameter.key();
     }
+  });
+}
+
+/// Operators of this thread compute in bfloat16 where that is enough, while it lasts.
+class Autocast {
+ public:
+  explicit Autocast(bool enabled) {
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, enabled);
+  }
+  ~Autocast() {
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::clear_cache();
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+};
+
+template <class Model>
+double loss_of_a_pass(Training<Model>& training, const Batch& batch, bool lower) {
+  at::Tensor loss;
+  {
+    const Autocast autocast(lower);
+    loss = training.loss(batch);
+  }
+  loss.backward();
+  return loss.template item<float>();
+}
+
+TEST(Training, AutocastMakesTheCollectivesOfFullPrecision) {
+  const DecoderSizes sizes;
+  const auto batch = sequences(0, 8, sizes.length, sizes.vocabulary);
+  Training whole(std::make_shared<Decoder>(sizes, ParameterMaker()));
+  const auto expected_loss = loss_of_a_pass(whole, batch, /*lower=*/true);
+  on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
+    using Calls = std::vector<std::tuple<Collective, std::string, int64_t>>;
+    const auto calls_of = [&](bool lower) {
+      Training decoder(std::make_shared<Decoder>(sizes, ParameterMaker(mesh)));
+      const auto placed = batch.distribute(mesh);
+      const CommLog log(mesh);
+      const auto loss = loss_of_a_pass(decoder, placed, lower);
+      EXPECT_TRUE(!lower || std::abs(loss - expected_loss) < 0.01 * expected_loss) << loss << " " << expected_loss;
+      for (const auto& parameter : decoder.model().named_parameters()) {
+        EXPECT_EQ(spec_of(parameter.value().grad()), spec_of(parameter.value())) << parameter.key();
+      }
+      Calls calls;
+      for (const auto& row : log.rows()) {
+        calls.emplace_back(row.collective, row.mesh_dims + " " + row.operator_name, row.calls);
+      }
+      return calls;
+    };
+    EXPECT_EQ(calls_of(true), calls_of(false));
   });
 }
 

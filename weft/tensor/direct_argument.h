@@ -14,11 +14,11 @@ class DirectArgument;
 inline const at::Tensor* read_direct_tensor(const at::Tensor& tensor, CallKey& key) {
   auto* impl = as_dtensor(tensor);
   if (C10_LIKELY(impl != nullptr)) {
-    const bool stays = is_stationary(tensor);
-    if (C10_UNLIKELY((stays && !impl->has_gradient_layout()) || impl->is_stale_copy())) {
+    const bool is_leaf = is_parameter(tensor);
+    if (C10_UNLIKELY((is_leaf && !impl->has_gradient_layout()) || impl->is_stale_copy())) {
       return nullptr;
     }
-    key.add(word_of(*impl, stays));
+    key.add(word_of(*impl, is_leaf));
     return &impl->local();
   }
   if (!tensor.defined()) {

@@ -43,7 +43,8 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
 DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
     : TensorImpl(keys_on(*like.device_opt_, *like.spec_), like.data_type_, like.device_opt_),
       local_(std::move(local)),
-      spec_(like.spec_) {
+      spec_(like.spec_),
+      is_cast_parameter_(like.is_cast_parameter_) {
   set_storage_access_should_throw();
   sizes_and_strides_ = like.sizes_and_strides_;
   numel_ = like.numel_;

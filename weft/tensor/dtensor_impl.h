@@ -18,7 +18,7 @@ constexpr auto kDTensorKey = c10::DispatchKey::PrivateUse2;
 class DTensorImpl : public c10::TensorImpl {
  public:
   DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device);
-  /// Of the same spec as another one, which has worked out what follows from it.
+  /// Of the same spec as another one, which has worked out what follows from it, and what has become of it so far.
   DTensorImpl(const DTensorImpl& like, at::Tensor local);
 
   /// This rank's part; waits for it the first time where it is still on its way.
@@ -56,6 +56,14 @@ class DTensorImpl : public c10::TensorImpl {
     shared_move_ = std::move(move);
   }
 
+  /// A parameter in another dtype, as autocast makes them: it counts as the parameter where operators choose what to move.
+  bool is_cast_parameter() const {
+    return is_cast_parameter_;
+  }
+  void become_cast_parameter() {
+    is_cast_parameter_ = true;
+  }
+
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(
       const c10::VariableVersion& version,
       bool allow_tensor_metadata_change) const override;
@@ -79,6 +87,7 @@ class DTensorImpl : public c10::TensorImpl {
   static constexpr uint32_t kNoCopy = ~uint32_t{0};
   uint32_t copied_version_ = kNoCopy; // of the base
   bool gradient_layout_claimed_ = false;
+  bool is_cast_parameter_ = false;
   std::shared_ptr<const SharedMove> shared_move_;
 };
 

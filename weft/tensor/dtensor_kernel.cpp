@@ -98,8 +98,8 @@ void DTensorKernel::read_tensor(
     read_plain(tensor, argument, key);
     return;
   }
-  const bool stays = is_stationary(tensor);
-  if (C10_UNLIKELY(stays && impl->claim_gradient_layout())) {
+  const bool is_leaf = is_parameter(tensor);
+  if (C10_UNLIKELY(is_leaf && impl->claim_gradient_layout())) {
     keep_gradient_layout(tensor);
   }
   TORCH_CHECK_VALUE(
@@ -107,7 +107,7 @@ void DTensorKernel::read_tensor(
       op_.schema().arguments()[argument].name(), "' (", *impl->spec(),
       ") is a view that had to be redistributed, and the tensor it was taken of has changed since. Take the view "
       "again, or redistribute that tensor first.");
-  key.add(word_of(*impl, stays));
+  key.add(word_of(*impl, is_leaf));
 }
 
 void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor) {

@@ -55,7 +55,8 @@ class DTensorKernel {
 void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor);
 
 /// The word of a distributed tensor in a key. Specs are aligned, so the lowest bits are free.
-inline uint64_t word_of(const DTensorImpl& impl, bool stays) {
+inline uint64_t word_of(const DTensorImpl& impl, bool is_parameter) {
+  const bool stays = is_parameter || impl.is_cast_parameter();
   return reinterpret_cast<uintptr_t>(impl.spec().get()) | (stays ? 1 : 0) | (impl.is_copy_of_base() ? 2 : 0);
 }
 

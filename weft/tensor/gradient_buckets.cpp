@@ -211,13 +211,14 @@ class BackwardPass {
   }
 
  private:
+  // Never destroyed: threads of autograd's may outlive what is static.
   static std::mutex& passes_mutex() {
-    static std::mutex mutex;
-    return mutex;
+    static auto* mutex = new std::mutex();
+    return *mutex;
   }
   static std::unordered_map<int64_t, std::weak_ptr<BackwardPass>>& passes() {
-    static std::unordered_map<int64_t, std::weak_ptr<BackwardPass>> passes;
-    return passes;
+    static auto* passes = new std::unordered_map<int64_t, std::weak_ptr<BackwardPass>>();
+    return *passes;
   }
 
   void finish() {

@@ -16,8 +16,8 @@ struct OperandRef {
 
 using OperandRefs = c10::SmallVector<OperandRef, 8>;
 
-/// A parameter: a leaf that gradients are wanted of.
-inline bool is_stationary(const at::Tensor& tensor) {
+/// A leaf that gradients are wanted of.
+inline bool is_parameter(const at::Tensor& tensor) {
   return tensor.requires_grad() && tensor.is_leaf();
 }
 

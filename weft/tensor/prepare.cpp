@@ -148,7 +148,7 @@ class Preparation {
     std::vector<StoredOutput> stored;
     for (size_t k = 0; k < part.operands.size(); ++k) {
       const auto i = part.operands[k];
-      placed.push_back({call_.operands[i], operands_[i].impl != nullptr && is_stationary(*operands_[i].tensor)});
+      placed.push_back({call_.operands[i], is_stationary(operands_[i])});
       has_stationary_ = has_stationary_ || placed.back().is_stationary;
       if (is_written(operands_[i]) && operands_[i].impl != nullptr) {
         stored.push_back({output_stored_in(operands_[i].argument, rule), static_cast<int64_t>(k)});
@@ -349,6 +349,9 @@ class Preparation {
     result.offset = global.offset;
     result.contiguous = result.spec->is_contiguous();
     result.like = like(result.spec);
+    if (name() == "aten::_to_copy" && is_stationary(operands_[0])) {
+      result.like->become_cast_parameter();
+    }
     return result;
   }
 
@@ -376,6 +379,10 @@ class Preparation {
     explanation->bytes = bytes_;
     explanation->why = reason_ + (has_stationary_ ? "; parameters stay where they are" : "");
     call_.explanation = std::move(explanation);
+  }
+
+  static bool is_stationary(const OperandRef& operand) {
+    return operand.impl != nullptr && (is_parameter(*operand.tensor) || operand.impl->is_cast_parameter());
   }
 
   c10::intrusive_ptr<DTensorImpl> like(const SpecPtr& spec) const {
