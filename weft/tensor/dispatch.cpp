@@ -5,6 +5,7 @@
 #include "weft/tensor/direct_signatures.h"
 #include "weft/tensor/dtensor_kernel.h"
 #include "weft/tensor/einsum.h"
+#include "weft/tensor/embedding.h"
 #include "weft/tensor/in_place_view.h"
 #include "weft/tensor/linear_backward.h"
 #include "weft/tensor/random_fallback.h"
@@ -56,6 +57,7 @@ void register_all() {
   }
   register_rms_norm_backward(*autograd);
   register_einsum(*autograd);
+  register_embedding(*autograd);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);
