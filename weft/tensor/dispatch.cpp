@@ -12,6 +12,7 @@
 #include "weft/tensor/random_kernels.h"
 #include "weft/tensor/rms_norm_backward.h"
 #include "weft/tensor/selecting_backward.h"
+#include "weft/tensor/shared_heads.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
@@ -54,6 +55,7 @@ void register_all() {
     register_linear_backward(*each);
     register_selecting_backward(*each);
     register_composites(*each);
+    register_shared_heads(*each);
   }
   register_rms_norm_backward(*autograd);
   register_einsum(*autograd);
