@@ -17,7 +17,7 @@ TEST(Embedding, BackwardAddsUpByRow) {
       rule_text(
           "aten::embedding_dense_backward", {{5, 4}, {5}},
           {{"num_weights", 7}, {"padding_idx", -1}, {"scale_grad_by_freq", false}}),
-      "([a,b],[a])->([c,b]) sum={a} linear={0} num_weights=[c] lookup={1 in c}");
+      "([a,b],[a])->([c,b]) sum={a} filled={c} linear={0} num_weights=[c] lookup={1 in c}");
 }
 
 TEST(Embedding, APaddingRowIsKnownWhereAllRowsAre) {
@@ -33,7 +33,7 @@ TEST(Embedding, FrequenciesAreCountedOverAllPositions) {
       rule_text(
           "aten::embedding_dense_backward", {{5, 4}, {5}},
           {{"num_weights", 7}, {"padding_idx", -1}, {"scale_grad_by_freq", true}}),
-      "([a,b],[a])->([c,b]) whole={a} linear={0} num_weights=[c] lookup={1 in c}");
+      "([a,b],[a])->([c,b]) whole={a} filled={c} linear={0} num_weights=[c] lookup={1 in c}");
 }
 
 } // namespace

@@ -1,13 +1,12 @@
 #include "weft/nn/cross_entropy.h"
 
 #include "weft/tensor/boundary.h"
+#include "weft/tensor/dtensor_impl.h"
 #include "weft/tensor/from_local.h"
 #include "weft/tensor/implicit_move.h"
-#include "weft/tensor/redistribute.h"
 
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -67,13 +66,6 @@ at::Tensor placed(const at::Tensor& tensor, const DeviceMesh& mesh, const Layout
       other == mesh, "[", kName, "] all tensors must be on the same mesh, but got ", mesh.to_string(), " and ",
       other.to_string(), ". Bring them to one mesh through full_tensor.");
   return move_implicitly(kName, distributed, layout);
-}
-
-/// The dtype of the loss: autocast asks for one that is exact enough.
-at::ScalarType loss_dtype(const CrossEntropyCall& call) {
-  const auto dtype = call.has_probabilities() ? at::result_type(call.logits, call.target) : call.logits.scalar_type();
-  const bool is_narrow = dtype == at::kHalf || dtype == at::kBFloat16;
-  return is_narrow && at::autocast::is_autocast_enabled(call.logits.device().type()) ? at::kFloat : dtype;
 }
 
 /// This rank's part of a call, in plain tensors. Those with a number per row have the logits' dims, that of classes 1.
@@ -392,40 +384,6 @@ struct ParallelCrossEntropy : torch::autograd::Function<ParallelCrossEntropy> {
 };
 
 } // namespace
-
-bool has_classes_in_parts(const CrossEntropyCall& call) {
-  const auto* impl = as_dtensor(call.logits);
-  if (impl == nullptr || call.logits.dim() == 0 || !impl->spec()->mesh().is_member()) {
-    return false;
-  }
-  const auto& spec = *impl->spec();
-  for (int64_t m = 0; m < spec.mesh().ndim(); ++m) {
-    const auto& placement = spec.layout()[m];
-    if (spec.mesh().size(m) > 1 && (placement.is_partial() || placement.is_shard(call.class_dim()))) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool is_regular(const CrossEntropyCall& call) {
-  const auto& logits = call.logits;
-  const auto& target = call.target;
-  const bool has_weight = call.weight && call.weight->defined();
-  if (!at::isFloatingType(logits.scalar_type()) || call.class_count() == 0 || call.label_smoothing < 0 ||
-      call.label_smoothing > 1 || call.reduction < at::Reduction::None || call.reduction > at::Reduction::Sum ||
-      (has_weight &&
-       (call.weight->dim() != 1 || call.weight->size(0) != call.class_count() || call.weight->requires_grad() ||
-        call.weight->scalar_type() != logits.scalar_type()))) {
-    return false;
-  }
-  if (call.has_probabilities()) {
-    return at::isFloatingType(target.scalar_type()) && call.ignore_index < 0;
-  }
-  auto rows = logits.sizes().vec();
-  rows.erase(rows.begin() + call.class_dim());
-  return target.scalar_type() == at::kLong && target.sizes() == rows;
-}
 
 at::Tensor parallel_cross_entropy(const CrossEntropyCall& call) {
   const auto& spec = *as_dtensor(call.logits)->spec();

@@ -1,6 +1,7 @@
 #include "weft/nn/loss_parallel.h"
 
 #include "weft/nn/cross_entropy.h"
+#include "weft/tensor/dtensor_impl.h"
 #include "weft/tensor/dtensor_kernel.h"
 #include "weft/tensor/scopes.h"
 

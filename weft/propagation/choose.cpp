@@ -293,9 +293,7 @@ class Chooser {
 
   void consider(const std::vector<Role>& chosen, const MeshDims& order) {
     const auto fills_factor = [&](Rule::Factor factor) { return fills(chosen, order, factor); };
-    // A position that a rank does not hold is looked up at its first one, so there must be one.
-    if (!std::all_of(rule_.filled.begin(), rule_.filled.end(), fills_factor) ||
-        (rule_.lookup && !fills_factor(rule_.lookup->factor))) {
+    if (!std::all_of(rule_.filled.begin(), rule_.filled.end(), fills_factor)) {
       return;
     }
     auto inputs = layouts(

@@ -41,6 +41,7 @@ std::optional<Rule> embedding_dense_backward_rule(const OpCall& call) {
   rule.size_arguments = {{"num_weights", {rule.sizes[rows]}, {{rows}}}};
   if (call.integer("padding_idx") < 0) {
     rule.lookup = {.operand = 1, .factor = rows};
+    rule.filled.push_back(rows); // other ranks' positions are added, as zeros, to the first row
   } else {
     rule.whole.push_back(rows); // the padding is the number of a row too, and not an operand
   }

@@ -5,12 +5,14 @@
 #include "weft/tensor/direct_signatures.h"
 #include "weft/tensor/dtensor_kernel.h"
 #include "weft/tensor/einsum.h"
+#include "weft/tensor/embedding.h"
 #include "weft/tensor/in_place_view.h"
 #include "weft/tensor/linear_backward.h"
 #include "weft/tensor/random_fallback.h"
 #include "weft/tensor/random_kernels.h"
 #include "weft/tensor/rms_norm_backward.h"
 #include "weft/tensor/selecting_backward.h"
+#include "weft/tensor/shared_heads.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
@@ -53,9 +55,11 @@ void register_all() {
     register_linear_backward(*each);
     register_selecting_backward(*each);
     register_composites(*each);
+    register_shared_heads(*each);
   }
   register_rms_norm_backward(*autograd);
   register_einsum(*autograd);
+  register_embedding(*autograd);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);

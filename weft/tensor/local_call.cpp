@@ -42,11 +42,20 @@ void move(Locals& locals, const PreparedCall::Moves& moves, const char* name) {
 }
 
 /// Positions that other ranks hold become the first one, and are told by the mask, which has the shape of the positions.
+/// Those that nobody holds become ones that the operator refuses.
 at::Tensor take_own_positions(at::Tensor& positions, const PreparedCall::Lookup& lookup) {
   auto own = positions.sub(lookup.begin);
   const auto foreign = own.lt(0).logical_or_(own.ge(lookup.length));
-  positions = own.masked_fill_(foreign, 0);
+  const auto nowhere = positions.lt(0).logical_or_(positions.ge(lookup.size));
+  positions = own.masked_fill_(foreign, 0).masked_fill_(nowhere, -1);
   return foreign;
+}
+
+/// What is looked up at the first position where a rank holds none.
+at::Tensor one_row_of_zeros(const at::Tensor& table, int64_t dim) {
+  auto sizes = table.sizes().vec();
+  sizes[dim] = 1;
+  return at::zeros(sizes, table.options());
 }
 
 /// A mask whose dims are a tensor's first, for all of its dims.
@@ -170,6 +179,9 @@ class LocalCall {
       foreign_ = take_own_positions(locals[call_.lookup->operand], *call_.lookup);
       if (!call_.lookup->masks_output) {
         locals[0] = locals[0].masked_fill(for_all_dims(foreign_, locals[0]), 0);
+      } else if (call_.lookup->length == 0) {
+        auto& table = locals[call_.lookup->table];
+        table = one_row_of_zeros(table, call_.lookup->table_dim);
       }
     }
     if (!call_.returns_home.empty()) {

@@ -237,9 +237,24 @@ class Preparation {
     }
     const auto held = local_shape_and_offset(
         {rule.sizes[rule.lookup->factor]}, Layout(placements), mesh_->shape(), mesh_->coordinate());
-    call_.lookup = PreparedCall::Lookup{
-        static_cast<int64_t>(part.operands[rule.lookup->operand]), held.offset[0], held.shape[0],
-        rule.is_reduced(rule.lookup->factor)};
+    const auto factor = rule.lookup->factor;
+    PreparedCall::Lookup lookup{
+        .operand = static_cast<int64_t>(part.operands[rule.lookup->operand]),
+        .begin = held.offset[0],
+        .length = held.shape[0],
+        .size = rule.sizes[factor],
+        .masks_output = rule.is_reduced(factor),
+        .table = 0,
+        .table_dim = 0};
+    for (size_t i = 0; i < rule.inputs.size(); ++i) {
+      const auto& dims = rule.inputs[i];
+      const auto found = std::find(dims.begin(), dims.end(), Rule::Dim{factor});
+      if (found != dims.end()) {
+        lookup.table = static_cast<int64_t>(part.operands[i]);
+        lookup.table_dim = found - dims.begin();
+      }
+    }
+    call_.lookup = lookup;
   }
 
   void prepare_elements() {

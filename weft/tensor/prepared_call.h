@@ -42,7 +42,10 @@ struct PreparedCall {
     int64_t operand;
     int64_t begin; // of the positions that this rank holds
     int64_t length;
+    int64_t size;      // of those that all ranks hold
     bool masks_output; // or else the first operand
+    int64_t table;     // where it masks the output: the operand that the positions are in, and the dim
+    int64_t table_dim;
   };
   /// What the rule says of an output; a size is -1 where it does not.
   struct ExpectedOutput {
