@@ -14,5 +14,6 @@ PYBIND11_MODULE(_C, module) {
   bind_factories(module);
   bind_ranks(module);
   bind_scopes(module);
+  bind_initialization(module);
   bind_comm_log(module);
 }

@@ -58,6 +58,7 @@ from weft._comm_debug import comm_debug
 from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
 from weft._groups import init_device_mesh
+from weft._materialize import materialize
 from weft._module import distribute_module
 from weft._visualize import visualize_sharding
 
@@ -89,6 +90,7 @@ __all__ = [
     "is_dtensor",
     "local_shape_and_offset",
     "manual_seed",
+    "materialize",
     "ones",
     "placements",
     "rand",

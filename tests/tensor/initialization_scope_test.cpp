@@ -52,6 +52,7 @@ TEST(InitializationScope, InitialisersOfTorchGiveTheValuesOfOneDevice) {
       [](at::Tensor t) { xavier_uniform_(t); },
       [](at::Tensor t) { xavier_normal_(t, 2); },
       [](at::Tensor t) { orthogonal_(t); },
+      [](at::Tensor t) { dirac_(t.unsqueeze(2)); },
       [](at::Tensor t) { eye_(t); },
   };
   for (size_t i = 0; i < initialisers.size(); ++i) {
