@@ -1,6 +1,6 @@
 #pragma once
 
-/// Everything a program needs: meshes and placements, communication, redistribution, distributed tensors.
+/// Everything a program needs: meshes and placements, communication, redistribution, distributed tensors, modules.
 
 #include "weft/comm/collectives.h"
 #include "weft/comm/comm_log.h"
@@ -13,6 +13,10 @@
 #include "weft/core/placement.h"
 #include "weft/core/shard_math.h"
 #include "weft/core/tensor_spec.h"
+#include "weft/nn/materialize.h"
+#include "weft/nn/on_meta.h"
+#include "weft/nn/replace_parameters.h"
+#include "weft/nn/reset_parameters.h"
 #include "weft/redistribute/execute.h"
 #include "weft/redistribute/plan.h"
 #include "weft/tensor/dispatch.h"

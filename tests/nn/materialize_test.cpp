@@ -79,7 +79,8 @@ void expect_parts(const tnn::Module& module, const std::vector<at::Tensor>& expe
   ASSERT_EQ(tensors.size(), expected.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     EXPECT_EQ(tensors[i].requires_grad(), expected[i].requires_grad());
-    expect_equal(to_local(tensors[i].detach()), part_of(expected[i].detach(), mesh, Layout(spec_of(tensors[i])->layout())));
+    expect_equal(
+        to_local(tensors[i].detach()), part_of(expected[i].detach(), mesh, Layout(spec_of(tensors[i])->layout())));
   }
 }
 
@@ -221,11 +222,13 @@ class CountingAllocator final : public c10::Allocator {
     auto* const address = data.get();
     now_ += bytes;
     peak_ = std::max<size_t>(peak_, now_);
-    return {address, new Block{std::move(data), bytes, this}, [](void* block) {
-              const std::unique_ptr<Block> own(static_cast<Block*>(block));
-              own->owner->now_ -= own->bytes;
-            },
-            c10::Device(c10::kCPU)};
+    return {
+        address, new Block{std::move(data), bytes, this},
+        [](void* block) {
+          const std::unique_ptr<Block> own(static_cast<Block*>(block));
+          own->owner->now_ -= own->bytes;
+        },
+        c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override {
     return nullptr;

@@ -11,7 +11,8 @@ TEST(RegisteredTensors, AreThoseOfTheModuleItself) {
   torch::nn::BatchNorm1d norm(4);
   EXPECT_EQ(registered_parameters(*norm).keys(), (std::vector<std::string>{"weight", "bias"}));
   EXPECT_EQ(
-      registered_buffers(*norm).keys(), (std::vector<std::string>{"running_mean", "running_var", "num_batches_tracked"}));
+      registered_buffers(*norm).keys(),
+      (std::vector<std::string>{"running_mean", "running_var", "num_batches_tracked"}));
   registered_parameters(*norm)["weight"] = at::full({4}, 7.0F);
   registered_buffers(*norm)["running_mean"] = at::full({4}, 8.0F);
   EXPECT_EQ(norm->named_parameters()["weight"][0].item<float>(), 7);

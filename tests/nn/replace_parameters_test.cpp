@@ -83,9 +83,10 @@ void expect_replaced(M module, std::vector<at::Tensor> (*members)(typename M::Co
 }
 
 TEST(ReplaceParameter, KnowsTheMembersOfAttentionAndOfRecurrentModules) {
-  expect_replaced(tnn::RNNCell(3, 2), +[](tnn::RNNCellImpl& cell) {
-    return std::vector<at::Tensor>{cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh};
-  });
+  expect_replaced(
+      tnn::RNNCell(3, 2), +[](tnn::RNNCellImpl& cell) {
+        return std::vector<at::Tensor>{cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh};
+      });
   expect_replaced(tnn::LSTM(3, 2), +[](tnn::LSTMImpl& lstm) { return lstm.all_weights(); });
   expect_replaced(tnn::GRU(3, 2), +[](tnn::GRUImpl& gru) { return gru.all_weights(); });
   on_mesh({1}, [](const DeviceMesh& mesh) {
@@ -158,7 +159,8 @@ TEST(ReplaceParameter, WhatCannotBeReplacedIsAnError) {
       "weight bias.");
   expect_contains(
       error_text<c10::ValueError>([&] { replace_parameter(*linear, "weight", linear->weight * 2); }),
-      "a leaf is required for 'weight' of torch::nn::LinearImpl, but got a tensor that has a history. Detach it first.");
+      "a leaf is required for 'weight' of torch::nn::LinearImpl, but got a tensor that has a history. Detach it "
+      "first.");
   expect_contains(
       error_text<c10::ValueError>([&] { replace_parameter(*linear, "weight", at::Tensor()); }),
       "but got an undefined tensor.");

@@ -49,8 +49,7 @@ void expect_as_constructed(const std::function<M()>& make) {
 TEST(ResetParameters, GivesWhatTheConstructorGives) {
   expect_as_constructed<tnn::Linear>([] { return tnn::Linear(4, 3); });
   expect_as_constructed<tnn::Bilinear>([] { return tnn::Bilinear(4, 3, 2); });
-  expect_as_constructed<tnn::Embedding>(
-      [] { return tnn::Embedding(tnn::EmbeddingOptions(7, 3).padding_idx(2)); });
+  expect_as_constructed<tnn::Embedding>([] { return tnn::Embedding(tnn::EmbeddingOptions(7, 3).padding_idx(2)); });
   expect_as_constructed<tnn::EmbeddingBag>([] { return tnn::EmbeddingBag(7, 3); });
   expect_as_constructed<tnn::LayerNorm>([] { return tnn::LayerNorm(tnn::LayerNormOptions({4})); });
   expect_as_constructed<tnn::GroupNorm>([] { return tnn::GroupNorm(2, 4); });

@@ -1,5 +1,8 @@
 """A module that was built on meta and parallelised gets the values of one device, bit for bit."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -125,18 +128,19 @@ def test_clones_of_a_layer_are_reset_one_by_one():
 
 INITIALISERS = {
     "trunc_normal_": lambda t: nn.init.trunc_normal_(t, std=0.02),
+    "trunc_normal_ of many rejections": lambda t: nn.init.trunc_normal_(t, std=1.0, a=-0.5, b=0.5),
+    "trunc_normal_ of a tail": lambda t: nn.init.trunc_normal_(t, std=0.5, a=0.4, b=2.0),
     "normal_ of data": lambda t: t.data.normal_(0, 0.02),
     "kaiming_normal_": nn.init.kaiming_normal_,
     "xavier_normal_": nn.init.xavier_normal_,
     "orthogonal_": nn.init.orthogonal_,
-    "sparse_": lambda t: nn.init.sparse_(t, 0.3),
     "eye_": nn.init.eye_,
     "constant_": lambda t: nn.init.constant_(t, 0.3),
     "copy of randn": lambda t: t.copy_(torch.randn(t.shape)),
     "copy of a column": lambda t: t.copy_(torch.arange(9.0)[:, None]),
     "randn_like": lambda t: t.copy_(torch.randn_like(t)),
     "normal of a mean": lambda t: t.copy_(torch.normal(torch.ones_like(t), 0.5)),
-    "fill of a row": lambda t: t[1].fill_(3.0) and t[2:].uniform_(),
+    "fill of a row": lambda t: (t[1].fill_(3.0), t[2:].uniform_()),
     "rows at once": lambda t: (t[:4].normal_(), t[4:].uniform_()),
 }
 
@@ -291,3 +295,36 @@ def test_nothing_is_communicated():
         return log.calls
 
     assert on_mesh(program) == [0, 0]
+
+
+
+def test_the_example_of_the_document_says_what_is_true():
+    document = Path(__file__).resolve().parents[2] / "docs" / "deferred_init.md"
+    program = re.search(r"```python\n(.*?)```", document.read_text(), re.DOTALL).group(1)
+    on_ranks, seed, on_one_device = program.partition("torch.manual_seed")
+    make_plain, _, said = on_one_device.partition("print")
+    assert said == "(torch.equal(model[1].weight.full_tensor(), plain[1].weight))  # True\n"
+
+    def rank_program(rank):
+        names = {}
+        exec(on_ranks, names)
+        return names["model"][1].weight.full_tensor()
+
+    # Ranks that are threads share torch's default generator, so the plain one is made by itself.
+    names = {"torch": torch, "nn": nn}
+    exec(seed + make_plain, names)
+    for weight in weft.run_on_ranks(2, rank_program):
+        assert torch.equal(weight, names["plain"][1].weight)
+
+
+def test_new_tensor_of_a_distributed_one_is_replicated():
+    def program(mesh):
+        x = weft.zeros(4, device_mesh=mesh, placements=[Shard(0)])
+        made = x.new_tensor([1.0, 2.0], dtype=torch.float64)
+        assert made.placements == (Replicate(),) and made.dtype == torch.float64
+        assert x.new_tensor(3).item() == 3.0 and x.new_tensor(3).dtype == torch.float32
+        assert x.new_tensor([1.0], requires_grad=True).requires_grad
+        assert x.new_tensor([1.0], device="meta").is_meta
+
+    on_mesh(program)
+    assert torch.equal(torch.ones(1).new_tensor([2.0]), torch.tensor([2.0]))

@@ -34,7 +34,11 @@ const std::vector<Case> kFills = {
     {"random_.to", [](at::Tensor t, const auto& g) { t.random_(90, g); }},
 };
 
-at::Tensor empty_distributed(c10::IntArrayRef sizes, at::ScalarType dtype, const DeviceMesh& mesh, const Layout& layout) {
+at::Tensor empty_distributed(
+    c10::IntArrayRef sizes,
+    at::ScalarType dtype,
+    const DeviceMesh& mesh,
+    const Layout& layout) {
   return weft::empty(sizes, mesh, layout, {.dtype = dtype});
 }
 
@@ -104,8 +108,9 @@ TEST(RandomStream, ChunksThatEndInsideOfARow) {
   const std::vector<int64_t> sizes = {300, 7, 33};
   auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
   const auto whole = at::empty(sizes).uniform_(0, 1, generator);
-  for (const auto& layout : {Layout({Shard(1), Shard(2)}), Layout({Shard(2), Shard(2)}), Layout({Shard(1), Shard(0)}),
-                             Layout({StridedShard(2, 2), Replicate()})}) {
+  for (const auto& layout :
+       {Layout({Shard(1), Shard(2)}), Layout({Shard(2), Shard(2)}), Layout({Shard(1), Shard(0)}),
+        Layout({StridedShard(2, 2), Replicate()})}) {
     SCOPED_TRACE(layout.to_string());
     on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
       const InitializationScope scope(5);
@@ -148,7 +153,8 @@ TEST(RandomStream, NumbersOfAPartialValueAreAnError) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto partial = from_local(at::ones({2}), mesh, {Partial()});
     const InitializationScope scope(1);
-    expect_contains(error_text<c10::ValueError>([&] { partial.uniform_(); }), "a tensor of placements R and S is required");
+    expect_contains(
+        error_text<c10::ValueError>([&] { partial.uniform_(); }), "a tensor of placements R and S is required");
   });
 }
 

@@ -57,7 +57,6 @@ TEST(StandIns, WhatIsReadIsRead) {
   expect_as_on_one_device({5, 4}, [](at::Tensor t) { t[3].copy_(t[0]); }, false);
   expect_as_on_one_device({5, 4}, [](at::Tensor t) { t[3].copy_(t[0] + 1); }, false);
   expect_as_on_one_device({5, 4}, [](at::Tensor t) { t.add_(t[2].clone()); }, false);
-  expect_as_on_one_device({5, 4}, [](at::Tensor t) { t[2].index_put_({at::tensor({1, 3})}, at::zeros({1})); }, false);
   expect_as_on_one_device(
       {5, 4},
       [](at::Tensor t) {

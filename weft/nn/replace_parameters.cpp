@@ -46,9 +46,12 @@ TensorMembers cell_of(M& module) {
 
 TensorMembers attention_of(tnn::MultiheadAttentionImpl& module) {
   return {
-      {"in_proj_weight", &module.in_proj_weight}, {"in_proj_bias", &module.in_proj_bias},
-      {"q_proj_weight", &module.q_proj_weight},   {"k_proj_weight", &module.k_proj_weight},
-      {"v_proj_weight", &module.v_proj_weight},   {"bias_k", &module.bias_k},
+      {"in_proj_weight", &module.in_proj_weight},
+      {"in_proj_bias", &module.in_proj_bias},
+      {"q_proj_weight", &module.q_proj_weight},
+      {"k_proj_weight", &module.k_proj_weight},
+      {"v_proj_weight", &module.v_proj_weight},
+      {"bias_k", &module.bias_k},
       {"bias_v", &module.bias_v}};
 }
 
@@ -106,18 +109,19 @@ std::optional<TensorMembers> known_members(Module& module) {
   const auto norm = [](auto& m) { return norm_of(m); };
   const auto cell = [](auto& m) { return cell_of(m); };
   const auto recurrent = []<class M>(M& m) { return Recurrent<M>::members(m); };
-  known |= adds_one_of<
-               tnn::LinearImpl, tnn::BilinearImpl, tnn::LayerNormImpl, tnn::GroupNormImpl, tnn::Conv1dImpl,
-               tnn::Conv2dImpl, tnn::Conv3dImpl, tnn::ConvTranspose1dImpl, tnn::ConvTranspose2dImpl,
-               tnn::ConvTranspose3dImpl>(module, weight_and_bias, members) ||
+  known |=
       adds_one_of<
-               tnn::EmbeddingImpl, tnn::EmbeddingBagImpl, tnn::PReLUImpl, tnn::CrossEntropyLossImpl, tnn::NLLLossImpl>(
-               module, weight, members) ||
+          tnn::LinearImpl, tnn::BilinearImpl, tnn::LayerNormImpl, tnn::GroupNormImpl, tnn::Conv1dImpl, tnn::Conv2dImpl,
+          tnn::Conv3dImpl, tnn::ConvTranspose1dImpl, tnn::ConvTranspose2dImpl, tnn::ConvTranspose3dImpl>(
+          module, weight_and_bias, members) ||
+      adds_one_of<
+          tnn::EmbeddingImpl, tnn::EmbeddingBagImpl, tnn::PReLUImpl, tnn::CrossEntropyLossImpl, tnn::NLLLossImpl>(
+          module, weight, members) ||
       adds_one_of<tnn::BCELossImpl, tnn::MultiMarginLossImpl, tnn::MultiLabelSoftMarginLossImpl>(
-               module, weight_option, members) ||
+          module, weight_option, members) ||
       adds_one_of<
-               tnn::BatchNorm1dImpl, tnn::BatchNorm2dImpl, tnn::BatchNorm3dImpl, tnn::InstanceNorm1dImpl,
-               tnn::InstanceNorm2dImpl, tnn::InstanceNorm3dImpl>(module, norm, members) ||
+          tnn::BatchNorm1dImpl, tnn::BatchNorm2dImpl, tnn::BatchNorm3dImpl, tnn::InstanceNorm1dImpl,
+          tnn::InstanceNorm2dImpl, tnn::InstanceNorm3dImpl>(module, norm, members) ||
       adds_one_of<tnn::RNNCellImpl, tnn::LSTMCellImpl, tnn::GRUCellImpl>(module, cell, members) ||
       adds_one_of<tnn::RNNImpl, tnn::LSTMImpl, tnn::GRUImpl>(module, recurrent, members) ||
       adds_one_of<tnn::MultiheadAttentionImpl>(module, attention_of, members) ||

@@ -38,8 +38,8 @@ bool reset_parameters(tnn::Module& module) {
       Resettable, tnn::LinearImpl, tnn::BilinearImpl, tnn::EmbeddingImpl, tnn::EmbeddingBagImpl, tnn::LayerNormImpl,
       tnn::GroupNormImpl, tnn::Conv1dImpl, tnn::Conv2dImpl, tnn::Conv3dImpl, tnn::ConvTranspose1dImpl,
       tnn::ConvTranspose2dImpl, tnn::ConvTranspose3dImpl, tnn::BatchNorm1dImpl, tnn::BatchNorm2dImpl,
-      tnn::BatchNorm3dImpl, tnn::InstanceNorm1dImpl, tnn::InstanceNorm2dImpl, tnn::InstanceNorm3dImpl,
-      tnn::RNNCellImpl, tnn::LSTMCellImpl, tnn::GRUCellImpl, tnn::RNNImpl, tnn::LSTMImpl, tnn::GRUImpl, tnn::PReLUImpl,
+      tnn::BatchNorm3dImpl, tnn::InstanceNorm1dImpl, tnn::InstanceNorm2dImpl, tnn::InstanceNorm3dImpl, tnn::RNNCellImpl,
+      tnn::LSTMCellImpl, tnn::GRUCellImpl, tnn::RNNImpl, tnn::LSTMImpl, tnn::GRUImpl, tnn::PReLUImpl,
       tnn::MultiheadAttentionImpl, tnn::TransformerImpl>(module);
 }
 

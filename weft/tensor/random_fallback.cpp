@@ -78,10 +78,11 @@ class SeededKernel final : public c10::OperatorKernel {
     const auto given = originals[generator_].toOptional<at::Generator>();
     const auto stream = stream_generator(given);
     TORCH_CHECK_NOT_IMPLEMENTED(
-        !stream || some->device().is_cpu(), "[", schema.name(), "] is drawn on the CPU while a module is initialised, "
-        "but got a tensor on ", some->device(), ". Draw it as a plain tensor on the CPU and distribute that.");
-    (*stack)[first + generator_] =
-        stream ? *stream : seeded_generator(some->device(), next_random_call(given));
+        !stream || some->device().is_cpu(), "[", schema.name(),
+        "] is drawn on the CPU while a module is initialised, "
+        "but got a tensor on ",
+        some->device(), ". Draw it as a plain tensor on the CPU and distribute that.");
+    (*stack)[first + generator_] = stream ? *stream : seeded_generator(some->device(), next_random_call(given));
     op.callBoxed(stack);
     wrap_results(schema, *some->spec(), originals, stack);
   }

@@ -56,7 +56,9 @@ void fill(const char* where, const at::Tensor& self, const Distribution& distrib
 }
 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, Generator generator) {
-  if (fills_as_torch("uniform_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.uniform_(from, to, source); })) {
+  if (fills_as_torch("uniform_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) {
+        numbers.uniform_(from, to, source);
+      })) {
     return self;
   }
   TORCH_CHECK_VALUE(
@@ -67,7 +69,9 @@ at::Tensor& uniform_(at::Tensor& self, double from, double to, Generator generat
 }
 
 at::Tensor& normal_(at::Tensor& self, double mean, double deviation, Generator generator) {
-  if (fills_as_torch("normal_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.normal_(mean, deviation, source); })) {
+  if (fills_as_torch("normal_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) {
+        numbers.normal_(mean, deviation, source);
+      })) {
     return self;
   }
   TORCH_CHECK_VALUE(
@@ -77,7 +81,9 @@ at::Tensor& normal_(at::Tensor& self, double mean, double deviation, Generator g
 }
 
 at::Tensor& log_normal_(at::Tensor& self, double mean, double deviation, Generator generator) {
-  if (fills_as_torch("log_normal_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.log_normal_(mean, deviation, source); })) {
+  if (fills_as_torch("log_normal_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) {
+        numbers.log_normal_(mean, deviation, source);
+      })) {
     return self;
   }
   TORCH_CHECK_VALUE(deviation > 0, "[log_normal_] a standard deviation above 0 is required, but got ", deviation, ".");
@@ -86,7 +92,9 @@ at::Tensor& log_normal_(at::Tensor& self, double mean, double deviation, Generat
 }
 
 at::Tensor& exponential_(at::Tensor& self, double rate, Generator generator) {
-  if (fills_as_torch("exponential_", self, generator, Drawn::Whole, [&](auto& numbers, auto& source) { numbers.exponential_(rate, source); })) {
+  if (fills_as_torch("exponential_", self, generator, Drawn::Whole, [&](auto& numbers, auto& source) {
+        numbers.exponential_(rate, source);
+      })) {
     return self;
   }
   TORCH_CHECK_VALUE(rate > 0, "[exponential_] a lambda above 0 is required, but got ", rate, ".");
@@ -95,7 +103,9 @@ at::Tensor& exponential_(at::Tensor& self, double rate, Generator generator) {
 }
 
 at::Tensor& cauchy_(at::Tensor& self, double median, double scale, Generator generator) {
-  if (fills_as_torch("cauchy_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.cauchy_(median, scale, source); })) {
+  if (fills_as_torch("cauchy_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) {
+        numbers.cauchy_(median, scale, source);
+      })) {
     return self;
   }
   TORCH_CHECK_VALUE(scale > 0, "[cauchy_] a sigma above 0 is required, but got ", scale, ".");
@@ -104,7 +114,9 @@ at::Tensor& cauchy_(at::Tensor& self, double median, double scale, Generator gen
 }
 
 at::Tensor& geometric_(at::Tensor& self, double p, Generator generator) {
-  if (fills_as_torch("geometric_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.geometric_(p, source); })) {
+  if (fills_as_torch("geometric_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) {
+        numbers.geometric_(p, source);
+      })) {
     return self;
   }
   TORCH_CHECK_VALUE(p > 0 && p < 1, "[geometric_] a probability in (0, 1) is required, but got ", p, ".");
@@ -113,7 +125,9 @@ at::Tensor& geometric_(at::Tensor& self, double p, Generator generator) {
 }
 
 at::Tensor& bernoulli_(at::Tensor& self, double p, Generator generator) {
-  if (fills_as_torch("bernoulli_", self, generator, Drawn::Whole, [&](auto& numbers, auto& source) { numbers.bernoulli_(p, source); })) {
+  if (fills_as_torch("bernoulli_", self, generator, Drawn::Whole, [&](auto& numbers, auto& source) {
+        numbers.bernoulli_(p, source);
+      })) {
     return self;
   }
   TORCH_CHECK_VALUE(p >= 0 && p <= 1, "[bernoulli_] a probability in [0, 1] is required, but got ", p, ".");
@@ -168,7 +182,8 @@ void fill_integers(const at::Tensor& self, int64_t first, int64_t last, const Ge
 }
 
 at::Tensor& random_(at::Tensor& self, Generator generator) {
-  if (fills_as_torch("random_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.random_(source); })) {
+  if (fills_as_torch(
+          "random_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.random_(source); })) {
     return self;
   }
   fill_integers(self, 0, last_whole_number(self.scalar_type()), generator);
@@ -176,7 +191,9 @@ at::Tensor& random_(at::Tensor& self, Generator generator) {
 }
 
 at::Tensor& random_from(at::Tensor& self, int64_t from, std::optional<int64_t> to, Generator generator) {
-  if (fills_as_torch("random_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.random_(from, to, source); })) {
+  if (fills_as_torch("random_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) {
+        numbers.random_(from, to, source);
+      })) {
     return self;
   }
   TORCH_CHECK_VALUE(

@@ -59,7 +59,8 @@ void set_random_state(const RandomState& state) {
 
 RandomCall next_random_call(const std::optional<at::Generator>& generator) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      !stream_generator(), "[InitializationScope] random numbers of distributed tensors are drawn by uniform_, normal_ and "
+      !stream_generator(),
+      "[InitializationScope] random numbers of distributed tensors are drawn by uniform_, normal_ and "
       "the other fills in place, but another operator asked for some. Make a tensor and fill it.");
   if (generator && generator->defined()) {
     return draw_from(*generator);

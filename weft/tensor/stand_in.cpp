@@ -21,9 +21,10 @@ size_t first_argument(const c10::OperatorHandle& op, const Stack& stack) {
 
 /// Whether the operator writes all of its first argument and does not look at what was there.
 bool only_fills(const c10::OperatorHandle& op) {
-  static const std::set<std::string> kFills = {
-      "aten::fill_",       "aten::zero_",   "aten::copy_",      "aten::uniform_",   "aten::normal_",    "aten::random_",
-      "aten::log_normal_", "aten::cauchy_", "aten::geometric_", "aten::bernoulli_", "aten::exponential_"};
+  static const std::set<std::string> kFills = {"aten::fill_",       "aten::zero_",       "aten::copy_",
+                                               "aten::uniform_",    "aten::normal_",     "aten::random_",
+                                               "aten::log_normal_", "aten::cauchy_",     "aten::geometric_",
+                                               "aten::bernoulli_",  "aten::exponential_"};
   return kFills.contains(op.schema().name());
 }
 
