@@ -51,13 +51,19 @@ def _described(owner, path, name):
     return f"{path}.{name} of {type(owner).__name__}" if path else f"{name} of {type(owner).__name__}"
 
 
-def _initialize(module, init_fn, seen):
+def _has_values(module, made):
+    """Whether the module, with its children, has tensors and none of them was on meta: they are not to be changed."""
+    tensors = [*module.parameters(), *module.buffers()]
+    return bool(tensors) and not any(id(tensor) in made for tensor in tensors)
+
+
+def _initialize(module, init_fn, made, seen):
     """Children before their parents, as constructors run and as nn.Module.apply does."""
-    if module in seen:
+    if module in seen or _has_values(module, made):
         return
     seen.add(module)
     for child in module.children():
-        _initialize(child, init_fn, seen)
+        _initialize(child, init_fn, made, seen)
     if init_fn is not None and init_fn(module) is not NotImplemented:
         return
     for name in ("reset_parameters", "_reset_parameters"):
@@ -94,7 +100,8 @@ def materialize(
     The values are those that the modules' `reset_parameters` give after `torch.manual_seed(seed)` on the CPU, children
     before their parents, as constructors run. Each rank draws all random numbers and keeps those of its shards, a chunk at
     a time, so that peak memory is that of the shards; nothing is communicated. Distributed parameters stay the same
-    objects; plain ones are replaced on `device`, as `nn.Module.to_empty` does, and what was tied stays tied.
+    objects; plain ones are replaced on `device`, as `nn.Module.to_empty` does, and what was tied stays tied. Modules that
+    have their values already keep them.
 
     `init_fn(module)` is called for every module instead of its `reset_parameters`; it returns NotImplemented for those that
     it leaves to it. With a torch.Generator in the place of a seed, in the same state on every rank, numbers are drawn on
@@ -106,7 +113,7 @@ def materialize(
         generator = torch.Generator().manual_seed(seed)
     made = _give_memory(module, _plain_device(module, device))
     with torch.no_grad(), _C._InitializationScope(generator) as scope:
-        _initialize(module, init_fn, set())
+        _initialize(module, init_fn, {id(tensor) for *_, tensor in made}, set())
         missing = list(_left_without_values(module, made, scope))
     if missing:
         raise ValueError(

@@ -246,6 +246,21 @@ def test_plain_modules_are_materialised_with_what_is_tied_in_them():
     assert isinstance(model["one"].weight, nn.Parameter) and not model["two"].bias.requires_grad
 
 
+def test_a_module_that_has_its_values_keeps_them():
+    def program(mesh):
+        model = nn.Sequential(nn.Linear(2, 4), built_on_meta(lambda: nn.Linear(4, 4), mesh, [Shard(0)]))
+        model = nn.Sequential(model, nn.MultiheadAttention(4, 2))
+        before = {name: value.clone() for name, value in model.state_dict().items() if not value.is_meta}
+        weft.materialize(model, 1)
+        for name, value in before.items():
+            assert torch.equal(model.state_dict()[name], value), name
+        assert torch.equal(model[0][1].weight.full_tensor(), expected.weight)
+
+    torch.manual_seed(1)
+    expected = nn.Linear(4, 4)
+    on_mesh(program)
+
+
 def test_a_generator_is_drawn_on_from_and_the_default_one_is_left_alone():
     torch.manual_seed(6)
     one, two = nn.Linear(3, 5), nn.Linear(3, 5)
