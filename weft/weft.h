@@ -1,6 +1,6 @@
 #pragma once
 
-/// Everything a program needs: meshes and placements, communication, redistribution, distributed tensors.
+/// Everything a program needs: meshes and placements, communication, redistribution, distributed tensors, modules.
 
 #include "weft/comm/collectives.h"
 #include "weft/comm/comm_log.h"
@@ -15,6 +15,10 @@
 #include "weft/core/tensor_spec.h"
 #include "weft/nn/clip_grad_norm.h"
 #include "weft/nn/loss_parallel.h"
+#include "weft/nn/materialize.h"
+#include "weft/nn/on_meta.h"
+#include "weft/nn/replace_parameters.h"
+#include "weft/nn/reset_parameters.h"
 #include "weft/redistribute/execute.h"
 #include "weft/redistribute/plan.h"
 #include "weft/tensor/dispatch.h"

@@ -21,6 +21,7 @@ void bind_factories(py::module_& module);
 void bind_gradients(py::module_& module);
 void bind_ranks(py::module_& module);
 void bind_scopes(py::module_& module);
+void bind_initialization(py::module_& module);
 void bind_comm_log(py::module_& module);
 void bind_parallel(py::module_& module);
 void bind_nn_loss(py::module_& module);

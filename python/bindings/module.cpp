@@ -15,6 +15,7 @@ PYBIND11_MODULE(_C, module) {
   bind_gradients(module);
   bind_ranks(module);
   bind_scopes(module);
+  bind_initialization(module);
   bind_comm_log(module);
   bind_parallel(module);
   bind_nn_loss(module);

@@ -63,6 +63,7 @@ from weft._comm_debug import comm_debug
 from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
 from weft._groups import init_device_mesh
+from weft._materialize import materialize
 from weft._module import distribute_module
 from weft._parallelize import parallelize_module
 from weft._styles import (
@@ -117,6 +118,7 @@ __all__ = [
     "local_shape_and_offset",
     "loss_parallel",
     "manual_seed",
+    "materialize",
     "ones",
     "parallelize_module",
     "placements",

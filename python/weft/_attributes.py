@@ -1,4 +1,4 @@
-"""What importing weft adds to torch.Tensor: attributes that distributed tensors have and plain ones do not, and four
+"""What importing weft adds to torch.Tensor: attributes that distributed tensors have and plain ones do not, and five
 methods of torch's own that ask first which of the two a tensor is."""
 
 import copy
@@ -70,12 +70,21 @@ def _deepcopy(tensor, memo):
     return result
 
 
+def _new_tensor(tensor, data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """Replicated, as what the other new_ methods give; plain on another type of device."""
+    made = torch.tensor(data, dtype=dtype or tensor.dtype, device=device or tensor.device, pin_memory=pin_memory)
+    if made.device.type == tensor.device.type:
+        made = _C.from_local(made, _C.device_mesh(tensor))
+    return made.requires_grad_(requires_grad)
+
+
 def _install_methods():
-    plain_repr, plain_deepcopy, plain_reduce_ex, plain_register_hook = (
+    plain_repr, plain_deepcopy, plain_reduce_ex, plain_register_hook, plain_new_tensor = (
         torch.Tensor.__repr__,
         torch.Tensor.__deepcopy__,
         torch.Tensor.__reduce_ex__,
         torch.Tensor.register_hook,
+        torch.Tensor.new_tensor,
     )
 
     def __repr__(self, *, tensor_contents=None):
@@ -102,11 +111,15 @@ def _install_methods():
             _C.keep_gradient_layout(self)
         return handle
 
+    def new_tensor(self, data, **options):
+        return _new_tensor(self, data, **options) if _is_dtensor(self) else plain_new_tensor(self, data, **options)
+
     for method, plain in (
         (__repr__, plain_repr),
         (__deepcopy__, plain_deepcopy),
         (__reduce_ex__, plain_reduce_ex),
         (register_hook, plain_register_hook),
+        (new_tensor, plain_new_tensor),
     ):
         method.__qualname__ = plain.__qualname__
         method.__doc__ = plain.__doc__

@@ -116,6 +116,20 @@ TEST(Materialize, APlainModuleToo) {
   EXPECT_TRUE(model->up->weight.is_cpu() && model->up->weight.requires_grad());
 }
 
+TEST(Materialize, AModuleThatHasItsValuesKeepsThem) {
+  tnn::Sequential both;
+  both->push_back(tnn::Linear(2, 3));
+  both->push_back([] {
+    const OnMeta scope;
+    return tnn::Linear(3, 4);
+  }());
+  const auto before = both[0]->as<tnn::Linear>()->weight.detach().clone();
+  materialize(*both, 1);
+  expect_equal(both[0]->as<tnn::Linear>()->weight, before);
+  torch::manual_seed(1);
+  expect_equal(both[1]->as<tnn::Linear>()->weight, tnn::Linear(3, 4)->weight);
+}
+
 TEST(Materialize, AGeneratorMovesOnFromModuleToModule) {
   torch::manual_seed(9);
   const tnn::Linear one(5, 7);

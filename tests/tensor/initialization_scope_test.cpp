@@ -52,6 +52,7 @@ TEST(InitializationScope, InitialisersOfTorchGiveTheValuesOfOneDevice) {
       [](at::Tensor t) { xavier_uniform_(t); },
       [](at::Tensor t) { xavier_normal_(t, 2); },
       [](at::Tensor t) { orthogonal_(t); },
+      [](at::Tensor t) { dirac_(t.unsqueeze(2)); },
       [](at::Tensor t) { eye_(t); },
   };
   for (size_t i = 0; i < initialisers.size(); ++i) {
@@ -122,6 +123,37 @@ TEST(InitializationScope, AGeneratorOnTheCpuIsRequired) {
       "[InitializationScope] a generator on the CPU is required, but got none. Make it with "
       "at::make_generator<at::CPUGeneratorImpl>(seed), or give a seed.");
 }
+
+#ifdef WEFT_TEST_CUDA
+TEST(InitializationScope, TensorsOnCudaGetTheNumbersOfTheCpu) {
+  const auto fills = [](const at::Tensor& tensor) {
+    tensor.uniform_();
+    tensor.select(0, 1).zero_();
+    return at::randperm(7, tensor.options().dtype(at::kLong));
+  };
+  const auto expected = at::empty({5, 30});
+  at::Tensor order;
+  {
+    const InitializationScope scope(8);
+    order = fills(expected);
+  }
+  const auto plain = at::empty({5, 30}, at::kCUDA);
+  {
+    const InitializationScope scope(8);
+    expect_equal(fills(plain).cpu(), order);
+  }
+  expect_equal(plain.cpu(), expected);
+  run_on_ranks(2, [&](int64_t /*rank*/) {
+    const auto mesh = init_device_mesh("cuda", {2});
+    for (const auto& layout : {Layout({Shard(0)}), Layout({Shard(1)}), Layout({Replicate()})}) {
+      const auto tensor = weft::empty({5, 30}, mesh, layout);
+      const InitializationScope scope(8);
+      fills(tensor);
+      expect_equal(to_local(tensor).cpu(), part_of(expected, mesh, layout));
+    }
+  });
+}
+#endif
 
 } // namespace
 } // namespace weft

@@ -60,20 +60,36 @@ class Materializer {
     const auto path = prefix + name + " of " + owner.name();
     if (is_dtensor(tensor)) {
       give_memory(tensor);
-      made_.push_back({path, tensor});
+      note_made(path, tensor);
       return;
     }
     auto& twin = twins_[tensor.unsafeGetTensorImpl()];
     if (!twin.defined()) {
       twin = at::empty_like(tensor, tensor.options().device(options_.device));
-      made_.push_back({path, twin});
+      note_made(path, twin);
     }
     replaced_.push_back(tensor); // its address is not to be another's
     replace_parameter(owner, name, twin);
   }
 
+  void note_made(const std::string& path, const at::Tensor& tensor) {
+    made_.push_back({path, tensor});
+    made_impls_.insert(tensor.unsafeGetTensorImpl());
+  }
+
+  /// Whether the module, with its children, has tensors and none of them was on meta: they are not to be changed.
+  bool has_values(const Module& module) const {
+    auto tensors = module.parameters();
+    for (auto& buffer : module.buffers()) {
+      tensors.push_back(std::move(buffer));
+    }
+    return !tensors.empty() && std::none_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+      return made_impls_.contains(tensor.unsafeGetTensorImpl());
+    });
+  }
+
   void initialize(Module& module) {
-    if (!seen_.erase(&module)) {
+    if (!seen_.erase(&module) || has_values(module)) {
       return;
     }
     for (const auto& child : module.children()) {
@@ -102,6 +118,7 @@ class Materializer {
   std::map<const c10::TensorImpl*, at::Tensor> twins_;
   std::vector<at::Tensor> replaced_;
   std::vector<Made> made_;
+  std::set<const c10::TensorImpl*> made_impls_;
 };
 
 } // namespace

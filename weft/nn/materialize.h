@@ -29,7 +29,7 @@ struct MaterializeOptions {
 ///
 /// Each rank draws all random numbers and keeps those of its shards, a chunk at a time: peak memory is the shards and a
 /// chunk, and nothing is communicated. Parameters stay the same objects, so that ties, hooks and optimizers keep them;
-/// plain ones are put in place by replace_parameter. Raises, with their names, where tensors were left without values.
+/// plain ones are put in place by replace_parameter. Modules that have their values already keep them. Raises, with their names, where tensors were left without values.
 void materialize(torch::nn::Module& module, uint64_t seed, const MaterializeOptions& options = {});
 /// From a generator on the CPU that is in the same state on every rank, and moves on.
 void materialize(torch::nn::Module& module, at::Generator generator, const MaterializeOptions& options = {});

@@ -112,12 +112,13 @@ void InitializationScope::call(const c10::OperatorHandle& op, c10::DispatchKeySe
     }
   }
   const auto generator = missing_generator(schema, arguments);
-  if (!generator) {
-    op.redispatchBoxed(keys, stack);
+  if (generator) {
+    arguments[*generator] = generator_;
+  }
+  if (stand_ins_.run(op, keys, stack)) {
     return;
   }
-  arguments[*generator] = generator_;
-  if (std::none_of(arguments.begin(), arguments.end(), is_plain_elsewhere)) {
+  if (!generator || std::none_of(arguments.begin(), arguments.end(), is_plain_elsewhere)) {
     op.redispatchBoxed(keys, stack);
     return;
   }

@@ -2,6 +2,7 @@
 
 #include "weft/tensor/call_mode.h"
 #include "weft/tensor/scopes.h"
+#include "weft/tensor/stand_in.h"
 
 #include <ATen/core/Generator.h>
 #include <c10/core/StorageImpl.h>
@@ -20,6 +21,7 @@ namespace weft {
 ///   InitializationScope scope(7);
 ///   torch::nn::init::kaiming_uniform_(weight, std::sqrt(5));    // as after torch::manual_seed(7)
 ///
+/// Parts of a tensor may be filled where they lie: weight[3].zero_() of a weight whose rows are cut (weft/tensor/stand_in.h).
 /// The whole numbers of a tensor are never held at once, but for bernoulli_ and exponential_, which torch does not draw
 /// one after the other. What cannot be drawn this way (bernoulli of distributed probabilities) raises.
 class InitializationScope : public CallMode {
@@ -41,6 +43,7 @@ class InitializationScope : public CallMode {
   at::Generator generator_;
   std::optional<at::Generator> outer_;
   ReplicatePlainScope replicate_plain_;
+  StandIns stand_ins_;
   /// Weak, so that the address of what is gone is not that of another.
   std::unordered_map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> written_;
 };
