@@ -9,12 +9,9 @@ std::string plan_file(const std::string& model, bool sequence_parallel) {
 weft::nn::ParallelPlan llama_plan() {
   using namespace weft::nn;
   return {
-      {"tok_embeddings", rowwise()},
-      {"layers.*.attention.w[qkv]", colwise()},
-      {"layers.*.attention.wo", rowwise()},
-      {"layers.*.feed_forward.w[13]", colwise()},
-      {"layers.*.feed_forward.w2", rowwise()},
-      {"output", colwise()},
+      {"tok_embeddings", rowwise()},           {"layers.*.attention.w[qkv]", colwise()},
+      {"layers.*.attention.wo", rowwise()},    {"layers.*.feed_forward.w[13]", colwise()},
+      {"layers.*.feed_forward.w2", rowwise()}, {"output", colwise()},
   };
 }
 

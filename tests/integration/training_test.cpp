@@ -57,9 +57,7 @@ TEST(Training, APerceptronHasTheLossesOfOneDeviceOnAnyMesh) {
   for (const auto& mesh_shape : {std::vector<int64_t>{2, 2}, {1, 2}, {2, 1}, {1, 3}, {3, 1}}) {
     expect_losses_of_one_device(
         mesh_shape,
-        [] {
-          return torch::nn::Sequential(torch::nn::Linear(16, 64), torch::nn::ReLU(), torch::nn::Linear(64, 4));
-        },
+        [] { return torch::nn::Sequential(torch::nn::Linear(16, 64), torch::nn::ReLU(), torch::nn::Linear(64, 4)); },
         {{"0", nn::colwise()}, {"2", nn::rowwise()}}, [](int64_t step) { return points(step, 32, 16); });
   }
 }
@@ -77,7 +75,8 @@ TEST(Training, ADecoderHasTheLossesOfOneDeviceOnAnyMesh) {
 }
 
 TEST(Training, NothingHasToDivideEvenly) {
-  expect_decoder_losses({2, 2}, {.vocabulary = 37, .length = 7, .dim = 30, .layers = 1, .heads = 3, .kv_heads = 3, .hidden = 51}, 7);
+  expect_decoder_losses(
+      {2, 2}, {.vocabulary = 37, .length = 7, .dim = 30, .layers = 1, .heads = 3, .kv_heads = 3, .hidden = 51}, 7);
 }
 
 /// A decoder on mesh(dp=2, tp=2) after one backward.

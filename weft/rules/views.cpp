@@ -295,7 +295,8 @@ void add_view_rules(RuleRegistry& registry) {
   registry.add({"slice", "slice_copy"}, of_dims(slice_rule));
   registry.add({"narrow_copy"}, of_dims(narrow_copy_rule));
   registry.add({"split", "split_copy", "unsafe_split"}, of_dims(split_rule));
-  registry.add({"split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes"}, of_dims(split_with_sizes_rule));
+  registry.add(
+      {"split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes"}, of_dims(split_with_sizes_rule));
   registry.add({"unbind", "unbind_copy"}, of_dims(unbind_rule));
   registry.add({"diagonal", "diagonal_copy"}, diagonal_rule);
   registry.add({"unfold", "unfold_copy"}, of_dims(unfold_rule));
