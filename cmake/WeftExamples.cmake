@@ -2,6 +2,8 @@
 file(GLOB _models CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/models/*.cpp")
 add_library(weft_models STATIC EXCLUDE_FROM_ALL ${_models})
 target_link_libraries(weft_models PUBLIC weft)
+set_source_files_properties("${PROJECT_SOURCE_DIR}/examples/models/plans.cpp" PROPERTIES
+  COMPILE_DEFINITIONS "WEFT_EXAMPLE_PLANS=\"${PROJECT_SOURCE_DIR}/examples/plans\"")
 weft_use_pch(weft_models)
 
 # examples/<name>.cpp is a program of its own, written as a user would write it. The README's example is one of them.

@@ -1,86 +1,185 @@
-// Trains two models on a mesh, and beside it on one device: the losses are the same. Started as it is, the ranks are four
-// threads; under torchrun they are its processes:
+// Trains a decoder on a mesh, and beside it on one device: the losses are the same. The models are ordinary LibTorch code;
+// what is parallel about them is said by the plans in examples/plans. Started as it is, the ranks are threads; under torchrun
+// they are its processes:
 //
-//   torchrun --no-python --nproc-per-node 2 build/dev/examples/train
+//   build/dev/examples/train --model llama --mesh dp=2,tp=2 --sequence-parallel
+//   torchrun --no-python --nproc-per-node 2 build/dev/examples/train --mesh tp=2
 
-#include "examples/models/decoder.h"
-#include "examples/models/perceptron.h"
+#include "examples/models/gpt2.h"
+#include "examples/models/initialize.h"
+#include "examples/models/llama.h"
+#include "examples/models/plans.h"
 #include "examples/models/training.h"
+#include "weft/nn/parallelize_module.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <functional>
 
 namespace {
 
 using namespace models;
 
-constexpr int64_t kSteps = 20;
-constexpr double kTolerance = 1e-5;
+constexpr double kTolerance = 1e-4;
+constexpr int64_t kRows = 8;
 
-/// Trains `make_model(ParameterMaker)` on `make_batch(step)`, sharded and whole. The first rank prints.
-template <class MakeModel>
-void train(
-    const char* title,
-    const weft::DeviceMesh& mesh,
-    const MakeModel& make_model,
-    const std::function<Batch(int64_t step)>& make_batch) {
-  const bool prints = mesh.world()->rank() == 0;
-  Training sharded(make_model(ParameterMaker(mesh)));
-  Training whole(make_model(ParameterMaker()));
-  weft::CommLog log(mesh);
+constexpr const char* kUsage =
+    "usage: train [--model llama|gpt2] [--mesh dp=N,tp=M] [--sequence-parallel] [--plan FILE] [--steps N]\n\n"
+    "  --model NAME          llama (default) or gpt2\n"
+    "  --mesh DIMS           tp, along which the model is cut, and dp, along which the batch is; default dp=2,tp=2\n"
+    "  --sequence-parallel   norms and what is between the layers are cut by the sequence\n"
+    "  --plan FILE           a plan of one's own instead of the model's\n"
+    "  --steps N             of training; default 20\n\n"
+    "The ranks are threads of this process; under torchrun they are its processes.\n";
 
-  if (prints) {
-    std::printf("\n%s on %s\n  step   sharded      one device   difference\n", title, mesh.to_string().c_str());
+struct Options {
+  std::string model = "llama";
+  std::vector<int64_t> mesh_shape = {2, 2};
+  std::vector<std::string> mesh_names = {"dp", "tp"};
+  bool sequence_parallel = false;
+  std::string plan;
+  int64_t steps = 20;
+  bool help = false;
+};
+
+int64_t positive(const std::string& option, std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  TORCH_CHECK_VALUE(
+      error == std::errc() && end == text.data() + text.size() && number > 0, "[train] ", option,
+      " requires a positive number, but got \"", text, "\".");
+  return number;
+}
+
+void take_mesh(const std::string& text, Options& options) {
+  options.mesh_shape.clear();
+  options.mesh_names.clear();
+  for (size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    const auto part = text.substr(begin, end - begin);
+    TORCH_CHECK_VALUE(
+        part.starts_with("dp=") || part.starts_with("tp="),
+        "[train] --mesh requires dims called dp and tp, as in dp=2,tp=2, but got \"", text, "\".");
+    options.mesh_names.push_back(part.substr(0, 2));
+    options.mesh_shape.push_back(positive("--mesh", std::string_view(part).substr(3)));
+    begin = end + 1;
   }
-  for (int64_t step = 0; step < kSteps; ++step) {
-    log.clear();
-    const auto batch = make_batch(step);
-    const auto loss = sharded.step(batch.distribute(mesh));
-    const auto expected = whole.step(batch);
-    if (prints) {
-      std::printf("  %4ld   %.7f    %.7f    %.1e\n", step, loss, expected, std::abs(loss - expected));
+  TORCH_CHECK_VALUE(
+      text.find("tp=") != std::string::npos, "[train] the plans are for the mesh dim tp, but got \"", text,
+      "\". Add tp=1.");
+}
+
+Options parse(const std::vector<std::string>& arguments) {
+  Options options;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto& option = arguments[i];
+    const auto value = [&]() -> const std::string& {
+      TORCH_CHECK_VALUE(i + 1 < arguments.size(), "[train] ", option, " requires a value, but got none.");
+      return arguments[++i];
+    };
+    if (option == "--help" || option == "-h") {
+      options.help = true;
+    } else if (option == "--model") {
+      options.model = value();
+    } else if (option == "--mesh") {
+      take_mesh(value(), options);
+    } else if (option == "--sequence-parallel") {
+      options.sequence_parallel = true;
+    } else if (option == "--plan") {
+      options.plan = value();
+    } else if (option == "--steps") {
+      options.steps = positive(option, value());
+    } else {
+      TORCH_CHECK_VALUE(false, "[train] an option is required, but got \"", option, "\". --help lists them.");
     }
-    TORCH_CHECK(
-        std::abs(loss - expected) <= kTolerance, "[train] the loss of step ", step, " must be that of one device, ",
-        expected, ", but got ", loss, ".");
   }
-  if (prints) {
-    std::printf("\n  parameters\n");
-    for (const auto& parameter : sharded.model().named_parameters()) {
-      std::printf("  %-33s %s\n", parameter.key().c_str(), weft::spec_of(parameter.value())->to_string().c_str());
-    }
-    std::printf("\n  communication of one step, as rank 0 received it\n");
-    for (const auto& [collective, mesh_dims, operator_name, calls, bytes] : log.rows()) {
-      std::printf(
-          "  %-14s over %-6s for %-26s %3ld calls %7ld bytes\n", std::string(to_string(collective)).c_str(),
-          mesh_dims.c_str(), operator_name.empty() ? "redistribute" : operator_name.c_str(), calls, bytes);
-    }
+  TORCH_CHECK_VALUE(
+      options.model == "llama" || options.model == "gpt2", "[train] --model requires llama or gpt2, but got \"",
+      options.model, "\".");
+  TORCH_CHECK_VALUE(
+      options.plan.empty() || !options.sequence_parallel,
+      "[train] --plan and --sequence-parallel both say which plan is meant. Give one of them.");
+  options.plan = options.plan.empty() ? plan_file(options.model, options.sequence_parallel) : options.plan;
+  return options;
+}
+
+void print_parameters(const torch::nn::Module& model) {
+  std::printf("\n  parameters\n");
+  for (const auto& parameter : model.named_parameters()) {
+    std::printf("  %-33s %s\n", parameter.key().c_str(), weft::spec_of(parameter.value())->to_string().c_str());
   }
 }
 
-void train_both(const weft::DeviceMesh& mesh) {
-  const PerceptronSizes perceptron;
-  train(
-      "A perceptron", mesh, [&](const ParameterMaker& make) { return std::make_shared<Perceptron>(perceptron, make); },
-      [&](int64_t step) { return points(step, /*rows=*/32, perceptron.inputs); });
-  const DecoderSizes decoder;
-  train(
-      "A decoder", mesh, [&](const ParameterMaker& make) { return std::make_shared<Decoder>(decoder, make); },
-      [&](int64_t step) { return sequences(step, /*rows=*/8, decoder.length, decoder.vocabulary); });
+void print_communication(const weft::CommLog& log) {
+  std::printf("\n  communication of one step, as rank 0 received it\n");
+  for (const auto& [collective, mesh_dims, operator_name, calls, bytes] : log.rows()) {
+    std::printf(
+        "  %-14s over %-6s for %-26s %3ld calls %7ld bytes\n", std::string(to_string(collective)).c_str(),
+        mesh_dims.c_str(), operator_name.empty() ? "the plan" : operator_name.c_str(), calls, bytes);
+  }
+}
+
+/// The first rank trains on one device what all have trained, prints and compares.
+template <class Model>
+void train(const Options& options, const weft::DeviceMesh& mesh) {
+  const auto batch = [](int64_t step) { return sequences(step, kRows, /*length=*/16, /*vocabulary=*/64); };
+  Model model;
+  initialize(*model);
+  weft::nn::parallelize_module(*model, mesh, weft::nn::ParallelPlan::load(options.plan));
+
+  Training sharded(model.ptr());
+  weft::CommLog log(mesh);
+  std::vector<double> losses;
+  for (int64_t step = 0; step < options.steps; ++step) {
+    log.clear();
+    losses.push_back(sharded.step(batch(step).distribute(mesh)));
+  }
+  if (mesh.world()->rank() != 0) {
+    return;
+  }
+  Model plain;
+  initialize(*plain);
+  Training whole(plain.ptr());
+  std::printf(
+      "%s on %s, %s\n  step   sharded      one device   difference\n", options.model.c_str(), mesh.to_string().c_str(),
+      options.plan.c_str());
+  double farthest = 0;
+  for (int64_t step = 0; step < options.steps; ++step) {
+    const auto expected = whole.step(batch(step));
+    const auto difference = std::abs(losses[step] - expected);
+    farthest = std::isnan(difference) ? difference : std::max(farthest, difference);
+    std::printf("  %4ld   %.7f    %.7f    %.1e\n", step, losses[step], expected, difference);
+  }
+  print_parameters(*model);
+  print_communication(log);
+  TORCH_CHECK(
+      farthest <= kTolerance, "[train] the losses must be those of one device to ", kTolerance, ", but differ by ",
+      farthest, ".");
+}
+
+void run(const Options& options) {
+  const auto on_rank = [&] {
+    const auto mesh = weft::init_device_mesh("cpu", options.mesh_shape, options.mesh_names);
+    options.model == "llama" ? train<Llama>(options, mesh) : train<Gpt2>(options, mesh);
+  };
+  const auto ranks = c10::multiply_integers(options.mesh_shape);
+  const auto processes = weft::current_world()->size();
+  TORCH_CHECK_VALUE(
+      processes == 1 || processes == ranks, "[train] the mesh must have as many ranks as there are processes, ",
+      processes, ", but has ", ranks, ". Use --mesh.");
+  if (processes > 1) {
+    on_rank();
+  } else {
+    weft::run_on_ranks(ranks, [&](int64_t /*rank*/) { on_rank(); });
+  }
 }
 
 } // namespace
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    const auto processes = weft::current_world()->size();
-    if (processes > 1) {
-      const int64_t tp = processes % 2 == 0 ? 2 : 1;
-      train_both(weft::init_device_mesh("cpu", {processes / tp, tp}, {"dp", "tp"}));
-    } else {
-      weft::run_on_ranks(4, [](int64_t /*rank*/) { train_both(weft::init_device_mesh("cpu", {2, 2}, {"dp", "tp"})); });
-    }
+    const auto options = parse({argv + 1, argv + argc});
+    options.help ? static_cast<void>(std::fputs(kUsage, stdout)) : run(options);
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "%s\n", error.what_without_backtrace());
     return 1;

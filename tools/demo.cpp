@@ -1,6 +1,9 @@
-#include "examples/models/decoder.h"
+#include "examples/models/initialize.h"
+#include "examples/models/llama.h"
+#include "examples/models/plans.h"
 #include "examples/models/training.h"
 #include "tools/commands.h"
+#include "weft/nn/parallelize_module.h"
 #include "weft/weft.h"
 
 #include <CLI/CLI.hpp>
@@ -26,7 +29,7 @@ struct StepLog {
   std::vector<CommLog::Row> update;
 };
 
-double run_step(Training<Decoder>& training, const Batch& batch, const DeviceMesh& mesh, StepLog& step) {
+double run_step(Training<LlamaImpl>& training, const Batch& batch, const DeviceMesh& mesh, StepLog& step) {
   CommLog log(mesh);
   const auto loss = training.loss(batch);
   step.forward = log.rows();
@@ -39,18 +42,18 @@ double run_step(Training<Decoder>& training, const Batch& batch, const DeviceMes
   return loss.item<float>();
 }
 
-void print_head(const DeviceMesh& mesh, const DecoderSizes& sizes, const Batch& batch, Decoder& model) {
+void print_head(const DeviceMesh& mesh, const LlamaSizes& sizes, const Batch& batch, LlamaImpl& model) {
   int64_t numbers = 0;
   for (const auto& parameter : model.parameters()) {
     numbers += parameter.numel();
   }
-  std::cout << "A decoder (" << sizes.blocks << " blocks, " << sizes.heads << " heads, " << numbers
+  std::cout << "A decoder (" << sizes.layers << " layers, " << sizes.heads << " heads, " << numbers
             << " parameters) is trained on " << mesh
             << ", whose four ranks are\nthreads of this process, and beside it "
             << "on one device. Batches are cut along dp, layers along tp; the numbers in\nthe boxes are ranks.\n\n"
             << "a batch of tokens\n"
-            << draw(*spec_of(batch.inputs)) << "\nthe weights of the first block's queries, a linear layer\n"
-            << draw(*spec_of(model.named_parameters()["block0.attention.query"])) << "\n"
+            << draw(*spec_of(batch.inputs)) << "\nthe weights of the first layer's queries\n"
+            << draw(*spec_of(model.named_parameters()["layers.0.attention.wq.weight"])) << "\n"
             << "  step     sharded  one device  difference\n";
 }
 
@@ -64,7 +67,7 @@ void print_step(int64_t step, double loss, double expected, double first) {
   std::cout << std::defaultfloat << std::setprecision(6) << std::endl;
 }
 
-void print_parameters(const Decoder& model) {
+void print_parameters(const LlamaImpl& model) {
   std::cout << "\nHow the parameters lie; gradients and the optimizer's moments lie alike:\n";
   for (const auto& parameter : model.named_parameters()) {
     const auto& spec = *spec_of(parameter.value());
@@ -91,10 +94,15 @@ void print_phase(const char* name, const std::vector<CommLog::Row>& rows) {
 void train_beside_one_device() {
   const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
   const bool prints = mesh.world()->rank() == 0;
-  const DecoderSizes sizes;
+  const LlamaSizes sizes;
   const auto batch_of = [&](int64_t step) { return sequences(step, kRows, sizes.length, sizes.vocabulary); };
-  Training sharded(std::make_shared<Decoder>(sizes, ParameterMaker(mesh)));
-  Training whole(std::make_shared<Decoder>(sizes, ParameterMaker()));
+  Llama model(sizes);
+  initialize(*model);
+  nn::parallelize_module(*model, mesh, llama_plan(), {.src_data_rank = std::nullopt});
+  Training sharded(model.ptr());
+  Llama plain(sizes);
+  initialize(*plain);
+  Training whole(plain.ptr());
   if (prints) {
     print_head(mesh, sizes, batch_of(0).distribute(mesh), sharded.model());
   }

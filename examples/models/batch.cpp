@@ -5,9 +5,12 @@
 namespace models {
 
 Batch Batch::distribute(const weft::DeviceMesh& mesh) const {
-  const weft::Layout rows_cut = {weft::Shard(0), weft::Replicate()};
+  weft::Placements rows_cut;
+  for (const auto& name : mesh.names()) {
+    rows_cut.push_back(name == "dp" ? weft::Shard(0) : weft::Replicate());
+  }
   const auto part = [&](const torch::Tensor& whole) {
-    return weft::distribute_tensor(whole, mesh, rows_cut, {.src_data_rank = std::nullopt});
+    return weft::distribute_tensor(whole, mesh, weft::Layout(rows_cut), {.src_data_rank = std::nullopt});
   };
   return {part(inputs), part(targets)};
 }

@@ -11,7 +11,7 @@ struct Batch {
   torch::Tensor inputs;
   torch::Tensor targets;
 
-  /// The same batch, cut by rows along the first mesh dim. Every rank holds it all, so nothing is sent.
+  /// The same batch, cut by rows along the mesh dim dp. Every rank holds it all, so nothing is sent.
   Batch distribute(const weft::DeviceMesh& mesh) const;
 };
 

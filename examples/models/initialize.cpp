@@ -1,6 +1,8 @@
 #include "examples/models/initialize.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cmath>
 
@@ -9,12 +11,14 @@ namespace models {
 void initialize(torch::nn::Module& model, uint64_t seed) {
   const torch::NoGradGuard no_grad;
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  for (auto& item : model.named_parameters()) {
-    auto& parameter = item.value();
-    if (parameter.dim() > 1) {
-      parameter.normal_(0, 1 / std::sqrt(static_cast<double>(parameter.size(-1))), generator);
-    } else if (item.key().ends_with("bias")) {
-      parameter.zero_();
+  for (const auto& module : model.modules()) {
+    if (auto* embedding = module->as<torch::nn::Embedding>()) {
+      embedding->weight.normal_(0, 0.3, generator);
+    } else if (auto* linear = module->as<torch::nn::Linear>()) {
+      linear->weight.normal_(0, 1 / std::sqrt(static_cast<double>(linear->weight.size(1))), generator);
+      if (linear->bias.defined()) {
+        linear->bias.zero_();
+      }
     }
   }
 }

@@ -1,6 +1,9 @@
-#include "examples/models/decoder.h"
+#include "examples/models/initialize.h"
+#include "examples/models/llama.h"
+#include "examples/models/plans.h"
 #include "examples/models/training.h"
 #include "tests/support/beside_plain.h"
+#include "weft/nn/parallelize_module.h"
 #include "weft/weft.h"
 
 #include <ATen/ATen.h>
@@ -79,8 +82,13 @@ TEST(Precision, GradientsOfParametersHaveTheirPrecision) {
 }
 
 std::vector<double> decoder_losses(const std::optional<DeviceMesh>& mesh) {
-  const models::DecoderSizes sizes;
-  models::Training training(std::make_shared<models::Decoder>(sizes, models::ParameterMaker(mesh)));
+  const models::LlamaSizes sizes;
+  models::Llama model(sizes);
+  models::initialize(*model);
+  if (mesh) {
+    nn::parallelize_module(*model, *mesh, models::llama_plan());
+  }
+  models::Training training(model.ptr());
   std::vector<double> losses;
   for (int64_t step = 0; step < 5; ++step) {
     const auto batch = models::sequences(step, 8, sizes.length, sizes.vocabulary);

@@ -1,10 +1,14 @@
 #include "examples/models/training.h"
-#include "examples/models/decoder.h"
-#include "examples/models/perceptron.h"
+#include "examples/models/initialize.h"
+#include "examples/models/llama.h"
+#include "examples/models/plans.h"
+#include "weft/nn/parallelize_module.h"
 #include "weft/tensor/dispatch.h"
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim.h>
 
@@ -18,21 +22,32 @@ void on_mesh(c10::IntArrayRef shape, const std::function<void(const DeviceMesh& 
       c10::multiply_integers(shape), [&](int64_t /*rank*/) { fn(init_device_mesh("cpu", shape, {"dp", "tp"})); });
 }
 
+/// With the same values on every rank, and as a plan says where there is one.
+template <class Holder>
+auto training_of(Holder model, const DeviceMesh* mesh = nullptr, const nn::ParallelPlan& plan = llama_plan()) {
+  initialize(*model);
+  if (mesh != nullptr) {
+    nn::parallelize_module(*model, *mesh, plan);
+  }
+  return Training(model.ptr());
+}
+
 template <class MakeModel>
 void expect_losses_of_one_device(
     c10::IntArrayRef mesh_shape,
     const MakeModel& make_model,
+    const nn::ParallelPlan& plan,
     const std::function<Batch(int64_t step)>& batch) {
   constexpr int64_t kSteps = 20;
   std::vector<double> expected;
-  Training whole(make_model(ParameterMaker()));
+  auto whole = training_of(make_model());
   for (int64_t step = 0; step < kSteps; ++step) {
     expected.push_back(whole.step(batch(step)));
   }
   EXPECT_LT(expected.back(), 0.8 * expected.front()) << "it must learn something";
   on_mesh(mesh_shape, [&](const DeviceMesh& mesh) {
     SCOPED_TRACE(mesh.to_string());
-    Training sharded(make_model(ParameterMaker(mesh)));
+    auto sharded = training_of(make_model(), &mesh, plan);
     for (int64_t step = 0; step < kSteps; ++step) {
       EXPECT_NEAR(sharded.step(batch(step).distribute(mesh)), expected[step], 1e-5) << "in step " << step;
     }
@@ -42,14 +57,15 @@ void expect_losses_of_one_device(
 TEST(Training, APerceptronHasTheLossesOfOneDeviceOnAnyMesh) {
   for (const auto& mesh_shape : {std::vector<int64_t>{2, 2}, {1, 2}, {2, 1}, {1, 3}, {3, 1}}) {
     expect_losses_of_one_device(
-        mesh_shape, [](const ParameterMaker& make) { return std::make_shared<Perceptron>(PerceptronSizes(), make); },
-        [](int64_t step) { return points(step, 32, 16); });
+        mesh_shape,
+        [] { return torch::nn::Sequential(torch::nn::Linear(16, 64), torch::nn::ReLU(), torch::nn::Linear(64, 4)); },
+        {{"0", nn::colwise()}, {"2", nn::rowwise()}}, [](int64_t step) { return points(step, 32, 16); });
   }
 }
 
-void expect_decoder_losses(c10::IntArrayRef mesh_shape, const DecoderSizes& sizes, int64_t rows) {
+void expect_decoder_losses(c10::IntArrayRef mesh_shape, const LlamaSizes& sizes, int64_t rows) {
   expect_losses_of_one_device(
-      mesh_shape, [&](const ParameterMaker& make) { return std::make_shared<Decoder>(sizes, make); },
+      mesh_shape, [&] { return Llama(sizes); }, llama_plan(),
       [&](int64_t step) { return sequences(step, rows, sizes.length, sizes.vocabulary); });
 }
 
@@ -60,18 +76,18 @@ TEST(Training, ADecoderHasTheLossesOfOneDeviceOnAnyMesh) {
 }
 
 TEST(Training, NothingHasToDivideEvenly) {
-  expect_decoder_losses({2, 2}, {.vocabulary = 37, .length = 7, .dim = 33, .heads = 3, .hidden = 51, .blocks = 1}, 7);
+  expect_decoder_losses(
+      {2, 2}, {.vocabulary = 37, .length = 7, .dim = 30, .layers = 1, .heads = 3, .kv_heads = 3, .hidden = 51}, 7);
 }
 
 /// A decoder on mesh(dp=2, tp=2) after one backward.
 struct Prepared {
-  explicit Prepared(const DeviceMesh& mesh)
-      : training(std::make_shared<Decoder>(DecoderSizes(), ParameterMaker(mesh))) {
-    const DecoderSizes sizes;
+  explicit Prepared(const DeviceMesh& mesh) : training(training_of(Llama(), &mesh)) {
+    const LlamaSizes sizes;
     batch = sequences(0, 8, sizes.length, sizes.vocabulary).distribute(mesh);
     training.loss(batch).backward();
   }
-  Training<Decoder> training;
+  Training<LlamaImpl> training;
   Batch batch;
 };
 
@@ -126,8 +142,8 @@ TEST(Training, OptimizersStepWithoutCommunication) {
 }
 
 TEST(Training, GradientsAreClippedByTheNormOfAll) {
-  const DecoderSizes sizes;
-  Training whole(std::make_shared<Decoder>(sizes, ParameterMaker()));
+  const LlamaSizes sizes;
+  auto whole = training_of(Llama(sizes));
   whole.loss(sequences(0, 8, sizes.length, sizes.vocabulary)).backward();
   const auto expected_norm = torch::nn::utils::clip_grad_norm_(whole.model().parameters(), 0.5);
   on_mesh({2, 2}, [&](const DeviceMesh& mesh) {

@@ -11,6 +11,7 @@ import weft
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples/python"))
 import train
+from gpt2 import Gpt2, Gpt2Sizes
 
 STEPS = 20
 MESHES = [{"tp": 2}, {"tp": 4}, {"dp": 2, "tp": 2}]
@@ -35,6 +36,25 @@ def test_the_losses_are_those_of_one_device(name, mesh, sequence_parallel):
     assert expected(name)[-1] < 0.8 * expected(name)[0], "it must learn something"
     for losses in weft.run_on_ranks(math.prod(mesh.values()), on_rank):
         assert losses == pytest.approx(expected(name), abs=1e-4, rel=0)
+
+
+def test_dropout_is_the_same_on_any_mesh():
+    model = Gpt2(Gpt2Sizes(dropout=0.2))
+
+    def losses(mesh, sequence_parallel):
+        def on_rank(rank):
+            weft.manual_seed(3)
+            on = weft.init_device_mesh("cpu", tuple(mesh.values()), mesh_dim_names=tuple(mesh))
+            plan = train.plan_file("gpt2", sequence_parallel)
+            return train.train_on_mesh("gpt2", copy.deepcopy(model), on, plan, steps=10)[0]
+
+        return weft.run_on_ranks(math.prod(mesh.values()), on_rank)[0]
+
+    alone = losses({"tp": 1}, False)
+    for mesh in MESHES:
+        for sequence_parallel in (False, True):
+            assert losses(mesh, sequence_parallel) == pytest.approx(alone, abs=1e-4, rel=0)
+    assert alone != pytest.approx(expected("gpt2")[:10], abs=1e-2), "it must drop something"
 
 
 def test_the_program_prints_losses_and_communication(capsys):
