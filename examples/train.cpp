@@ -24,12 +24,14 @@ constexpr double kTolerance = 1e-4;
 constexpr int64_t kRows = 8;
 
 constexpr const char* kUsage =
-    "usage: train [--model llama|gpt2] [--mesh dp=N,tp=M] [--sequence-parallel] [--plan FILE] [--steps N]\n\n"
+    "usage: train [--model llama|gpt2] [--mesh dp=N,tp=M] [--sequence-parallel] [--plan FILE] [--steps N]\n"
+    "             [--device cpu|cuda]\n\n"
     "  --model NAME          llama (default) or gpt2\n"
     "  --mesh DIMS           tp, along which the model is cut, and dp, along which the batch is; default dp=2,tp=2\n"
     "  --sequence-parallel   norms and what is between the layers are cut by the sequence\n"
     "  --plan FILE           a plan of one's own instead of the model's\n"
-    "  --steps N             of training; default 20\n\n"
+    "  --steps N             of training; default 20\n"
+    "  --device TYPE         cpu (default) or cuda; ranks that are threads may share one GPU\n\n"
     "The ranks are threads of this process; under torchrun they are its processes.\n";
 
 struct Options {
@@ -39,6 +41,7 @@ struct Options {
   bool sequence_parallel = false;
   std::string plan;
   int64_t steps = 20;
+  std::string device = "cpu";
   bool help = false;
 };
 
@@ -89,6 +92,8 @@ Options parse(const std::vector<std::string>& arguments) {
       options.plan = value();
     } else if (option == "--steps") {
       options.steps = positive(option, value());
+    } else if (option == "--device") {
+      options.device = value();
     } else {
       TORCH_CHECK_VALUE(false, "[train] an option is required, but got \"", option, "\". --help lists them.");
     }
@@ -137,15 +142,17 @@ void train(const Options& options, const weft::DeviceMesh& mesh) {
   if (mesh.world()->rank() != 0) {
     return;
   }
+  const torch::Device device(options.device);
   Model plain;
   initialize(*plain);
+  plain->to(device);
   Training whole(plain.ptr());
   std::printf(
       "%s on %s, %s\n  step   sharded      one device   difference\n", options.model.c_str(), mesh.to_string().c_str(),
       options.plan.c_str());
   double farthest = 0;
   for (int64_t step = 0; step < options.steps; ++step) {
-    const auto expected = whole.step(batch(step));
+    const auto expected = whole.step(batch(step).to(device));
     const auto difference = std::abs(losses[step] - expected);
     farthest = std::isnan(difference) ? difference : std::max(farthest, difference);
     std::printf("  %4ld   %.7f    %.7f    %.1e\n", step, losses[step], expected, difference);
@@ -159,7 +166,7 @@ void train(const Options& options, const weft::DeviceMesh& mesh) {
 
 void run(const Options& options) {
   const auto on_rank = [&] {
-    const auto mesh = weft::init_device_mesh("cpu", options.mesh_shape, options.mesh_names);
+    const auto mesh = weft::init_device_mesh(options.device, options.mesh_shape, options.mesh_names);
     options.model == "llama" ? train<Llama>(options, mesh) : train<Gpt2>(options, mesh);
   };
   const auto ranks = c10::multiply_integers(options.mesh_shape);

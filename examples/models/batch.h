@@ -13,6 +13,9 @@ struct Batch {
 
   /// The same batch, cut by rows along the mesh dim dp. Every rank holds it all, so nothing is sent.
   Batch distribute(const weft::DeviceMesh& mesh) const;
+  Batch to(torch::Device device) const {
+    return {inputs.to(device), targets.to(device)};
+  }
 };
 
 /// The batch of a step, the same whoever makes it: points, and the quadrant that each lies in.

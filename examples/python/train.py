@@ -84,10 +84,14 @@ def training_step(model, optimizer, inputs, targets) -> torch.Tensor:
     return loss.detach()
 
 
-def losses_of_one_device(name: str, steps: int) -> list[float]:
-    model = make_model(name)
+def losses_of_one_device(name: str, steps: int, device: str = "cpu") -> list[float]:
+    model = make_model(name).to(device)
     optimizer = make_optimizer(model)
-    return [training_step(model, optimizer, *EXAMPLES[name].batch(step)).item() for step in range(steps)]
+    losses = []
+    for step in range(steps):
+        inputs, targets = (values.to(device) for values in EXAMPLES[name].batch(step))
+        losses.append(training_step(model, optimizer, inputs, targets).item())
+    return losses
 
 
 def distribute_batch(batch, mesh: weft.DeviceMesh):
@@ -136,6 +140,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--plan", type=Path, metavar="FILE", help="a plan of one's own instead of the model's")
     parser.add_argument("--steps", type=int, default=20, metavar="N", help="default: 20")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="ranks that are threads may share one GPU; default: cpu"
+    )
     options = parser.parse_args(arguments)
     if options.steps < 1:
         parser.error(f"--steps must be at least 1, but got {options.steps}.")
@@ -154,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     whole = make_model(options.model)  # before the ranks start: threads share one generator
 
     def on_rank(rank):
-        mesh = weft.init_device_mesh("cpu", tuple(options.mesh.values()), mesh_dim_names=tuple(options.mesh))
+        mesh = weft.init_device_mesh(options.device, tuple(options.mesh.values()), mesh_dim_names=tuple(options.mesh))
         losses, communication = train_on_mesh(options.model, copy.deepcopy(whole), mesh, options.plan, options.steps)
         return rank, mesh, losses, communication
 
@@ -162,7 +169,7 @@ def main(arguments: list[str] | None = None) -> int:
         rank, mesh, losses, communication = weft.run_on_ranks(math.prod(options.mesh.values()), on_rank)[0]
     else:
         rank, mesh, losses, communication = on_rank(int(os.environ["RANK"]))
-    expected = losses_of_one_device(options.model, options.steps)
+    expected = losses_of_one_device(options.model, options.steps, options.device)
     farthest = max(abs(loss - one) for loss, one in zip(losses, expected))
     if rank == 0:
         print(f"{options.model} on {mesh}, {options.plan.name}\n  step     on mesh  one device  difference")

@@ -18,7 +18,7 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
         "pip install --force-reinstall --no-deps <its folder>."
     )
 
-from weft import _attributes, _compile
+from weft import _attributes, _compile, _recompute
 from weft._C import (
     __version__,
     DeviceMesh,
@@ -80,6 +80,7 @@ from weft._visualize import visualize_sharding
 
 _attributes.install()
 _compile.install()
+_recompute.install()
 
 __all__ = [
     "ColwiseParallel",

@@ -130,6 +130,30 @@ TEST(Progress, AWaitFirstCompletesEarlierOperationsOfSeveralStages) {
       Names({"first, staged", "third, staged", "fourth, of one stage", "second, of one stage", "fifth, staged"}));
 }
 
+TEST(Progress, WhatCanGoOnByItselfIsStartedAndNotCompleted) {
+  Recorder recorder;
+  const auto progress = std::make_shared<Progress>();
+  const auto note = [&](const char* text) { return [&recorder, text] { recorder.finished.push_back(text); }; };
+  auto two = progress->track(Pending(note("second stage started"), note("second stage done")), 2);
+  auto later = progress->track(recorder.operation("later"), 1);
+  later.wait();
+  EXPECT_EQ(recorder.finished, Names({"second stage started", "later"}));
+  EXPECT_FALSE(two.done());
+  two.wait();
+  EXPECT_EQ(recorder.finished, Names({"second stage started", "later", "second stage done"}));
+}
+
+TEST(Progress, AnErrorOfTheFirstStageIsThatOfTheOperation) {
+  Recorder recorder;
+  const auto progress = std::make_shared<Progress>();
+  const auto fail = [] { TORCH_CHECK_VALUE(false, "the first stage has failed"); };
+  auto two = progress->track(Pending(fail, [&] { recorder.finished.push_back("must not be"); }), 2);
+  EXPECT_NO_THROW(progress->track(recorder.operation("later"), 1).wait());
+  EXPECT_TRUE(two.done());
+  EXPECT_EQ(error_text<c10::ValueError>([&] { two.wait(); }), "the first stage has failed");
+  EXPECT_EQ(recorder.finished, Names({"later"}));
+}
+
 TEST(Progress, AnErrorStaysWithItsOwnOperation) {
   Recorder recorder;
   const auto progress = std::make_shared<Progress>();

@@ -185,14 +185,14 @@ double loss_of_a_pass(Training<Model>& training, const Batch& batch, bool lower)
 }
 
 TEST(Training, AutocastMakesTheCollectivesOfFullPrecision) {
-  const DecoderSizes sizes;
+  const LlamaSizes sizes;
   const auto batch = sequences(0, 8, sizes.length, sizes.vocabulary);
-  Training whole(std::make_shared<Decoder>(sizes, ParameterMaker()));
+  auto whole = training_of(Llama(sizes));
   const auto expected_loss = loss_of_a_pass(whole, batch, /*lower=*/true);
   on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
     using Calls = std::vector<std::tuple<Collective, std::string, int64_t>>;
     const auto calls_of = [&](bool lower) {
-      Training decoder(std::make_shared<Decoder>(sizes, ParameterMaker(mesh)));
+      auto decoder = training_of(Llama(sizes), &mesh);
       const auto placed = batch.distribute(mesh);
       const CommLog log(mesh);
       const auto loss = loss_of_a_pass(decoder, placed, lower);

@@ -273,7 +273,9 @@ TEST(Materialize, PeakMemoryIsTheShardAndAChunk) {
     replace_parameter(*linear, "weight", distribute_tensor(linear->weight.detach(), mesh, {placement}));
     replace_parameter(*linear, "bias", distribute_tensor(linear->bias.detach(), mesh, {Replicate()}));
     // For the rest of the program, since it outlives what it has given.
-    auto* const allocator = new CountingAllocator();
+    static CountingAllocator shard_0;
+    static CountingAllocator shard_1;
+    auto* const allocator = placement.dim() == 0 ? &shard_0 : &shard_1;
     c10::SetCPUAllocator(allocator);
     materialize(*linear, 1);
     c10::SetCPUAllocator(c10::GetDefaultCPUAllocator());

@@ -277,3 +277,20 @@ def test_styles_are_values():
     assert ColwiseParallel() == ColwiseParallel()
     assert ColwiseParallel() != RowwiseParallel()
     assert repr(SequenceParallel()) == "SequenceParallel(style='sequence', dim=1, local_output=False)"
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 2)])
+def test_a_model_without_memory_is_made_parallel_and_then_gets_its_values(shape):
+    torch.manual_seed(7)
+    plain = Model()
+
+    def program(mesh):
+        with torch.device("meta"):
+            model = Model()
+        weft.parallelize_module(model, mesh, SEQUENCE_PLAN)
+        weft.materialize(model, seed=7)
+        for name, parameter in model.named_parameters():
+            assert torch.equal(parameter.full_tensor(), dict(plain.named_parameters())[name]), name
+        expect_the_same(model, batch(mesh), plain)
+
+    on_mesh(shape, program)

@@ -162,6 +162,29 @@ def test_activations_may_be_checkpointed(use_reentrant):
     on_mesh(program)
 
 
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_what_is_computed_again_draws_the_same_random_numbers(use_reentrant):
+    def gradients(mesh, checkpointed):
+        weft.manual_seed(3)
+        weight = nn.Parameter(weft.distribute_tensor(torch.ones(DIM, DIM), mesh, [Replicate(), Shard(0)]))
+        x = weft.distribute_tensor(torch.ones(ROWS, DIM), mesh, [Shard(0), Replicate()]).requires_grad_()
+
+        def block(x):
+            return F.dropout(F.linear(x, weight), 0.5)
+
+        for _ in range(2):
+            y = checkpoint(block, x, use_reentrant=use_reentrant) if checkpointed else block(x)
+            (y * y).sum().backward()
+        after = F.dropout(x.detach(), 0.5)
+        return [t.full_tensor() for t in (weight.grad, x.grad, after)]
+
+    def program(mesh):
+        for computed, expected in zip(gradients(mesh, True), gradients(mesh, False)):
+            torch.testing.assert_close(computed, expected)
+
+    on_mesh(program)
+
+
 def collectives(model, to_input, mesh, lower):
     with weft.comm_debug() as counted, torch.autocast("cpu", torch.bfloat16, enabled=lower):
         loss = loss_of(model, to_input)

@@ -313,11 +313,13 @@ Pending Group::do_all_reduce(const Call& call, const at::Tensor& input, const at
   auto scattered = std::make_shared<Pending>(do_reduce_scatter(call, flat_chunks(input, size()), outputs[rank_]));
   auto gather = call;
   gather.stage = 1;
-  return Pending([this, self = shared_from_this(), scattered, gather, outputs] {
+  auto gathered = std::make_shared<Pending>();
+  const auto start_second = [this, self = shared_from_this(), scattered, gathered, gather, outputs] {
     at::AutoDispatchBelowADInplaceOrView guard;
     scattered->wait();
-    do_all_gather(gather, outputs[rank_], outputs).wait();
-  });
+    *gathered = do_all_gather(gather, outputs[rank_], outputs);
+  };
+  return Pending(start_second, [gathered] { gathered->wait(); });
 }
 
 Pending Group::do_broadcast(const Call& call, const at::Tensor& tensor) {

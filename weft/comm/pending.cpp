@@ -8,21 +8,40 @@
 
 namespace weft {
 
-void Pending::State::run() {
-  if (!finish) {
-    return;
-  }
-  const auto once = std::exchange(finish, nullptr);
+void Pending::State::attempt(std::function<void()>& step) {
+  const auto once = std::exchange(step, nullptr);
   const WaitScope wait_scope;
   try {
     once();
   } catch (...) {
     error = std::current_exception();
+    finish = nullptr;
+  }
+}
+
+void Pending::State::advance() {
+  if (start_second) {
+    attempt(start_second);
+  } else {
+    run();
+  }
+}
+
+void Pending::State::run() {
+  if (start_second) {
+    attempt(start_second);
+  }
+  if (finish) {
+    attempt(finish);
   }
 }
 
 Pending::Pending(std::function<void()> finish) : state_(std::make_shared<State>()) {
   state_->finish = std::move(finish);
+}
+
+Pending::Pending(std::function<void()> start_second, std::function<void()> finish) : Pending(std::move(finish)) {
+  state_->start_second = std::move(start_second);
 }
 
 Pending::~Pending() {
@@ -46,7 +65,7 @@ void Pending::wait() {
     return;
   }
   if (state_->progress) {
-    state_->progress->complete_until(state_->ticket);
+    state_->progress->advance_until(state_->ticket);
   }
   state_->run();
   if (state_->error) {
@@ -85,12 +104,12 @@ Pending Progress::track(Pending pending, int64_t stages) {
   return pending;
 }
 
-void Progress::complete_until(uint64_t ticket) {
+void Progress::advance_until(uint64_t ticket) {
   const std::lock_guard lock(mutex_);
   while (!staged_.empty() && staged_.front()->ticket <= ticket) {
     const auto first = std::move(staged_.front());
     staged_.pop_front();
-    first->run();
+    first->advance();
   }
 }
 

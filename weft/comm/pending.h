@@ -21,6 +21,8 @@ class Pending {
   Pending() = default;
   /// `finish` waits for what was started and does what is left to do; it runs once.
   explicit Pending(std::function<void()> finish);
+  /// Of two stages: `start_second` waits for the first and starts the second, which `finish` then waits for.
+  Pending(std::function<void()> start_second, std::function<void()> finish);
   ~Pending();
   Pending(Pending&& other) noexcept = default;
   Pending& operator=(Pending&& other) noexcept;
@@ -34,12 +36,18 @@ class Pending {
   friend class Progress;
 
   struct State {
+    std::function<void()> start_second; // where there is one, and it is not under way
     std::function<void()> finish;
     std::exception_ptr error;
     std::shared_ptr<Progress> progress;
     uint64_t ticket = 0;
 
+    /// Starts the last stage; does all where it is not known how to.
+    void advance();
     void run();
+
+   private:
+    void attempt(std::function<void()>& step);
   };
 
   void settle() noexcept;
@@ -50,14 +58,14 @@ class Pending {
 /// Keeps the operations of one rank in the order in which they were started.
 ///
 /// An operation of several stages starts its later stages when it is waited for. Were ranks to wait in different orders
-/// (one of them prints a value, say), each could sit in a stage that the others have not started. So a wait first
-/// completes every operation of several stages that was started earlier.
+/// (one of them prints a value, say), each could sit in a stage that the others have not started. So a wait first brings
+/// every operation of several stages that was started earlier to its last stage, which then goes on by itself.
 class Progress : public std::enable_shared_from_this<Progress> {
  public:
   /// Puts a pending operation in order; `stages` > 1 if finishing it communicates.
   Pending track(Pending pending, int64_t stages);
-  /// Completes the operations of several stages up to the one of this ticket; errors stay with their operations.
-  void complete_until(uint64_t ticket);
+  /// Starts the last stage of all operations up to the one of this ticket; errors stay with their operations.
+  void advance_until(uint64_t ticket);
 
  private:
   std::recursive_mutex mutex_;

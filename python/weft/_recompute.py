@@ -1,0 +1,57 @@
+"""torch.utils.checkpoint over distributed tensors: what it computes again draws the random numbers that it drew before.
+
+It keeps the states of torch's generators for that. Distributed tensors have random numbers of their own (weft.manual_seed),
+whose state is kept beside them; without that, a dropout would have another mask in backward than in forward.
+"""
+
+from contextlib import contextmanager
+
+import torch.utils.checkpoint as _checkpoint
+
+from weft import _C
+
+
+@contextmanager
+def _replaying(state):
+    now = _C.random_state()
+    _C.set_random_state(state)
+    try:
+        yield
+    finally:
+        _C.set_random_state(now)
+
+
+def _teach_reentrant(function):
+    forward_of_torch, backward_of_torch = function.forward, function.backward
+
+    def forward(ctx, run_function, preserve_rng_state, *args):
+        ctx.weft_random_state = _C.random_state() if preserve_rng_state else None
+        return forward_of_torch(ctx, run_function, preserve_rng_state, *args)
+
+    def backward(ctx, *gradients):
+        if ctx.weft_random_state is None:
+            return backward_of_torch(ctx, *gradients)
+        with _replaying(ctx.weft_random_state):
+            return backward_of_torch(ctx, *gradients)
+
+    function.forward, function.backward = staticmethod(forward), staticmethod(backward)
+
+
+def _taught(generator_of_torch):
+    """The function that is given is called in backward alone."""
+
+    def generator(function, preserve_rng_state, *args, **kwargs):
+        state = _C.random_state()
+
+        def again(*inputs, **keywords):
+            with _replaying(state):
+                return function(*inputs, **keywords)
+
+        return generator_of_torch(again if preserve_rng_state else function, preserve_rng_state, *args, **kwargs)
+
+    return generator
+
+
+def install():
+    _teach_reentrant(_checkpoint.CheckpointFunction)
+    _checkpoint._checkpoint_without_reentrant_generator = _taught(_checkpoint._checkpoint_without_reentrant_generator)
