@@ -53,6 +53,32 @@ TEST(RedistributeOnce, TheGradientsOfAllUsesAreReducedOnce) {
   });
 }
 
+TEST(RedistributeOnce, TheGradientIsReducedOnceThoughNobodyKeepsTheTensor) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = activation(mesh, Replicate());
+    x.retain_grad();
+    const auto weight = from_local(at::ones({2, 3}), mesh, {Shard(1)}).to(at::kBFloat16);
+    // As under autocast: what backward needs is another tensor than the one that was entered with.
+    const auto used = [&] { return redistribute_once(x, kWhole).to(at::kBFloat16).matmul(weight); };
+    const auto loss = (used() + used() + used()).sum();
+    CommLog log(mesh);
+    loss.backward();
+    EXPECT_EQ(log.calls(), 1) << log.to_string();
+    expect_equal(full_tensor(x.grad()), at::full({4, 2}, 18.0));
+  });
+}
+
+TEST(RedistributeOnce, WhatSharesTheTensorsMemoryIsNotChangedInPlace) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = activation(mesh, Replicate());
+    const auto first = redistribute_once(x, kWhole);
+    for (const auto& entered : {first, redistribute_once(x, kWhole)}) {
+      EXPECT_TRUE(entered.is_view());
+      EXPECT_THROW(entered.add_(1), c10::Error);
+    }
+  });
+}
+
 TEST(RedistributeOnce, AChangedTensorMovesAgain) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const c10::NoGradGuard no_grad;

@@ -1,6 +1,7 @@
 #include "weft/tensor/boundary.h"
 
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
 
 namespace weft {
 
@@ -115,6 +116,11 @@ bool is_recorded(const at::Tensor& tensor) {
 at::Tensor untracked(const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
   return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_tensor_metadata_change=*/true));
+}
+
+at::Tensor view_of(const at::Tensor& tensor) {
+  return torch::autograd::as_view(
+      tensor, untracked(tensor), /*is_bw_differentiable=*/true, /*is_fw_differentiable=*/true);
 }
 
 void share_version(const at::Tensor& tensor, const at::Tensor& other) {

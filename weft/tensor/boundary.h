@@ -38,6 +38,9 @@ void check_has_gradient(const char* where, const TensorSpec& spec);
 bool is_recorded(const at::Tensor& tensor);
 /// The same data apart from the autograd graph; changes through either are noticed by autograd through the other.
 at::Tensor untracked(const at::Tensor& tensor);
+/// The same data as a view, for a function that gives its input back: autograd refuses to change a view made by a function
+/// in place, since the tensor would change and not know.
+at::Tensor view_of(const at::Tensor& tensor);
 /// Makes autograd notice through each when the other, which shares its memory, is changed in place.
 void share_version(const at::Tensor& tensor, const at::Tensor& other);
 

@@ -7,7 +7,6 @@
 #include "weft/tensor/inspect.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 namespace weft {
@@ -87,12 +86,6 @@ struct Return : torch::CustomClassHolder {
 };
 
 using ReturnPtr = c10::intrusive_ptr<Return>;
-
-/// Autograd refuses to change a view made by a function of its own in place: the tensor would change and not know.
-at::Tensor view_of(const at::Tensor& tensor) {
-  return torch::autograd::as_view(
-      tensor, untracked(tensor), /*is_bw_differentiable=*/true, /*is_fw_differentiable=*/true);
-}
 
 struct Redistribute : torch::autograd::Function<Redistribute> {
   static at::Tensor forward(

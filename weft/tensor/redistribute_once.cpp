@@ -3,35 +3,64 @@
 #include "weft/tensor/boundary.h"
 #include "weft/tensor/redistribute.h"
 
+#include <torch/csrc/autograd/variable.h>
+
 namespace weft {
+
+namespace {
+
+/// How nodes of autograd's graph are held depends on the version of torch.
+using NodePtr = std::remove_cvref_t<decltype(std::declval<const at::Tensor&>().grad_fn())>;
+template <class>
+struct Weak;
+template <class T>
+struct Weak<std::shared_ptr<T>> {
+  using Type = std::weak_ptr<T>;
+};
+template <class T>
+struct Weak<c10::intrusive_ptr<T>> {
+  using Type = c10::weak_intrusive_ptr<T>;
+};
+using WeakNodePtr = Weak<NodePtr>::Type;
+
+} // namespace
 
 struct SharedMove {
   Layout layout;
-  bool was_recorded; // by autograd
   uint32_t version;  // of the tensor
-  uint32_t result_version;
-  /// Strong, unless the result is a view of the tensor, which holds it: the two would keep each other alive. Whether a view
-  /// is found makes no difference to what is communicated: it only counts where a graph that holds it is still in use.
+  bool was_recorded; // by autograd
+  /// What the tensor was moved to, unless it shares the tensor's memory: then it would keep the tensor alive, and the tensor
+  /// it. That is made again, with the node of this graph for its gradient, as long as a graph leads to the node; where none
+  /// does, a node of its own communicates the same.
   at::Tensor result;
-  c10::weak_intrusive_ptr<c10::TensorImpl> view;
-
-  at::Tensor found() const {
-    return result.defined() ? result : at::Tensor(view.lock());
-  }
+  uint32_t result_version = 0;
+  WeakNodePtr node;
 };
 
 namespace {
 
-bool has_version(const at::Tensor& tensor) {
-  return !tensor.is_inference();
+bool is_still(const SharedMove& move, const at::Tensor& tensor, const Layout& layout) {
+  return move.layout == layout && move.version == tensor._version() && move.was_recorded == is_recorded(tensor);
+}
+
+/// The tensor once more, behind a node that is there already.
+at::Tensor view_behind(const at::Tensor& tensor, NodePtr node) {
+  const auto view = view_of(tensor);
+  auto* meta = torch::autograd::impl::get_view_autograd_meta(view);
+  meta->set_creation_meta(torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION); // as of any function's: not to be changed
+  torch::autograd::impl::set_gradient_edge(view, {std::move(node), 0});
+  return view;
 }
 
 at::Tensor find(const SharedMove& move, const at::Tensor& tensor, const Layout& layout) {
-  if (move.layout != layout || move.was_recorded != is_recorded(tensor) || move.version != tensor._version()) {
+  if (!is_still(move, tensor, layout)) {
     return {};
   }
-  const auto found = move.found();
-  return found.defined() && found._version() == move.result_version ? found : at::Tensor();
+  if (!move.result.defined()) {
+    auto node = move.node.lock();
+    return node ? view_behind(tensor, std::move(node)) : at::Tensor();
+  }
+  return move.result._version() == move.result_version ? move.result : at::Tensor();
 }
 
 } // namespace
@@ -39,7 +68,7 @@ at::Tensor find(const SharedMove& move, const at::Tensor& tensor, const Layout& 
 at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout) {
   auto* impl = as_dtensor(tensor);
   // The graph of what is made of a leaf holds the leaf.
-  const bool is_shared = impl != nullptr && has_version(tensor) && !(tensor.is_leaf() && tensor.requires_grad());
+  const bool is_shared = impl != nullptr && !tensor.is_inference() && !(tensor.is_leaf() && tensor.requires_grad());
   if (!is_shared) {
     return redistribute(tensor, layout);
   }
@@ -49,17 +78,19 @@ at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout) {
     }
   }
   const auto result = redistribute(tensor, layout);
-  if (result.is_same(tensor) || !has_version(result)) {
-    return result;
-  }
-  const bool is_view = impl->spec()->layout() == layout;
-  impl->share_move(std::make_shared<const SharedMove>(SharedMove{
+  SharedMove move{
       .layout = layout,
-      .was_recorded = is_recorded(tensor),
       .version = static_cast<uint32_t>(tensor._version()),
-      .result_version = static_cast<uint32_t>(result._version()),
-      .result = is_view ? at::Tensor() : result,
-      .view = c10::weak_intrusive_ptr<c10::TensorImpl>(result.getIntrusivePtr())}));
+      .was_recorded = is_recorded(tensor),
+      .result = {},
+      .node = WeakNodePtr(NodePtr())};
+  if (impl->spec()->layout() == layout) {
+    move.node = WeakNodePtr(result.grad_fn());
+  } else if (!result.is_inference()) {
+    move.result = result;
+    move.result_version = static_cast<uint32_t>(result._version());
+  }
+  impl->share_move(std::make_shared<const SharedMove>(std::move(move)));
   return result;
 }
 
