@@ -6,6 +6,8 @@
 
 #include <torch/utils.h>
 
+#include <malloc.h>
+
 #include <condition_variable>
 #include <cstdlib>
 #include <iostream>
@@ -129,6 +131,9 @@ int serve_threads(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   at::set_num_threads(1);
+  // As an allocator for training would, keep what is freed for the next step instead of giving it back to the kernel.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   if (const char* size = std::getenv("WORLD_SIZE"); size == nullptr || std::string(size) == "1") {
     return serve_threads(argc, argv);
   }

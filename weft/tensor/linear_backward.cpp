@@ -40,6 +40,18 @@ at::Tensor reduced_to(at::Tensor gradient, c10::IntArrayRef sizes) {
   return gradient.sizes() == sizes ? gradient : at::sum_to(gradient, sizes);
 }
 
+/// Whether a matrix is the transposed one of a contiguous one, as the weight of a linear layer is in C++.
+bool is_transposed(const at::Tensor& matrix) {
+  return matrix.stride(0) == 1 && matrix.stride(1) >= matrix.size(0) && matrix.size(0) > 1;
+}
+
+/// Of a matrix on the right, whatever is on the left: the rows of all batches as one product, laid out as the matrix.
+at::Tensor matrix_gradient(const at::Tensor& left, const at::Tensor& outer, const at::Tensor& matrix) {
+  const auto rows = as_rows(left);
+  const auto gradients = as_rows(outer);
+  return is_transposed(matrix) ? at::mm(gradients.t(), rows).t() : at::mm(rows.t(), gradients);
+}
+
 std::tuple<at::Tensor, at::Tensor> matmul_backward(
     const at::Tensor& grad,
     const at::Tensor& a,
@@ -56,7 +68,9 @@ std::tuple<at::Tensor, at::Tensor> matmul_backward(
     grad_a = reduced_to(at::matmul(outer, right.transpose(-2, -1)), left.sizes()).reshape(a.sizes());
   }
   if (wanted[1]) {
-    grad_b = reduced_to(at::matmul(left.transpose(-2, -1), outer), right.sizes()).reshape(b.sizes());
+    grad_b = right.dim() == 2 ? matrix_gradient(left, outer, right)
+                              : reduced_to(at::matmul(left.transpose(-2, -1), outer), right.sizes());
+    grad_b = b.dim() == 1 ? grad_b.reshape(b.sizes()) : grad_b;
   }
   return {grad_a, grad_b};
 }
