@@ -1,5 +1,7 @@
 #include "python/bindings/bindings.h"
 
+#include "weft/tensor/boundary.h"
+
 #include <c10/core/Device.h>
 
 namespace weft::python {
@@ -69,7 +71,7 @@ Layout layout_from(const char* where, py::handle placements, const DeviceMesh& m
   if (auto layout = optional_layout_from(where, placements)) {
     return *std::move(layout);
   }
-  return Layout(Placements(mesh.ndim(), Replicate()));
+  return all_replicated(mesh);
 }
 
 std::optional<Layout> optional_layout_from(const char* where, py::handle placements) {

@@ -2,6 +2,7 @@
 
 #include "weft/nn/cross.h"
 #include "weft/nn/module_layout.h"
+#include "weft/tensor/boundary.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -111,7 +112,7 @@ py::list lay_out_modules(
   for (const auto& module : given) {
     modules.push_back(info_from(module));
   }
-  const Layout whole(Placements(mesh.ndim(), Replicate()));
+  const auto whole = all_replicated(mesh);
   py::list result;
   const auto layouts = lay_out(plan, modules, mesh, mesh_dim);
   for (size_t i = 0; i < layouts.size(); ++i) {

@@ -1,5 +1,6 @@
 #include "weft/nn/clip_grad_norm.h"
 
+#include "weft/tensor/boundary.h"
 #include "weft/tensor/from_local.h"
 #include "weft/tensor/inspect.h"
 #include "weft/tensor/scopes.h"
@@ -81,7 +82,7 @@ at::Tensor clip_grad_norm_(at::TensorList parameters, double max_norm, double no
     return total;
   }
   const auto& mesh = mesh_of(gradients[0]);
-  return from_local(total, mesh, Layout(Placements(mesh.ndim(), Replicate())));
+  return from_local(total, mesh, all_replicated(mesh));
 }
 
 } // namespace weft::nn

@@ -7,31 +7,31 @@
 
 namespace weft::nn {
 
-at::Tensor Crosser::enter(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const {
+template <class Move>
+at::Tensor Crosser::crossed(const at::Tensor& tensor, const Crossing& crossing, bool as_local, const Move& move) const {
   auto result = distributed(tensor, crossing);
   if (!is_dtensor(result)) {
     return result;
   }
   if (crossing.to) {
     const auto layout = target(result, *crossing.to);
-    // Cut as wanted, a tensor has a gradient that is cut so; only a replicated one may have a partial gradient.
-    if (crossing.to->is_replicate() || as_dtensor(result)->spec()->layout() != layout) {
-      result = redistribute_once(result, layout);
-    }
+    const bool is_there = as_dtensor(result)->spec()->layout() == layout;
+    result = move(result, layout, is_there);
   }
   return as_local ? to_local(result) : result;
 }
 
+at::Tensor Crosser::enter(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const {
+  return crossed(tensor, crossing, as_local, [&](const at::Tensor& t, const Layout& layout, bool is_there) {
+    // Cut as wanted, a tensor has a gradient that is cut so; only a replicated one may have a partial gradient.
+    return is_there && !crossing.to->is_replicate() ? t : redistribute_once(t, layout);
+  });
+}
+
 at::Tensor Crosser::leave(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const {
-  auto result = distributed(tensor, crossing);
-  if (!is_dtensor(result)) {
-    return result;
-  }
-  if (crossing.to) {
-    const auto layout = target(result, *crossing.to);
-    result = as_dtensor(result)->spec()->layout() == layout ? result : redistribute(result, layout);
-  }
-  return as_local ? to_local(result) : result;
+  return crossed(tensor, crossing, as_local, [](const at::Tensor& t, const Layout& layout, bool is_there) {
+    return is_there ? t : redistribute(t, layout);
+  });
 }
 
 at::Tensor Crosser::distributed(const at::Tensor& tensor, const Crossing& crossing) const {

@@ -21,6 +21,8 @@ class Crosser {
   at::Tensor leave(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const;
 
  private:
+  template <class Move>
+  at::Tensor crossed(const at::Tensor& tensor, const Crossing& crossing, bool as_local, const Move& move) const;
   at::Tensor distributed(const at::Tensor& tensor, const Crossing& crossing) const;
   Layout target(const at::Tensor& tensor, Placement placement) const;
 

@@ -4,6 +4,7 @@
 #include "weft/nn/module_layout.h"
 #include "weft/nn/parallel.h"
 #include "weft/nn/placing.h"
+#include "weft/tensor/boundary.h"
 
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -26,19 +27,15 @@ ModuleInfo info_of(const std::string& path, const torch::nn::Module& module) {
   return info;
 }
 
-BoundaryFn entering(Crosser crosser, std::vector<Crossing> crossings, bool as_local) {
+/// `cross` is how a tensor enters a module, or how it leaves one.
+BoundaryFn crossing(
+    decltype(&Crosser::enter) cross,
+    const Crosser& crosser,
+    const std::vector<Crossing>& crossings,
+    bool as_local) {
   return [=](std::vector<at::Tensor> values) {
     for (size_t i = 0; i < std::min(values.size(), crossings.size()); ++i) {
-      values[i] = crosser.enter(values[i], crossings[i], as_local);
-    }
-    return values;
-  };
-}
-
-BoundaryFn leaving(Crosser crosser, std::vector<Crossing> crossings, bool as_local) {
-  return [=](std::vector<at::Tensor> values) {
-    for (size_t i = 0; i < std::min(values.size(), crossings.size()); ++i) {
-      values[i] = crosser.leave(values[i], crossings[i], as_local);
+      values[i] = (crosser.*cross)(values[i], crossings[i], as_local);
     }
     return values;
   };
@@ -71,10 +68,10 @@ void add_crossings(torch::nn::Module& module, const ModuleLayout& layout, const 
   }
   const auto& style = layout.entry->style;
   if (!layout.inputs.empty()) {
-    boundaries->add_input_fn(entering(crosser, layout.inputs, style.local_inputs));
+    boundaries->add_input_fn(crossing(&Crosser::enter, crosser, layout.inputs, style.local_inputs));
   }
   if (!layout.outputs.empty()) {
-    boundaries->add_output_fn(leaving(crosser, layout.outputs, style.local_outputs));
+    boundaries->add_output_fn(crossing(&Crosser::leave, crosser, layout.outputs, style.local_outputs));
   }
 }
 
@@ -99,7 +96,7 @@ void parallelize_module(
     }
   }
 
-  const Layout whole(Placements(mesh.ndim(), Replicate()));
+  const auto whole = all_replicated(mesh);
   Placing placing(mesh, {.src_data_rank = options.src_data_rank});
   for (size_t i = 0; i < layouts.size(); ++i) {
     auto& owner = *modules[i].value();

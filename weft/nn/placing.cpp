@@ -1,6 +1,7 @@
 #include "weft/nn/placing.h"
 
 #include "weft/nn/replace_parameters.h"
+#include "weft/tensor/boundary.h"
 
 namespace weft::nn {
 
@@ -14,11 +15,10 @@ void Placing::place(torch::nn::Module& owner, const std::string& name, const at:
 }
 
 void Placing::replicate_what_is_plain(torch::nn::Module& owner) {
-  const Layout whole(Placements(mesh_.ndim(), Replicate()));
   for (const auto& tensors : {owner.named_parameters(/*recurse=*/false), owner.named_buffers(/*recurse=*/false)}) {
     for (const auto& item : tensors) {
       if (item.value().defined() && !is_dtensor(item.value())) {
-        place(owner, item.key(), item.value(), whole);
+        place(owner, item.key(), item.value(), all_replicated(mesh_));
       }
     }
   }

@@ -48,16 +48,11 @@ std::optional<Reduction> reduction_to(const TensorSpec& gradient, const Layout& 
   return reduction.mesh_dims.empty() ? std::nullopt : std::optional(std::move(reduction));
 }
 
-/// How much the rank that holds most of a tensor holds: the same number on every rank.
+/// How much the first rank holds of a tensor, which no other holds more of: the same number on every rank.
 int64_t most_local_bytes(const TensorSpec& spec) {
-  c10::DimVector sizes(spec.sizes());
-  for (int64_t m = 0; m < spec.mesh().ndim(); ++m) {
-    if (const auto& placement = spec.layout()[m]; placement.is_shard()) {
-      auto& size = sizes[placement.dim()];
-      size = (size + spec.mesh().size(m) - 1) / spec.mesh().size(m);
-    }
-  }
-  return c10::multiply_integers(sizes) * static_cast<int64_t>(c10::elementSize(spec.dtype()));
+  const c10::SmallVector<int64_t, kMaxMeshDims> first(spec.mesh().ndim(), 0);
+  const auto block = local_shape_and_offset(spec.sizes(), spec.layout(), spec.mesh().shape(), first);
+  return c10::multiply_integers(block.shape) * static_cast<int64_t>(c10::elementSize(spec.dtype()));
 }
 
 c10::Stream current_stream(c10::Device device) {
