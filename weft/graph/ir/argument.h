@@ -1,0 +1,67 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <vector>
+
+namespace weft::graph {
+
+/// An argument of a node: a constant, one of the node's operands by number, a list of these, or absent, where the
+/// operator's default holds.
+///
+///   view(%x, [%s, 4])      Argument::operand(0), Argument::list({Argument::operand(1), 4})
+class Argument {
+ public:
+  enum class Kind : uint8_t { Absent, Constant, Operand, List };
+
+  Argument() = default;
+  Argument(c10::IValue constant) : kind_(Kind::Constant), constant_(std::move(constant)) {}
+  static Argument operand(size_t number) {
+    Argument argument;
+    argument.kind_ = Kind::Operand;
+    argument.operand_ = number;
+    return argument;
+  }
+  static Argument list(std::vector<Argument> elements) {
+    Argument argument;
+    argument.kind_ = Kind::List;
+    argument.elements_ = std::move(elements);
+    return argument;
+  }
+
+  Kind kind() const {
+    return kind_;
+  }
+  bool is_absent() const {
+    return kind_ == Kind::Absent;
+  }
+  bool is_constant() const {
+    return kind_ == Kind::Constant;
+  }
+  bool is_operand() const {
+    return kind_ == Kind::Operand;
+  }
+  bool is_list() const {
+    return kind_ == Kind::List;
+  }
+  const c10::IValue& constant() const {
+    return constant_;
+  }
+  size_t operand() const {
+    return operand_;
+  }
+  /// Constants and operands; a list without operands is a constant as a whole.
+  const std::vector<Argument>& elements() const {
+    return elements_;
+  }
+
+ private:
+  Kind kind_ = Kind::Absent;
+  c10::IValue constant_;
+  size_t operand_ = 0;
+  std::vector<Argument> elements_;
+};
+
+using Arguments = std::vector<Argument>;
+
+} // namespace weft::graph
