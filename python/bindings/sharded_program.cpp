@@ -1,0 +1,71 @@
+#include "python/bindings/bindings.h"
+#include "weft/graph/ir/print.h"
+#include "weft/graph/passes/shard.h"
+#include "weft/graph/passes/summary.h"
+#include "weft/graph/pt2/read_pt2.h"
+#include "weft/graph/pt2/write_pt2.h"
+
+#include <pybind11/stl.h>
+
+#include <set>
+
+namespace weft::python {
+
+namespace {
+
+graph::Program sharded(
+    const std::string& path,
+    const std::string& mesh,
+    const nn::ParallelPlan& plan,
+    const std::optional<std::string>& mesh_dim,
+    const std::map<std::string, std::string>& inputs,
+    const std::map<size_t, std::string>& outputs) {
+  graph::TensorParallelOptions options{.mesh_dim = mesh_dim};
+  for (const auto& [name, layout] : inputs) {
+    options.inputs.emplace(name, Layout::parse(layout));
+  }
+  for (const auto& [position, layout] : outputs) {
+    options.outputs.emplace(position, Layout::parse(layout));
+  }
+  auto program = graph::read_pt2(path);
+  graph::shard(program, graph::analysis_mesh(mesh), plan, options);
+  return program;
+}
+
+/// The mesh dims that collectives span, each set once, as they are named in groups.
+std::vector<std::string> groups(const graph::Program& program) {
+  std::set<std::string> all;
+  for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
+    if (const auto* step = node->step(); step != nullptr && communicates(step->kind)) {
+      all.insert(program.mesh->dims_text(step->mesh_dims));
+      // Uneven pieces go over one mesh dim at a time.
+      for (const auto m : step->mesh_dims) {
+        all.insert(program.mesh->name(m));
+      }
+    }
+  }
+  return {all.begin(), all.end()};
+}
+
+} // namespace
+
+void bind_sharded_program(py::module_& module) {
+  using graph::Program;
+  py::class_<Program>(module, "ShardedProgram")
+      .def(
+          py::init(&sharded), py::arg("path"), py::arg("mesh"), py::arg("plan"), py::arg("mesh_dim") = py::none(),
+          py::arg("inputs") = std::map<std::string, std::string>(),
+          py::arg("outputs") = std::map<size_t, std::string>(), py::call_guard<py::gil_scoped_release>())
+      .def("groups", &groups)
+      .def("summary", [](const Program& program) { return graph::summarize(program).to_json(); })
+      .def("__str__", [](const Program& program) { return graph::to_string(program); })
+      .def(
+          "write",
+          [](const Program& program, int64_t rank, const std::string& path, const std::map<std::string, std::string>& names) {
+            graph::write_pt2(graph::program_of_rank(program, rank, {.group_names = names}), path);
+          },
+          py::arg("rank"), py::arg("path"), py::arg("group_names") = std::map<std::string, std::string>(),
+          py::call_guard<py::gil_scoped_release>());
+}
+
+} // namespace weft::python

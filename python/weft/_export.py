@@ -1,0 +1,148 @@
+"""tensor_parallel: an exported program in, this rank's exported program out. C++ does it, through files."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from weft import _C
+from weft._groups import torch_mesh_of
+from weft._parallelize import Plan, plan_from
+from weft._styles import ParallelStyle, _crossings, _text
+
+
+def _first(layouts: Any) -> Any:
+    return layouts[0] if isinstance(layouts, (tuple, list)) else layouts
+
+
+def _style_of_torch(path: str, style: Any) -> ParallelStyle | None:
+    """A style of torch.distributed.tensor.parallel as Weft's; None for what is none."""
+    from torch.distributed.tensor import parallel
+
+    if isinstance(style, (parallel.ColwiseParallel, parallel.RowwiseParallel)):
+        kind = "colwise" if isinstance(style, parallel.ColwiseParallel) else "rowwise"
+        return ParallelStyle(
+            style=kind, input=_text(_first(style.input_layouts)), output=_text(_first(style.output_layouts))
+        )
+    if isinstance(style, parallel.SequenceParallel):
+        return ParallelStyle(style="sequence", dim=_first(style.sequence_sharding).dim)
+    if isinstance(style, parallel.PrepareModuleInput):
+        return ParallelStyle(
+            style="input", inputs=_crossings(path, "input", style.input_layouts, style.desired_input_layouts)
+        )
+    if isinstance(style, parallel.PrepareModuleOutput):
+        return ParallelStyle(
+            style="output", outputs=_crossings(path, "output", style.output_layouts, style.desired_output_layouts)
+        )
+    return None
+
+
+def _style(path: str, style: Any) -> Any:
+    """A style as a plan has it: Weft's or torch's, the class or an instance."""
+    if inspect.isclass(style):
+        try:
+            style = style()
+        except TypeError as error:
+            raise TypeError(
+                f"[tensor_parallel] the style of {path!r} must be given with its layouts, but got the class "
+                f"{style.__name__}: {error}."
+            ) from None
+    if isinstance(style, (ParallelStyle, str, Mapping)):
+        return style
+    found = _style_of_torch(path, style)
+    if found is None:
+        raise TypeError(
+            f"[tensor_parallel] the style of {path!r} must be one of Weft's or of torch.distributed.tensor.parallel, but got "
+            f"{type(style).__qualname__}."
+        )
+    return found
+
+
+def _torch_mesh(mesh: Any) -> Any:
+    return torch_mesh_of(mesh) if isinstance(mesh, _C.DeviceMesh) else mesh
+
+
+def _names(mesh: Any) -> tuple[str, ...]:
+    return tuple(mesh.mesh_dim_names or (f"d{i}" for i in range(mesh.ndim)))
+
+
+def _group_names(mesh: Any, wanted: list[str]) -> dict[str, str]:
+    """The names by which torch knows the groups along mesh dims; groups over several are made, by all ranks alike."""
+    names = _names(mesh)
+    found = {}
+    for text in wanted:
+        dims = text.split(",")
+        if len(dims) == 1:
+            found[text] = mesh.get_group(names.index(dims[0])).group_name
+        else:
+            found[text] = mesh[tuple(dims)]._flatten().get_group().group_name
+    return found
+
+
+def _layout_text(layout: Any) -> str:
+    placements = layout if isinstance(layout, (tuple, list)) else (layout,)
+    return "{" + ", ".join(_text(placement) for placement in placements) + "}"
+
+
+def tensor_parallel(
+    exported_program: torch.export.ExportedProgram,
+    mesh: Any,
+    plan: Plan,
+    *,
+    mesh_dim: str | None = None,
+    input_layouts: Mapping[str, Any] | None = None,
+    output_layouts: Mapping[int, Any] | None = None,
+) -> torch.export.ExportedProgram:
+    """This rank's part of an exported program, which is made parallel as a plan says.
+
+    `mesh` is one of Weft or of torch.distributed, whose process groups the program's collectives run on. The plan is as for
+    parallelize_module: styles by module path, Weft's or torch's, or a plan file. Inputs are given, and outputs come,
+    whole, unless `input_layouts` (by the input's name) and `output_layouts` (by position) say otherwise, one placement per
+    mesh dim. The given program stays as it is, and what the result computes is what it computes.
+    """
+    if isinstance(plan, Mapping):
+        plan = {path: _style(path, style) for path, style in plan.items()}
+    mesh = _torch_mesh(mesh)
+    coordinate = mesh.get_coordinate()
+    if coordinate is None:
+        raise ValueError(f"[tensor_parallel] this rank is not in {mesh}. Call tensor_parallel on its ranks only.")
+    rank = 0
+    for position, size in zip(coordinate, mesh.mesh.shape):
+        rank = rank * size + position
+    text = ",".join(f"{name}={size}" for name, size in zip(_names(mesh), mesh.mesh.shape))
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        whole, own = os.path.join(folder, "whole.pt2"), os.path.join(folder, "own.pt2")
+        torch.export.save(exported_program, whole)
+        program = _C.ShardedProgram(
+            whole,
+            text,
+            plan_from(plan),
+            mesh_dim,
+            {name: _layout_text(layout) for name, layout in (input_layouts or {}).items()},
+            {position: _layout_text(layout) for position, layout in (output_layouts or {}).items()},
+        )
+        program.write(rank, own, _group_names(mesh, program.groups()))
+        return torch.export.load(own)
+
+
+def tensor_parallel_transformation(
+    exported_program: torch.export.ExportedProgram,
+    rank: int,
+    world_size: int,
+    device_type: str,
+    parallel_strategies: Mapping[str, Any],
+) -> torch.export.ExportedProgram:
+    """PyTorch's function of this name, on Weft's compiler: styles may be classes or instances, whose layouts count."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh(device_type, (world_size,), mesh_dim_names=("tp",))
+    if mesh.get_rank() != rank:
+        raise ValueError(
+            f"[tensor_parallel_transformation] rank must be this process's, {mesh.get_rank()}, but got {rank}."
+        )
+    return tensor_parallel(exported_program, mesh, parallel_strategies)
