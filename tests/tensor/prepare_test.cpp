@@ -24,16 +24,6 @@ PreparedCall prepared(const c10::OperatorHandle& op, const std::vector<c10::IVal
   return prepare(op, OperatorTraits(op), arguments, operands);
 }
 
-TEST(OperatorTraits, KnowTheSchemaTheRuleAndTheDecomposition) {
-  const OperatorTraits add(op_of("aten::add_", "Tensor"));
-  EXPECT_EQ(add.schema.written, std::vector<int64_t>{0});
-  EXPECT_NE(add.rule, nullptr);
-  EXPECT_EQ(add.decomposition, nullptr);
-  const OperatorTraits mean(op_of("aten::mean", "dim"));
-  EXPECT_NE(mean.decomposition, nullptr);
-  EXPECT_EQ(OperatorTraits(op_of("aten::put_")).rule, nullptr);
-}
-
 TEST(Prepare, WhereNothingMovesThereIsNoPlan) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({5, 2}), mesh, {Shard(0)});

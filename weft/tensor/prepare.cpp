@@ -1,7 +1,7 @@
 #include "weft/tensor/prepare.h"
 
-#include "weft/propagation/choose.h"
 #include "weft/tensor/boundary.h"
+#include "weft/tensor/decide.h"
 #include "weft/tensor/global_meta.h"
 #include "weft/tensor/in_backward.h"
 
@@ -10,13 +10,6 @@
 namespace weft {
 
 namespace {
-
-/// Some of a call's tensors, to which one rule applies: all of them, or one element of every list.
-struct Part {
-  std::vector<size_t> operands; // by number, those that are read first, out= ones last
-  std::vector<Operand> metas;   // of those that are read
-  std::vector<OpCall::Range> ranges;
-};
 
 class Preparation {
  public:
@@ -29,16 +22,16 @@ class Preparation {
 
   PreparedCall run() {
     take_specs();
-    if (decomposes()) {
+    // A derivative formula works in place on tensors of its own: it cannot redistribute them first.
+    decision_ = decide(op_, traits_, arguments_, call_operands(), /*may_move_stored=*/in_backward());
+    call_.decomposition = decision_.decomposition;
+    if (call_.decomposition != nullptr) {
       return std::move(call_);
     }
-    targets_.assign(operands_.size(), all_replicated(*mesh_));
-    sources_ = call_.operands;
-    if (traits_.rule != nullptr && traits_.rule->per_element) {
-      prepare_elements();
-    } else {
-      prepare_whole();
-    }
+    call_.is_fallback = decision_.is_fallback;
+    call_.expected = decision_.expected;
+    take_size_arguments();
+    take_lookup();
     compile_moves();
     describe_outputs();
     explain();
@@ -91,204 +84,54 @@ class Preparation {
     }
   }
 
-  bool decomposes() {
-    const auto* decomposition = traits_.decomposition;
-    if (decomposition == nullptr) {
-      return false;
-    }
-    const auto part = whole_part();
-    if (!decomposition->applies(OpCall(op_.schema(), arguments_, part.metas, part.ranges), call_.operands)) {
-      return false;
-    }
-    call_.decomposition = decomposition;
-    return true;
-  }
-
-  Part whole_part() const {
-    Part part;
-    part.ranges.assign(arguments_.size(), {0, 0});
+  std::vector<CallOperand> call_operands() const {
+    std::vector<CallOperand> result;
     for (size_t i = 0; i < operands_.size(); ++i) {
-      if (!traits_.schema.is_out[operands_[i].argument]) {
-        add_to(part, i);
-      }
+      const auto& ref = operands_[i];
+      result.push_back({ref.argument, ref.position, call_.operands[i], is_stationary(ref), ref.impl == nullptr});
     }
-    for (size_t i = 0; i < operands_.size(); ++i) {
-      if (traits_.schema.is_out[operands_[i].argument]) {
-        part.operands.push_back(i);
-      }
-    }
-    return part;
+    return result;
   }
 
-  void add_to(Part& part, size_t i) const {
-    const auto& ref = operands_[i];
-    auto& range = part.ranges[ref.argument];
-    range = {range.count == 0 ? static_cast<int64_t>(part.metas.size()) : range.begin, range.count + 1};
-    part.metas.push_back({ref.tensor->sizes(), ref.tensor->scalar_type()});
-    part.operands.push_back(i);
+  LocalBlock local_block(c10::IntArrayRef sizes, const Layout& layout) const {
+    return local_shape_and_offset(sizes, layout, mesh_->shape(), mesh_->coordinate());
   }
 
-  std::optional<Rule> rule_of(const Part& part) const {
-    if (traits_.rule == nullptr) {
-      return std::nullopt;
-    }
-    auto rule = traits_.rule->rule(OpCall(op_.schema(), arguments_, part.metas, part.ranges));
-    if (rule) {
-      // What is stored in an out= argument is cut as the output is.
-      for (size_t out = 0; part.metas.size() + out < part.operands.size(); ++out) {
-        rule->inputs.push_back(rule->outputs[out]);
-        rule->unread.push_back(static_cast<int64_t>(part.metas.size() + out));
-      }
-    }
-    return rule;
-  }
-
-  Strategy choose_for(const Rule& rule, const Part& part) {
-    std::vector<PlacedOperand> placed;
-    std::vector<StoredOutput> stored;
-    for (size_t k = 0; k < part.operands.size(); ++k) {
-      const auto i = part.operands[k];
-      placed.push_back({call_.operands[i], is_stationary(operands_[i])});
-      has_stationary_ = has_stationary_ || placed.back().is_stationary;
-      if (is_written(operands_[i]) && operands_[i].impl != nullptr) {
-        stored.push_back({output_stored_in(operands_[i].argument, rule), static_cast<int64_t>(k)});
-      }
-    }
-    auto strategy = choose(rule, placed, stored);
-    if (!strategy && in_backward()) {
-      // A derivative formula works in place on tensors of its own: it cannot redistribute them first.
-      for (auto& output : stored) {
-        output.may_move = true;
-      }
-      strategy = choose(rule, placed, stored);
-    }
-    const auto keeps_layout = !stored.empty() ? stored[0].operand : !rule.updated.empty() ? rule.updated[0] : 0;
-    TORCH_CHECK_VALUE(
-        strategy.has_value(), "[", name(), "] the result cannot be stored in ", placed[keeps_layout].spec->to_string(),
-        ", whose placements stay as they are. Redistribute it first, or use the functional form.");
-    for (size_t k = 0; k < part.operands.size(); ++k) {
-      const auto i = part.operands[k];
-      targets_[i] = strategy->inputs[k];
-      const auto& unread = rule.unread;
-      if (std::find(unread.begin(), unread.end(), static_cast<int64_t>(k)) != unread.end()) {
-        sources_[i] = unread_spec(call_.operands[i]);
-      }
-    }
-    return std::move(*strategy);
-  }
-
-  /// The output that an argument keeps: that of the return it is; of an operator that returns nothing, the first.
-  int64_t output_stored_in(int64_t argument, const Rule& rule) const {
-    const auto& returns = traits_.schema.returns;
-    for (size_t r = 0; r < returns.size(); ++r) {
-      if (returns[r].stored_in == argument) {
-        return std::min(static_cast<int64_t>(r), static_cast<int64_t>(rule.outputs.size()) - 1);
-      }
-    }
-    return returns.empty() && !rule.outputs.empty() ? 0 : StoredOutput::kNone;
-  }
-
-  void prepare_whole() {
-    const auto part = whole_part();
-    auto rule = rule_of(part);
-    if (!rule) {
-      call_.is_fallback = true;
-      reason_ = traits_.rule == nullptr ? "no rule for this operator: its inputs are replicated"
-                                        : "no rule for these arguments: the inputs are replicated";
-      return;
-    }
-    const auto strategy = choose_for(*rule, part);
-    reason_ = "by the rule " + rule->to_string();
-    take_size_arguments(*rule, strategy);
-    take_lookup(*rule, strategy, part);
-    for (size_t o = 0; o < rule->outputs.size(); ++o) {
-      expect_output(*rule, rule->outputs[o], strategy.outputs[o]);
-    }
-  }
-
-  void expect_output(const Rule& rule, const Rule::Dims& dims, const Layout& layout) {
-    auto& expected = call_.expected.emplace_back();
-    expected.layout = layout;
-    for (const auto& dim : dims) {
-      expected.sizes.push_back(dim.empty() ? -1 : rule.size_of(dim));
-    }
-  }
-
-  void take_size_arguments(const Rule& rule, const Strategy& strategy) {
-    for (size_t a = 0; a < rule.size_arguments.size(); ++a) {
-      const auto& argument = rule.size_arguments[a];
-      const auto index = op_.schema().argumentIndexWithName(argument.name);
-      TORCH_INTERNAL_ASSERT(index.has_value(), name(), " has no argument ", argument.name);
-      const auto shape =
-          local_shape_and_offset(argument.sizes, strategy.size_arguments[a], mesh_->shape(), mesh_->coordinate()).shape;
-      const bool is_list = arguments_[*index].isList();
+  void take_size_arguments() {
+    for (const auto& [argument, sizes, layout] : decision_.size_arguments) {
+      const auto shape = local_block(sizes, layout).shape;
+      const bool is_list = arguments_[argument].isList();
       call_.local_arguments.push_back(
-          {*index, is_list ? c10::IValue(std::vector<int64_t>(shape.begin(), shape.end())) : c10::IValue(shape[0])});
+          {argument, is_list ? c10::IValue(std::vector<int64_t>(shape.begin(), shape.end())) : c10::IValue(shape[0])});
     }
   }
 
-  void take_lookup(const Rule& rule, const Strategy& strategy, const Part& part) {
-    if (strategy.lookup_cuts.empty()) {
+  void take_lookup() {
+    if (!decision_.lookup) {
       return;
     }
-    Placements placements(mesh_->ndim(), Replicate());
-    for (const auto m : strategy.lookup_cuts) {
-      placements[m] = Shard(0);
-    }
-    const auto held = local_shape_and_offset(
-        {rule.sizes[rule.lookup->factor]}, Layout(placements), mesh_->shape(), mesh_->coordinate());
-    const auto factor = rule.lookup->factor;
-    PreparedCall::Lookup lookup{
-        .operand = static_cast<int64_t>(part.operands[rule.lookup->operand]),
+    const auto& lookup = *decision_.lookup;
+    const auto held = local_block({lookup.size}, lookup.layout);
+    call_.lookup = PreparedCall::Lookup{
+        .operand = lookup.operand,
         .begin = held.offset[0],
         .length = held.shape[0],
-        .size = rule.sizes[factor],
-        .masks_output = rule.is_reduced(factor),
-        .table = 0,
-        .table_dim = 0};
-    for (size_t i = 0; i < rule.inputs.size(); ++i) {
-      const auto& dims = rule.inputs[i];
-      const auto found = std::find(dims.begin(), dims.end(), Rule::Dim{factor});
-      if (found != dims.end()) {
-        lookup.table = static_cast<int64_t>(part.operands[i]);
-        lookup.table_dim = found - dims.begin();
-      }
-    }
-    call_.lookup = lookup;
-  }
-
-  void prepare_elements() {
-    size_t count = 0;
-    for (const auto& ref : operands_) {
-      count = std::max(count, static_cast<size_t>(ref.position + 1));
-    }
-    for (size_t element = 0; element < count; ++element) {
-      Part part;
-      part.ranges.assign(arguments_.size(), {0, 0});
-      for (size_t i = 0; i < operands_.size(); ++i) {
-        if (operands_[i].position < 0 || operands_[i].position == static_cast<int32_t>(element)) {
-          add_to(part, i);
-        }
-      }
-      const auto rule = rule_of(part);
-      TORCH_INTERNAL_ASSERT(rule && rule->outputs.size() == 1, name(), " has no rule by element");
-      const auto strategy = choose_for(*rule, part);
-      if (element == 0) {
-        reason_ = "each element by its own rule, the first by " + rule->to_string();
-      }
-      expect_output(*rule, rule->outputs[0], strategy.outputs[0]);
-    }
+        .size = lookup.size,
+        .masks_output = lookup.masks_output,
+        .table = lookup.table,
+        .table_dim = lookup.table_dim};
   }
 
   void compile_moves() {
     PreparedCall::Moves moves(operands_.size());
     PreparedCall::Moves returns_home(operands_.size());
     for (size_t i = 0; i < operands_.size(); ++i) {
-      if (sources_[i]->layout() == targets_[i] || call_.operands[i]->layout() == targets_[i]) {
+      if (!decision_.moves(i, call_.operands[i])) {
         continue;
       }
-      const auto target = sources_[i]->with(targets_[i]);
-      moves[i] = compile(sources_[i], target);
+      const auto& source = decision_.sources[i];
+      const auto target = source->with(decision_.targets[i]);
+      moves[i] = compile(source, target);
       if (is_written(operands_[i])) {
         returns_home[i] = compile(target, call_.operands[i]);
       }
@@ -376,7 +219,7 @@ class Preparation {
     for (const auto& spec : call_.operands) {
       explanation->inputs.push_back(spec->to_string());
     }
-    for (const auto& layout : targets_) {
+    for (const auto& layout : decision_.targets) {
       explanation->strategy += layout.to_string() + " ";
     }
     explanation->strategy += "->";
@@ -392,7 +235,7 @@ class Preparation {
       }
     }
     explanation->bytes = bytes_;
-    explanation->why = reason_ + (has_stationary_ ? "; parameters stay where they are" : "");
+    explanation->why = decision_.reason;
     call_.explanation = std::move(explanation);
   }
 
@@ -411,11 +254,8 @@ class Preparation {
   c10::ArrayRef<OperandRef> operands_;
   const DeviceMesh* mesh_ = nullptr;
   PreparedCall call_;
-  std::vector<SpecPtr> sources_; // of the operands as they are read
-  std::vector<Layout> targets_;
-  std::string reason_;
+  Decision decision_;
   int64_t bytes_ = 0;
-  bool has_stationary_ = false;
 };
 
 /// Where a local result is a part of the whole: what it is a part of.
@@ -433,11 +273,6 @@ SpecPtr spec_of_result(const PreparedCall& call, size_t number, const at::Tensor
 }
 
 } // namespace
-
-OperatorTraits::OperatorTraits(const c10::OperatorHandle& op)
-    : schema(op.schema()),
-      rule(RuleRegistry::instance().find(op.schema().name())),
-      decomposition(find_decomposition(c10::toString(op.operator_name()))) {}
 
 PreparedCall prepare(
     const c10::OperatorHandle& op,

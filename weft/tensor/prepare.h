@@ -1,22 +1,10 @@
 #pragma once
 
-#include "weft/rules/registry.h"
 #include "weft/tensor/operand.h"
-#include "weft/tensor/operator_schema.h"
+#include "weft/tensor/operator_traits.h"
 #include "weft/tensor/prepared_call.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-
 namespace weft {
-
-/// What is known of an operator: worked out once, when it is registered.
-struct OperatorTraits {
-  explicit OperatorTraits(const c10::OperatorHandle& op);
-
-  OperatorSchema schema;
-  const RuleEntry* rule;              // none: the replicate fallback
-  const Decomposition* decomposition; // none: always by the rule
-};
 
 /// Decides how a call is run. Pure but for the compiled plans, whose groups are made here: the same on every rank.
 PreparedCall prepare(

@@ -1,0 +1,100 @@
+#pragma once
+
+#include "weft/graph/ir/program.h"
+#include "weft/tensor/redistribute.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <unordered_map>
+
+namespace weft::graph::testing {
+
+using Tensors = std::vector<at::Tensor>;
+using ValuesOf = std::unordered_map<const Value*, c10::IValue>;
+
+inline c10::IValue argument_value(const Node& node, const Argument& argument, const c10::TypePtr& type, ValuesOf& values) {
+  if (argument.is_operand()) {
+    return values.at(node.operand(argument.operand()));
+  }
+  if (!argument.is_list()) {
+    return argument.constant();
+  }
+  if (type->str().find("Optional[Tensor]") != std::string::npos || type->str().find("Tensor?") != std::string::npos) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const auto& element : argument.elements()) {
+      list.push_back(element.is_operand() ? std::optional(values.at(node.operand(element.operand())).toTensor()) : std::nullopt);
+    }
+    return list;
+  }
+  c10::List<at::Tensor> list;
+  for (const auto& element : argument.elements()) {
+    list.push_back(values.at(node.operand(element.operand())).toTensor());
+  }
+  return list;
+}
+
+/// Calls the nodes in order, on plain or distributed tensors, and gives what the graph returns.
+inline Tensors run_graph(const Graph& graph, const Tensors& inputs) {
+  const at::NoGradGuard no_gradients;
+  ValuesOf values;
+  EXPECT_EQ(graph.inputs().size(), inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    values[graph.inputs()[i]] = inputs[i];
+  }
+  for (const auto* node = graph.first(); !node->is_return(); node = node->next()) {
+    if (const auto* step = node->step()) {
+      values[node->output()] = redistribute(values.at(node->operand(0)).toTensor(), step->after);
+      continue;
+    }
+    torch::jit::Stack stack;
+    for (size_t i = 0; i < node->arguments().size(); ++i) {
+      const auto& formal = node->op()->schema().arguments()[i];
+      const auto& argument = node->arguments()[i];
+      stack.push_back(
+          argument.is_absent() ? formal.default_value().value() : argument_value(*node, argument, formal.type(), values));
+    }
+    node->op()->callBoxed(stack);
+    size_t output = 0;
+    const auto set = [&](const c10::IValue& value) {
+      if (const auto* made = node->outputs()[output++]) {
+        values[made] = value;
+      }
+    };
+    for (size_t i = 0; i < stack.size(); ++i) {
+      if (node->output_lists()[i] == Node::kSingle) {
+        set(stack[i]);
+      } else {
+        for (const c10::IValue& element : stack[i].toListRef()) {
+          set(element);
+        }
+      }
+    }
+  }
+  Tensors results;
+  for (size_t i = 0; i < graph.return_node()->operand_count(); ++i) {
+    results.push_back(values.at(graph.return_node()->operand(i)).toTensor());
+  }
+  return results;
+}
+
+inline Tensors run_program(const Program& program, const Tensors& inputs) {
+  Tensors all;
+  size_t next = 0;
+  for (const auto& input : program.inputs) {
+    all.push_back(input.kind == InputKind::User ? inputs.at(next++) : program.tensors.at(input.target));
+  }
+  return run_graph(*program.graph, all);
+}
+
+/// The operators in order: "t addmm relu".
+inline std::string operators_of(const Graph& graph) {
+  std::string text;
+  for (const auto* node = graph.first(); node != nullptr && !node->is_return(); node = node->next()) {
+    auto name = target_name(*node);
+    text += (text.empty() ? "" : " ") + (name.starts_with("aten::") ? name.substr(6) : name);
+  }
+  return text;
+}
+
+} // namespace weft::graph::testing

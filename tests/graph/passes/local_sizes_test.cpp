@@ -1,0 +1,58 @@
+#include "weft/graph/passes/local_sizes.h"
+
+#include "tests/support/error_text.h"
+#include "weft/core/shard_math.h"
+
+namespace weft::graph {
+namespace {
+
+using namespace weft::testing;
+
+TEST(LocalSizes, AreThoseOfShardMathForNumbersAndForSymbols) {
+  const std::vector<Layout> layouts = {
+      {Shard(0), Replicate()}, {Replicate(), Shard(0)}, {Shard(0), Shard(0)}, {Shard(1), Shard(0)}, {Partial(), Shard(1)}};
+  const Layout turned({Shard(0), Shard(0)}, {1, 0});
+  const Sizes symbols = {Size::symbol("s0"), Size::symbol("s1")};
+  for (int64_t a = 0; a < 10; ++a) {
+    for (const auto& layout : layouts) {
+      for (int64_t rank = 0; rank < 6; ++rank) {
+        const MeshPlace place{{2, 3}, {rank / 3, rank % 3}};
+        const auto expected = local_shape_and_offset({a, 7}, layout, place.shape, place.coordinate).shape;
+        const auto numbers = local_sizes({a, 7}, layout, place);
+        const auto sizes = local_sizes(symbols, layout, place);
+        for (size_t d = 0; d < 2; ++d) {
+          EXPECT_EQ(numbers[d].number(), expected[d]);
+          EXPECT_EQ(sizes[d].evaluate({{"s0", a}, {"s1", 7}}), expected[d]) << sizes[d].to_string();
+        }
+      }
+    }
+  }
+  const MeshPlace place{{2, 3}, {1, 2}};
+  EXPECT_EQ(
+      local_size(Size::symbol("s0"), 0, turned, place).evaluate({{"s0", 11}}),
+      local_shape_and_offset({11}, turned, place.shape, place.coordinate).shape[0]);
+}
+
+TEST(LocalSizes, PiecesTakeTheirFullSizeFirst) {
+  const auto part = chunk(Size(10), 4, 3);
+  EXPECT_EQ(part.begin.number(), 9);
+  EXPECT_EQ(part.length.number(), 1);
+  EXPECT_EQ(chunk_length(Size(10), 4).number(), 3);
+  EXPECT_EQ(chunk_length(Size::symbol("s0"), 4).to_string(), "(s0 + 3)//4");
+}
+
+TEST(LocalSizes, AStridedCutOfASymbolIsRefused) {
+  expect_contains(
+      error_text<c10::NotImplementedError>(
+          [] { local_size(Size::symbol("s0"), 0, Layout({StridedShard(0, 2)}), MeshPlace{{2}, {0}}); }),
+      "[localize] the size s0 of a dim cut as SS(0,2) must be a number");
+}
+
+TEST(LocalSizes, ARankHasItsPlaceInTheMesh) {
+  const auto mesh = DeviceMesh::parse("mesh(dp=2,tp=3)");
+  EXPECT_EQ(place_in(mesh, 4).coordinate, (std::vector<int64_t>{1, 1}));
+  expect_contains(error_text<c10::ValueError>([&] { place_in(mesh, 6); }), "[localize] a rank of mesh(dp=2,tp=3) is required, but got 6");
+}
+
+} // namespace
+} // namespace weft::graph

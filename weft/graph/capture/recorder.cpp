@@ -1,0 +1,393 @@
+#include "weft/graph/capture/recorder.h"
+
+#include "weft/graph/capture/run_without_data.h"
+#include "weft/graph/capture/traced_type.h"
+#include "weft/tensor/dtensor_impl.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+
+namespace weft::graph {
+
+namespace {
+
+using torch::jit::Stack;
+
+bool is_below_autograd() {
+  return c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::AutogradFunctionality);
+}
+
+template <class Fn>
+void each_tensor(const c10::IValue& value, const Fn& fn) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) {
+      fn(value.toTensor());
+    }
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      each_tensor(element, fn);
+    }
+  }
+}
+
+bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+/// A view reads nothing of what it is a view of.
+bool is_view(const c10::FunctionSchema& schema) {
+  const auto& returns = schema.returns();
+  return !schema.is_mutable() && std::any_of(returns.begin(), returns.end(), [](const c10::Argument& result) {
+    return result.alias_info() != nullptr;
+  });
+}
+
+bool gives_tensors(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.returns().begin(), schema.returns().end(), [](const c10::Argument& result) {
+    const auto list = result.type()->cast<c10::ListType>();
+    return (list ? list->getElementType() : result.type())->isSubtypeOf(*c10::OptionalType::ofTensor());
+  });
+}
+
+bool takes_tensors(c10::ArrayRef<c10::IValue> values) {
+  bool found = false;
+  for (const auto& value : values) {
+    each_tensor(value, [&](const at::Tensor&) { found = true; });
+  }
+  return found;
+}
+
+/// Where a number or a truth comes out that depends on values.
+bool reads_numbers(const c10::OperatorHandle& op) {
+  const auto& name = op.schema().name();
+  return op.hasTag(at::Tag::data_dependent_output) || name == "aten::item" || name == "aten::is_nonzero" ||
+      name == "aten::equal" || name == "aten::allclose";
+}
+
+/// Where the shape of what comes out depends on values.
+bool has_open_shape(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
+  if (!op.hasTag(at::Tag::dynamic_output_shape)) {
+    return false;
+  }
+  const auto& name = op.schema().name();
+  if (name == "aten::repeat_interleave") {
+    return values.back().isNone();
+  }
+  if (name != "aten::index" && name != "aten::_unsafe_index") {
+    return true;
+  }
+  bool has_mask = false;
+  each_tensor(values[1], [&](const at::Tensor& index) {
+    has_mask = has_mask || index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+  });
+  return has_mask;
+}
+
+bool makes_blank(const TracedCall& call) {
+  static const std::vector<std::string_view> kNames = {
+      "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::empty_permuted", "aten::new_empty",
+      "aten::new_empty_strided"};
+  const auto& name = std::get<c10::OperatorHandle>(call.target).schema().name();
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+bool is_clone(const TracedCall& call) {
+  const auto* op = std::get_if<c10::OperatorHandle>(&call.target);
+  return op != nullptr && op->schema().name() == "aten::clone";
+}
+
+std::string name_of(const TracedCall& call) {
+  const auto* op = std::get_if<c10::OperatorHandle>(&call.target);
+  return op == nullptr ? "a redistribution" : c10::toString(op->operator_name());
+}
+
+bool is_default(const c10::Argument& argument, const c10::IValue& value) {
+  const auto& assumed = argument.default_value();
+  return assumed && assumed->tagKind() == value.tagKind() && *assumed == value;
+}
+
+void check_no_autocast(const c10::OperatorHandle& op) {
+  const bool is_on = at::autocast::is_autocast_enabled(at::kCPU) || at::autocast::is_autocast_enabled(at::kCUDA);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_on, "[capture] operators are recorded before autocast changes their dtypes, so that it must be off, but got ",
+      op.schema().name(), " with autocast on. Convert the model and its inputs with to() instead.");
+}
+
+} // namespace
+
+/// The call that is being recorded, dropped where its kernel raises.
+class Recorder::OpenCall {
+ public:
+  OpenCall(Recorder& recorder, const c10::OperatorHandle& op) : recorder_(recorder) {
+    auto& calls = recorder.open_.empty() ? recorder.trace_.calls : recorder.open_.back()->inner;
+    calls.push_back(std::make_unique<TracedCall>(TracedCall{.target = op}));
+    call_ = calls.back().get();
+    call_->outer = recorder.open_.empty() ? nullptr : recorder.open_.back();
+    call_->is_dropped = true;
+    recorder.open_.push_back(call_);
+  }
+  ~OpenCall() {
+    recorder_.open_.pop_back();
+    call_->is_open = false;
+  }
+  OpenCall(const OpenCall&) = delete;
+  OpenCall& operator=(const OpenCall&) = delete;
+
+  TracedCall& operator*() const {
+    return *call_;
+  }
+  TracedCall* operator->() const {
+    return call_;
+  }
+
+ private:
+  Recorder& recorder_;
+  TracedCall* call_;
+};
+
+Recorder::Recorder() : was_multithreaded_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) {
+  // Backward on this thread, whatever the device: another one would not be seen.
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+}
+
+Recorder::~Recorder() {
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(was_multithreaded_);
+}
+
+ValueId Recorder::add_value(const at::Tensor& tensor) {
+  TracedValue value{.type = traced_type(tensor)};
+  if (const auto* distributed = as_dtensor(tensor)) {
+    const auto& spec = *distributed->spec();
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !trace_.mesh || *trace_.mesh == spec.mesh(), "[capture] all distributed tensors must be on one mesh, but got ",
+        *trace_.mesh, " and ", spec.mesh(), ". Capture what runs on each mesh by itself.");
+    trace_.mesh = spec.mesh();
+    value.layout = spec.layout();
+  }
+  trace_.values.push_back(std::move(value));
+  return trace_.values.size() - 1;
+}
+
+ValueId Recorder::input(const at::Tensor& tensor) {
+  const auto shared = tensors_.overlapping(tensor);
+  TORCH_CHECK_VALUE(
+      !shared && !tensors_.find(tensor), "[capture] inputs must not share memory, but got two that do, one of shape ",
+      tensor.sizes(), ". Clone one of them.");
+  const auto value = add_value(tensor);
+  tensors_.set(tensor, value);
+  return value;
+}
+
+ValueId Recorder::add_constant(const at::Tensor& tensor) {
+  if (const auto* op = tensors_.hidden_in(tensor)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, "[capture] what is used must be made by operators that are recorded, but got a tensor of shape ",
+        tensor.sizes(), " that was made inside of ", *op, ". Write the function with other operators.");
+  }
+  const auto shared = tensors_.overlapping(tensor);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !shared, "[capture] views must be taken inside of the function, but got a tensor of shape ", tensor.sizes(),
+      is_dtensor(tensor) ? " (distributed)" : "",
+      " that shares its memory with another one and was not made from it by an operator. Take the view inside of the "
+      "function; of a distributed tensor do not use the local one.");
+  const auto value = add_value(tensor);
+  trace_.values[value].constant = tensor;
+  tensors_.set(tensor, value);
+  return value;
+}
+
+ValueId Recorder::value_of(const at::Tensor& tensor) {
+  const auto found = tensors_.find(tensor);
+  const auto value = found ? *found : add_constant(tensor);
+  use(value);
+  return value;
+}
+
+/// Makes sure that the value is made by a call of the program: those around its maker that do not give it are expanded.
+void Recorder::use(ValueId value) {
+  auto* maker = trace_.values[value].maker;
+  for (auto* call = maker == nullptr ? nullptr : maker->outer; call != nullptr && !call->is_open; call = call->outer) {
+    const auto& given = call->outputs;
+    if (!call->is_dropped && std::find(given.begin(), given.end(), std::optional(value)) != given.end()) {
+      continue;
+    }
+    if (!call->is_composite && maker->outer == call && is_clone(*maker) && !call->is_dropped) {
+      maker->is_kept = true;
+      continue;
+    }
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        call->is_composite && call->obstacle.empty() && !call->is_dropped, "[capture] ", name_of(*call),
+        " cannot be recorded with what is made inside of it, but ", name_of(*maker), " gives a tensor there that is ",
+        "used behind it", call->obstacle.empty() ? std::string() : ", and " + call->obstacle,
+        ". Write the function with other operators, or without a gradient of this one.");
+    call->is_expanded = true;
+  }
+}
+
+Argument Recorder::operand(TracedCall& call, const at::Tensor& tensor) {
+  const auto value = value_of(tensor);
+  const auto found = std::find(call.operands.begin(), call.operands.end(), value);
+  const auto number = static_cast<size_t>(found - call.operands.begin());
+  if (found == call.operands.end()) {
+    call.operands.push_back(value);
+  }
+  return Argument::operand(number);
+}
+
+Argument Recorder::read_argument(TracedCall& call, const c10::IValue& value) {
+  if (value.isTensor()) {
+    return value.toTensor().defined() ? operand(call, value.toTensor()) : Argument(value);
+  }
+  if (!value.isTensorList() && !value.isOptionalTensorList()) {
+    return {value};
+  }
+  std::vector<Argument> elements;
+  for (const c10::IValue& element : value.toListRef()) {
+    elements.push_back(read_argument(call, element));
+  }
+  const bool has_operands = std::any_of(elements.begin(), elements.end(), [](const auto& e) { return e.is_operand(); });
+  return has_operands ? Argument::list(std::move(elements)) : Argument(value);
+}
+
+void Recorder::read_arguments(TracedCall& call, c10::ArrayRef<c10::IValue> values) {
+  const auto& schema = std::get<c10::OperatorHandle>(call.target).schema();
+  for (size_t i = 0; i < values.size(); ++i) {
+    auto argument = read_argument(call, values[i]);
+    const bool is_assumed = argument.is_constant() && is_default(schema.arguments()[i], values[i]);
+    call.arguments.push_back(is_assumed ? Argument() : std::move(argument));
+  }
+}
+
+/// Memory that is read before any operator has written to it was filled past the operators: its values are a constant.
+void Recorder::fill_blanks(const TracedCall& call, c10::ArrayRef<c10::IValue> values) {
+  const auto& schema = std::get<c10::OperatorHandle>(call.target).schema();
+  for (size_t i = 0; i < values.size() && !blanks_.empty(); ++i) {
+    each_tensor(values[i], [&](const at::Tensor& tensor) {
+      const auto found =
+          is_dtensor(tensor) || !tensor.has_storage() ? blanks_.end() : blanks_.find(tensor.storage().unsafeGetStorageImpl());
+      if (found == blanks_.end() || (!is_written(schema.arguments()[i]) && is_view(schema))) {
+        return;
+      }
+      auto& value = trace_.values[found->second.value];
+      if (!is_written(schema.arguments()[i])) {
+        if (value.maker->outer == nullptr) {
+          value.maker->is_dropped = true;
+          value.maker = nullptr;
+          value.constant = found->second.tensor;
+        } else {
+          value.maker->outer->obstacle = "memory is filled past the operators in it";
+        }
+      }
+      blanks_.erase(found);
+    });
+  }
+}
+
+void Recorder::note_blank(const TracedCall& call, const at::Tensor& tensor) {
+  if (makes_blank(call) && !is_dtensor(tensor) && tensor.has_storage() && !tensor.is_meta()) {
+    blanks_.emplace(tensor.storage().unsafeGetStorageImpl(), Blank{tensor, *call.outputs[0]});
+  }
+}
+
+/// Whether the calls inside of it explain what it gives.
+bool Recorder::is_made_inside(const TracedCall& call, c10::ArrayRef<c10::IValue> outputs) const {
+  const bool writes = is_mutating(call);
+  bool result = true;
+  for (const auto& output : outputs) {
+    each_tensor(output, [&](const at::Tensor& tensor) {
+      const auto known = tensors_.find_object(tensor);
+      // What is given back is an operand, unless the call was there to write to it and nobody inside did.
+      const bool is_operand =
+          known && std::find(call.operands.begin(), call.operands.end(), *known) != call.operands.end();
+      result = result && known && !(is_operand && writes);
+    });
+  }
+  return result;
+}
+
+std::optional<ValueId> Recorder::set_output(TracedCall& call, const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return std::nullopt;
+  }
+  const auto value = add_value(tensor);
+  trace_.values[value].maker = &call;
+  tensors_.set(tensor, value);
+  return value;
+}
+
+void Recorder::set_outputs(TracedCall& call, c10::ArrayRef<c10::IValue> outputs) {
+  const auto give = [&](const at::Tensor& tensor) {
+    return call.is_composite && tensor.defined() ? tensors_.find_object(tensor) : set_output(call, tensor);
+  };
+  for (const auto& output : outputs) {
+    if (output.isTensorList() || output.isOptionalTensorList()) {
+      const auto list = output.toListRef();
+      call.lists.push_back(static_cast<int64_t>(list.size()));
+      for (const c10::IValue& element : list) {
+        call.outputs.push_back(element.isNone() ? std::nullopt : give(element.toTensor()));
+      }
+      continue;
+    }
+    call.lists.push_back(Node::kSingle);
+    if (output.isTensor()) {
+      call.outputs.push_back(give(output.toTensor()));
+    } else if (const auto type = traced_number(output)) {
+      trace_.values.push_back({.type = *type, .maker = &call});
+      call.outputs.push_back(trace_.values.size() - 1);
+    } else {
+      call.outputs.emplace_back();
+    }
+  }
+}
+
+/// A call that is part of a kernel: what it makes is not seen by the program.
+void Recorder::run_inside(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  run_without_data(op, keys, stack);
+  const auto name = name_of(*open_.front());
+  for (const auto& output : torch::jit::last(*stack, op.schema().returns().size())) {
+    each_tensor(output, [&](const at::Tensor& tensor) { tensors_.set_hidden(tensor, name); });
+  }
+}
+
+void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const auto& schema = op.schema();
+  if (!open_.empty() && is_below_autograd()) {
+    return run_inside(op, keys, stack);
+  }
+  const auto arguments = torch::jit::last(*stack, schema.arguments().size());
+  if (reads_numbers(op) || has_open_shape(op, arguments)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !open_.empty(), "[capture] what operators give must not depend on the values of tensors other than by values, ",
+        "but got ", c10::toString(op.operator_name()), ", whose result is ",
+        reads_numbers(op) ? "a number that is read out of a tensor" : "of a size that depends on values",
+        ". Keep it a tensor of a fixed size (where, masked_fill), or read the number outside of the function.");
+    open_.back()->obstacle = "it reads numbers out of tensors";
+    return run_inside(op, keys, stack);
+  }
+  if (!gives_tensors(schema) && !schema.is_mutable() && !schema.returns().empty() && takes_tensors(arguments)) {
+    // Sizes, dtypes and the like: the same whenever the program runs.
+    return op.redispatchBoxed(keys, stack);
+  }
+  check_no_autocast(op);
+  const OpenCall call(*this, op);
+  read_arguments(*call, arguments);
+  fill_blanks(*call, arguments);
+  run_without_data(op, keys, stack);
+  const auto outputs = torch::jit::last(*stack, schema.returns().size());
+  call->is_composite = gives_tensors(schema) && is_made_inside(*call, outputs);
+  // What gives an operand back as it is, and does nothing else, is no call.
+  call->is_dropped = call->is_composite && call->inner.empty();
+  set_outputs(*call, outputs);
+  if (!call->outputs.empty() && call->outputs[0] && outputs[0].isTensor()) {
+    note_blank(*call, outputs[0].toTensor());
+  }
+}
+
+Trace Recorder::finish() {
+  return std::move(trace_);
+}
+
+} // namespace weft::graph

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "weft/graph/exec/source.h"
+#include "weft/graph/ir/graph.h"
+
+namespace weft::graph {
+
+/// One step of a run, made ready: it takes what it needs from the frame and puts there what it gives.
+class Instruction {
+ public:
+  virtual ~Instruction() = default;
+  virtual void run(Frame& frame) const = 0;
+};
+
+/// The slots of what a node gives; kUnused where nobody reads it.
+struct OutputSlots {
+  static constexpr uint32_t kUnused = ~uint32_t{0};
+
+  std::vector<uint32_t> slots;
+  std::vector<int64_t> lists; // as Node::output_lists
+};
+
+/// An operator, called through the dispatcher.
+std::unique_ptr<Instruction> make_operator_call(
+    const c10::OperatorHandle& op,
+    std::vector<Source> arguments,
+    OutputSlots outputs);
+
+/// A function of numbers.
+std::unique_ptr<Instruction> make_function_call(
+    const ScalarFunction& function,
+    std::vector<Source> arguments,
+    OutputSlots outputs);
+
+/// sym_size.int, sym_stride.int, sym_numel and sym_storage_offset: what the dispatcher would take longer to find than it
+/// takes to read. nullptr for another operator.
+std::unique_ptr<Instruction> make_size_read(
+    const c10::OperatorHandle& op,
+    const std::vector<Source>& arguments,
+    const OutputSlots& outputs);
+
+/// The positions of the arguments that an operator writes to.
+std::vector<size_t> written_arguments(const c10::FunctionSchema& schema);
+
+} // namespace weft::graph

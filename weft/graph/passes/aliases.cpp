@@ -1,0 +1,76 @@
+#include "weft/graph/passes/aliases.h"
+
+namespace weft::graph {
+
+size_t Aliases::memory_of(const Value* value) {
+  const auto [found, is_new] = of_value_.try_emplace(value, memories_.size());
+  if (is_new) {
+    memories_.push_back({{value}, std::nullopt, {}});
+  }
+  return found->second;
+}
+
+void Aliases::place(const Value* value, size_t memory) {
+  of_value_[value] = memory;
+  memories_[memory].values.push_back(value);
+}
+
+void Aliases::add_call(const Node& node, const OperatorSchema& schema) {
+  size_t next = 0;
+  for (size_t r = 0; r < schema.returns.size() && r < node.output_lists().size(); ++r) {
+    const auto count = std::max<int64_t>(node.output_lists()[r], node.output_lists()[r] == Node::kSingle ? 1 : 0);
+    const auto argument = schema.returns[r].stored_in >= 0 ? schema.returns[r].stored_in : schema.returns[r].view_of;
+    const auto sources = argument >= 0 ? operands_of_argument(node, argument) : std::vector<size_t>{};
+    for (int64_t k = 0; k < count; ++k, ++next) {
+      const auto* output = node.output(next);
+      if (output == nullptr || sources.empty()) {
+        continue;
+      }
+      const auto source = sources.size() == static_cast<size_t>(count) ? sources[k] : sources[0];
+      place(output, memory_of(node.operand(source)));
+    }
+  }
+}
+
+void Aliases::add_copy(const Value* copy, const Value* value) {
+  const auto source = memory_of(value);
+  const auto target = memory_of(copy);
+  memories_[target].copied_from = source;
+  memories_[source].copies.push_back(target);
+}
+
+const Value* Aliases::parted_by_write(
+    const Value* written,
+    const std::function<bool(const Value*)>& is_read_later) {
+  const auto own = memory_of(written);
+  auto parted = memories_[own].copies;
+  for (auto from = memories_[own].copied_from; from; from = memories_[*from].copied_from) {
+    parted.push_back(*from);
+  }
+  for (const auto memory : parted) {
+    for (const auto* value : memories_[memory].values) {
+      if (is_read_later(value)) {
+        return value;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::vector<size_t> operands_of_argument(const Node& node, size_t argument) {
+  const auto& given = node.arguments()[argument];
+  if (given.is_operand()) {
+    return {given.operand()};
+  }
+  std::vector<size_t> result;
+  if (given.is_list()) {
+    for (const auto& element : given.elements()) {
+      if (element.is_operand()) {
+        result.push_back(element.operand());
+      }
+    }
+  }
+  return result;
+}
+
+} // namespace weft::graph

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "weft/graph/ir/graph.h"
+#include "weft/tensor/operator_schema.h"
+
+#include <functional>
+#include <unordered_map>
+
+namespace weft::graph {
+
+/// Which values of a graph share memory: views, and what in-place operators return. Kept up while a graph is walked.
+class Aliases {
+ public:
+  /// The number of the memory that a value lies in.
+  size_t memory_of(const Value* value);
+  /// After a call: its outputs lie where the schema says, or in memory of their own.
+  void add_call(const Node& node, const OperatorSchema& schema);
+  /// `copy` holds, in memory of its own, what `value` holds now.
+  void add_copy(const Value* copy, const Value* value);
+  /// A value that shares contents, but not memory, with one that is written to now, and is still read after it: the program
+  /// means one tensor where there would be two. `is_read_later(value)` is asked of both sides; nullptr where there is none.
+  const Value* parted_by_write(const Value* written, const std::function<bool(const Value*)>& is_read_later);
+  /// Values that lie in a memory.
+  const std::vector<const Value*>& values_in(size_t memory) const {
+    return memories_[memory].values;
+  }
+
+ private:
+  struct Memory {
+    std::vector<const Value*> values;
+    std::optional<size_t> copied_from;
+    std::vector<size_t> copies;
+  };
+
+  void place(const Value* value, size_t memory);
+
+  std::vector<Memory> memories_;
+  std::unordered_map<const Value*, size_t> of_value_;
+};
+
+/// The operands of a node that lie in an argument, or none.
+std::vector<size_t> operands_of_argument(const Node& node, size_t argument);
+
+} // namespace weft::graph

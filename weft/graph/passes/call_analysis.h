@@ -1,0 +1,53 @@
+#pragma once
+
+#include "weft/graph/passes/trial_values.h"
+#include "weft/tensor/call_key.h"
+#include "weft/tensor/decide.h"
+
+#include <memory>
+
+namespace weft::graph {
+
+/// Decides how a graph's operators are run on a mesh, by the rules and costs that distributed tensors go by. Equal calls
+/// are decided once.
+class CallAnalysis {
+ public:
+  CallAnalysis(const DeviceMesh& mesh, const TrialValues& values) : mesh_(mesh), values_(values) {}
+
+  /// What is known of an operator.
+  const OperatorTraits& traits(const c10::OperatorHandle& op);
+  /// The spec of a tensor that has a layout.
+  SpecPtr spec(const Value* value) const;
+  SpecPtr spec(const TensorType& type, const Layout& layout) const;
+
+  /// `stationary(value)`: whether a tensor should stay where it is. The decision's operands are those of
+  /// `tensor_operands`.
+  std::shared_ptr<const Decision> decide(const Node& node, const std::function<bool(const Value*)>& is_stationary);
+
+  /// A tensor among a node's arguments: which argument, where in a list or -1, which of the node's operands.
+  struct TensorOperand {
+    int32_t argument;
+    int32_t position;
+    size_t operand;
+  };
+  /// In the order of the schema's arguments.
+  static std::vector<TensorOperand> tensor_operands(const Node& node);
+
+ private:
+  /// The arguments as values: numbers by their trial values, tensors by one that stands for all.
+  std::vector<c10::IValue> arguments_of(const Node& node) const;
+  c10::IValue value_of(const Node& node, const Argument& argument, const c10::Argument& formal) const;
+
+  struct KeyHash {
+    size_t operator()(const CallKey& key) const {
+      return key.hash();
+    }
+  };
+
+  DeviceMesh mesh_;
+  const TrialValues& values_;
+  std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OperatorTraits>> traits_;
+  std::unordered_map<CallKey, std::shared_ptr<const Decision>, KeyHash> decisions_;
+};
+
+} // namespace weft::graph

@@ -1,0 +1,57 @@
+#include "weft/graph/passes/local_sizes.h"
+
+#include "weft/core/shard_math.h"
+
+#include <c10/util/Exception.h>
+
+namespace weft::graph {
+
+MeshPlace place_in(const DeviceMesh& mesh, int64_t rank) {
+  const auto found = std::find(mesh.ranks().begin(), mesh.ranks().end(), rank);
+  TORCH_CHECK_VALUE(found != mesh.ranks().end(), "[localize] a rank of ", mesh, " is required, but got ", rank, ".");
+  MeshPlace place{mesh.shape().vec(), std::vector<int64_t>(mesh.ndim())};
+  auto position = found - mesh.ranks().begin();
+  for (auto m = mesh.ndim() - 1; m >= 0; --m) {
+    place.coordinate[m] = position % mesh.size(m);
+    position /= mesh.size(m);
+  }
+  return place;
+}
+
+Size chunk_length(const Size& length, int64_t parts) {
+  return floor_divide(length + Size(parts - 1), parts);
+}
+
+Part chunk(const Size& length, int64_t parts, int64_t index) {
+  const auto most = chunk_length(length, parts);
+  const auto begin = minimum(Size(index) * most, length);
+  return {begin, minimum(most, length - begin)};
+}
+
+Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, const MeshPlace& place) {
+  if (size.is_number()) {
+    int64_t length = 0;
+    for (const auto& run : local_runs(size.number(), tensor_dim, layout, place.shape, place.coordinate)) {
+      length += run.length;
+    }
+    return length;
+  }
+  auto length = size;
+  for (const auto m : layout.shard_order(tensor_dim)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        layout[m].split_factor() == 1, "[localize] the size ", size.to_string(), " of a dim cut as ",
+        layout[m].to_string(), " must be a number. Export the program with a fixed size there.");
+    length = place.shape[m] == 1 ? length : chunk(length, place.shape[m], place.coordinate[m]).length;
+  }
+  return length;
+}
+
+Sizes local_sizes(const Sizes& sizes, const Layout& layout, const MeshPlace& place) {
+  Sizes result;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    result.push_back(local_size(sizes[d], static_cast<int64_t>(d), layout, place));
+  }
+  return result;
+}
+
+} // namespace weft::graph

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "weft/core/device_mesh.h"
+#include "weft/graph/ir/size.h"
+
+namespace weft::graph {
+
+/// The place of a rank in a mesh.
+struct MeshPlace {
+  std::vector<int64_t> shape;
+  std::vector<int64_t> coordinate;
+};
+/// Raises for a rank that is not in the mesh.
+MeshPlace place_in(const DeviceMesh& mesh, int64_t rank);
+
+/// The part of a dim that a rank holds: as weft/core/shard_math.h has it, of sizes that may be expressions.
+struct Part {
+  Size begin;
+  Size length;
+};
+
+/// Piece `index` of `parts` of `length` indices: of ceil(length / parts), the last ones shorter or empty.
+Part chunk(const Size& length, int64_t parts, int64_t index);
+/// The size of the first, which is the largest.
+Size chunk_length(const Size& length, int64_t parts);
+
+/// How many indices of a dim the rank holds.
+Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, const MeshPlace& place);
+Sizes local_sizes(const Sizes& sizes, const Layout& layout, const MeshPlace& place);
+
+} // namespace weft::graph

@@ -1,0 +1,378 @@
+#include "weft/graph/passes/localize.h"
+
+#include "weft/core/shard_math.h"
+#include "weft/graph/passes/localize_step.h"
+#include "weft/graph/passes/trial_values.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <numeric>
+
+namespace weft::graph {
+
+namespace {
+
+/// Strides of sizes in the order in which other strides lie; dims that are expanded stay so.
+Sizes strides_like(const Sizes& sizes, const Sizes& strides) {
+  if (std::any_of(strides.begin(), strides.end(), [](const Size& stride) { return !stride.is_number(); })) {
+    return contiguous_strides(sizes);
+  }
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // Dims that lie equally far apart are ordered as in a contiguous tensor.
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return strides[a].number() == strides[b].number() ? a > b : strides[a].number() < strides[b].number();
+  });
+  Sizes result(sizes.size());
+  Size next = 1;
+  for (const auto d : order) {
+    const bool is_expanded = strides[d] == Size(0);
+    result[d] = is_expanded ? Size(0) : next;
+    if (!is_expanded) {
+      next = next * (sizes[d].is_number() ? maximum(sizes[d], 1) : sizes[d]);
+    }
+  }
+  return result;
+}
+
+at::Tensor part_of(const at::Tensor& whole, const Layout& layout, const MeshPlace& place) {
+  auto part = whole;
+  for (int64_t d = 0; d < whole.dim(); ++d) {
+    const auto runs = local_runs(whole.size(d), d, layout, place.shape, place.coordinate);
+    if (runs.size() == 1) {
+      part = part.narrow(d, runs[0].begin, runs[0].length);
+      continue;
+    }
+    std::vector<at::Tensor> pieces;
+    for (const auto& run : runs) {
+      pieces.push_back(part.narrow(d, run.begin, run.length));
+    }
+    part = at::cat(pieces, d);
+  }
+  return part;
+}
+
+class Localizer {
+ public:
+  Localizer(const Program& program, int64_t rank, const LocalizeOptions& options)
+      : program_(program),
+        mesh_(*program.mesh),
+        place_(place_in(mesh_, rank)),
+        build_(*result_.graph),
+        steps_(build_, mesh_, place_, options.group_names) {}
+
+  Program run() {
+    add_inputs();
+    for (const auto* node = program_.graph->first(); node != nullptr; node = node->next()) {
+      build_.set_origin(node->origin);
+      add(*node);
+    }
+    result_.outputs = program_.outputs;
+    result_.symbols = program_.symbols;
+    result_.mesh = mesh_;
+    result_.calling_convention = program_.calling_convention;
+    return std::move(result_);
+  }
+
+ private:
+  Type local_type(const Value& value) const {
+    if (!value.is_tensor()) {
+      return value.type;
+    }
+    auto type = value.tensor();
+    const auto sizes = local_sizes(type.sizes, *value.layout, place_);
+    if (!(sizes == type.sizes)) {
+      type.strides = strides_like(sizes, type.strides);
+      type.sizes = sizes;
+    }
+    return type;
+  }
+
+  void add_inputs() {
+    for (auto input : program_.inputs) {
+      if (input.value != nullptr) {
+        auto* local = result_.graph->add_input(input.value->name(), local_type(*input.value));
+        if (!input.target.empty() && program_.tensors.count(input.target) != 0) {
+          result_.tensors[input.target] = part_of(program_.tensors.at(input.target), *input.value->layout, place_);
+        }
+        values_[input.value] = local;
+        input.value = local;
+      }
+      result_.inputs.push_back(std::move(input));
+    }
+    define_symbols();
+  }
+
+  /// By the sizes of inputs that are given whole; where several have it, by the first.
+  void define_symbols() {
+    for (const auto& input : program_.inputs) {
+      if (input.value == nullptr || input.kind != InputKind::User) {
+        continue;
+      }
+      if (!input.value->is_tensor()) {
+        define(std::get<NumberType>(input.value->type).expression, values_[input.value]);
+        continue;
+      }
+      const auto& sizes = input.value->tensor().sizes;
+      for (size_t d = 0; d < sizes.size(); ++d) {
+        const auto dim = static_cast<int64_t>(d);
+        if (sizes[d].is_symbol() && defined_.count(sizes[d].name()) == 0 && input.value->layout->shard_order(dim).empty()) {
+          symbol_sources_[sizes[d].name()] = {values_[input.value], dim};
+        }
+      }
+    }
+  }
+
+  void define(const std::string& symbol, Value* value) {
+    if (!symbol.empty() && defined_.insert(symbol).second) {
+      build_.define(symbol, value);
+    }
+  }
+
+  /// Symbols that a size needs get their nodes when the first one does.
+  const Size& ready(const Size& size) {
+    for (const auto& symbol : size.symbols()) {
+      const auto source = symbol_sources_.find(symbol);
+      if (defined_.count(symbol) == 0 && source != symbol_sources_.end()) {
+        const auto& [input, dim] = source->second;
+        auto* node = build_.insert(
+            "aten::sym_size.int", {input, c10::IValue(dim)}, {.types = {NumberType{NumberKind::Int, symbol}}});
+        define(symbol, node->output());
+      }
+    }
+    return size;
+  }
+
+  void add(const Node& node) {
+    if (node.is_return()) {
+      std::vector<Value*> values;
+      for (size_t i = 0; i < node.operand_count(); ++i) {
+        values.push_back(local(node.operand(i)));
+      }
+      result_.graph->set_return(values);
+      return;
+    }
+    if (const auto* step = node.step()) {
+      const auto& sizes = node.operand(0)->tensor().sizes;
+      for (const auto& size : sizes) {
+        ready(size);
+      }
+      values_[node.output()] = steps_.lower(*step, local(node.operand(0)), sizes);
+      return;
+    }
+    if (is_size_query(node) && replaces_size(node)) {
+      return;
+    }
+    add_call(node);
+  }
+
+  Value* local(const Value* value) {
+    const auto found = values_.find(value);
+    if (found != values_.end()) {
+      return found->second;
+    }
+    return values_[value] = build_.number(ready(sizes_.at(value)));
+  }
+
+  /// The size of a dim that is cut is that of the whole tensor all the same.
+  bool replaces_size(const Node& node) {
+    const auto* tensor = node.operand(0);
+    const auto& layout = *tensor->layout;
+    const bool is_cut = std::any_of(
+        layout.placements().begin(), layout.placements().end(), [](const Placement& placement) { return placement.is_shard(); });
+    if (!is_cut) {
+      return false;
+    }
+    const auto& expression = std::get<NumberType>(node.output()->type).expression;
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !expression.empty(), "[localize] %", node.output()->name(), " asks for the size of %", tensor->name(),
+        ", which is cut, and the program does not say what it is.");
+    sizes_[node.output()] = Size::parse(expression);
+    return true;
+  }
+
+  void add_call(const Node& node) {
+    Operands operands;
+    for (size_t i = 0; i < node.operand_count(); ++i) {
+      operands.values.push_back(sizes_.count(node.operand(i)) != 0 ? nullptr : local(node.operand(i)));
+    }
+    const auto* lookup = node.sharding != nullptr && node.sharding->lookup ? &*node.sharding->lookup : nullptr;
+    Value* foreign = lookup != nullptr ? take_own_positions(*lookup, operands.values) : nullptr;
+    Arguments arguments;
+    for (size_t a = 0; a < node.arguments().size(); ++a) {
+      const auto* sizes = size_argument(node, a);
+      arguments.push_back(sizes != nullptr ? local_size_argument(node, *sizes, operands) : copied(node, node.arguments()[a], operands));
+    }
+    OutputTypes outputs;
+    outputs.lists = node.output_lists();
+    for (const auto* output : node.outputs()) {
+      outputs.types.push_back(output == nullptr ? std::nullopt : std::optional<Type>(local_type(*output)));
+      outputs.names.push_back(output == nullptr ? "" : output->name());
+    }
+    auto* added = result_.graph->insert(nullptr, node.target(), std::move(arguments), operands.used, std::move(outputs));
+    added->origin = node.origin;
+    for (size_t i = 0; i < node.outputs().size(); ++i) {
+      if (node.output(i) == nullptr) {
+        continue;
+      }
+      values_[node.output(i)] = added->output(i);
+      if (!node.output(i)->is_tensor()) {
+        const auto& number = std::get<NumberType>(node.output(i)->type);
+        if (number.kind == NumberKind::Int) {
+          define(number.expression, added->output(i));
+        }
+      }
+    }
+    if (foreign != nullptr && lookup->masks_output) {
+      values_[node.output()] = masked(added->output(), foreign);
+    }
+  }
+
+  /// The operands of a node that is copied, and those that its copy has.
+  struct Operands {
+    std::vector<Value*> values; // nullptr for a size that is to be computed
+    std::vector<Value*> used;
+
+    Argument use(Value* value) {
+      used.push_back(value);
+      return Argument::operand(used.size() - 1);
+    }
+  };
+
+  Argument size(const Size& size, Operands& operands) {
+    return size.is_number() ? Argument(c10::IValue(size.number())) : operands.use(build_.number(ready(size)));
+  }
+
+  Argument copied(const Node& node, const Argument& argument, Operands& operands) {
+    if (argument.is_operand()) {
+      auto* value = operands.values[argument.operand()];
+      return value != nullptr ? operands.use(value) : size(sizes_.at(node.operand(argument.operand())), operands);
+    }
+    if (!argument.is_list()) {
+      return argument;
+    }
+    std::vector<Argument> elements;
+    for (const auto& element : argument.elements()) {
+      elements.push_back(copied(node, element, operands));
+    }
+    return list(std::move(elements));
+  }
+
+  /// A list of numbers alone is a constant.
+  static Argument list(std::vector<Argument> elements) {
+    std::vector<int64_t> numbers;
+    for (const auto& element : elements) {
+      if (element.is_constant() && element.constant().isInt()) {
+        numbers.push_back(element.constant().toInt());
+      }
+    }
+    return numbers.size() == elements.size() && !elements.empty() ? Argument(c10::IValue(numbers)) : Argument::list(std::move(elements));
+  }
+
+  const CallSharding::SizeArgument* size_argument(const Node& node, size_t argument) const {
+    if (node.sharding == nullptr) {
+      return nullptr;
+    }
+    for (const auto& each : node.sharding->size_arguments) {
+      if (each.argument == argument) {
+        return &each;
+      }
+    }
+    return nullptr;
+  }
+
+  /// Sizes that are not cut stay as they are written.
+  Argument local_size_argument(const Node& node, const CallSharding::SizeArgument& stated, Operands& operands) {
+    const auto& written = node.arguments()[stated.argument];
+    const bool is_list = written.is_list() || (written.is_constant() && written.constant().isList());
+    std::vector<Argument> elements;
+    for (size_t d = 0; d < stated.sizes.size(); ++d) {
+      const auto dim = static_cast<int64_t>(d);
+      const auto element = element_of(written, d);
+      const bool is_cut = !stated.layout.shard_order(dim).empty();
+      const bool is_inferred = element.is_constant() && element.constant().isInt() && element.constant().toInt() == -1;
+      if (!is_cut || is_inferred) {
+        elements.push_back(copied(node, element, operands));
+        continue;
+      }
+      const auto whole = element.is_operand() ? size_of(node.operand(element.operand())) : Size(stated.sizes[d]);
+      elements.push_back(size(local_size(whole, dim, stated.layout, place_), operands));
+    }
+    return is_list ? list(std::move(elements)) : elements[0];
+  }
+
+  static Argument element_of(const Argument& written, size_t d) {
+    if (written.is_list()) {
+      return written.elements()[d];
+    }
+    return written.is_constant() && written.constant().isList() ? Argument(written.constant().toListRef()[d]) : written;
+  }
+
+  /// What a number is of the symbols.
+  Size size_of(const Value* number) const {
+    const auto found = sizes_.find(number);
+    return found != sizes_.end() ? found->second : Size::parse(std::get<NumberType>(number->type).expression);
+  }
+
+  /// Positions that other ranks hold become the first one, and are told by the mask; those that nobody holds become ones
+  /// that the operator refuses. As weft/tensor/local_call.cpp does.
+  Value* take_own_positions(const CallSharding::Lookup& lookup, std::vector<Value*>& operands) {
+    const auto held = local_shape_and_offset({lookup.size}, lookup.layout, place_.shape, place_.coordinate);
+    const auto begin = held.offset[0];
+    const auto length = held.shape[0];
+    auto*& positions = operands[lookup.operand];
+    const auto type = positions->tensor();
+    auto mask_type = type;
+    mask_type.dtype = at::kBool;
+    const auto outside = [&](Value* value, int64_t end) {
+      auto* below = build_.call("aten::lt.Scalar", {value, c10::IValue(0)}, mask_type);
+      auto* above = build_.call("aten::ge.Scalar", {value, c10::IValue(end)}, mask_type);
+      return build_.call("aten::logical_or", {below, above}, mask_type);
+    };
+    auto* own = build_.call("aten::sub.Scalar", {positions, c10::IValue(begin)}, type);
+    auto* foreign = outside(own, length);
+    auto* nowhere = outside(positions, lookup.size);
+    own = build_.call("aten::masked_fill.Scalar", {own, foreign, c10::IValue(0)}, type);
+    positions = build_.call("aten::masked_fill.Scalar", {own, nowhere, c10::IValue(-1)}, type);
+    if (!lookup.masks_output) {
+      operands[0] = masked(operands[0], foreign);
+    } else if (length == 0) {
+      auto*& table = operands[lookup.table];
+      auto sizes = table->tensor().sizes;
+      sizes[lookup.table_dim] = 1;
+      table = build_.call("aten::new_zeros", {table, sizes}, contiguous_type(table->tensor().dtype, sizes, table->tensor().device));
+    }
+    return foreign;
+  }
+
+  Value* masked(Value* value, Value* mask) {
+    while (mask->tensor().dim() < value->tensor().dim()) {
+      auto type = mask->tensor();
+      type.sizes.emplace_back(1);
+      mask = build_.call(
+          "aten::unsqueeze", {mask, c10::IValue(-1)}, contiguous_type(type.dtype, type.sizes, type.device));
+    }
+    return build_.call("aten::masked_fill.Scalar", {value, mask, c10::IValue(0)}, value->tensor());
+  }
+
+  const Program& program_;
+  const DeviceMesh& mesh_;
+  MeshPlace place_;
+  Program result_;
+  GraphBuilder build_;
+  StepLowering steps_;
+  std::unordered_map<const Value*, Value*> values_;
+  std::unordered_map<const Value*, Size> sizes_; // numbers that are computed anew
+  std::unordered_map<std::string, std::pair<Value*, int64_t>> symbol_sources_;
+  std::unordered_set<std::string> defined_;
+};
+
+} // namespace
+
+Program localize(const Program& program, int64_t rank, const LocalizeOptions& options) {
+  TORCH_CHECK_VALUE(program.mesh, "[localize] a program that tensor_parallel made parallel is required.");
+  return Localizer(program, rank, options).run();
+}
+
+} // namespace weft::graph

@@ -1,0 +1,238 @@
+#include "weft/graph/passes/localize_step.h"
+
+#include "weft/redistribute/transfer.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+namespace weft::graph {
+
+namespace {
+
+TensorType with_size(const TensorType& type, int64_t tensor_dim, const Size& size) {
+  auto sizes = type.sizes;
+  sizes[tensor_dim] = size;
+  return contiguous_type(type.dtype, std::move(sizes), type.device);
+}
+
+std::string reduce_text(ReduceOp op) {
+  return op == ReduceOp::Avg ? "sum" : std::string(to_string(op));
+}
+
+/// Whether a mesh dim is the last that cuts its tensor dim, into pieces that lie one after the other.
+bool is_innermost(const Layout& layout, int64_t mesh_dim) {
+  const auto& placement = layout[mesh_dim];
+  return placement.is_shard() && placement.split_factor() == 1 && layout.shard_order(placement.dim()).back() == mesh_dim;
+}
+
+/// Whether a dim that the step does not cut is empty: the same on all ranks that take part.
+bool moves_nothing(const Sizes& before, const Sizes& after, const Step& step) {
+  for (size_t d = 0; d < before.size(); ++d) {
+    const bool is_cut = std::any_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) {
+      return step.before[m].is_shard(static_cast<int64_t>(d)) || step.after[m].is_shard(static_cast<int64_t>(d));
+    });
+    if (!is_cut && before[d] == Size(0) && after[d] == Size(0)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The mesh dims of a step, those that cut later first.
+MeshDims innermost_first(const Step& step) {
+  auto dims = step.mesh_dims;
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step.before.turn(a) > step.before.turn(b); });
+  return dims;
+}
+MeshDims outermost_first(const Step& step) {
+  auto dims = step.mesh_dims;
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step.after.turn(a) < step.after.turn(b); });
+  return dims;
+}
+
+} // namespace
+
+std::string StepLowering::group(c10::IntArrayRef mesh_dims) const {
+  const auto text = mesh_.dims_text(mesh_dims);
+  const auto named = group_names_.find(text);
+  return named == group_names_.end() ? text : named->second;
+}
+
+Value* StepLowering::wait(Value* pending) {
+  return build_.call("_c10d_functional::wait_tensor", {pending}, pending->tensor());
+}
+
+Value* StepLowering::narrow(Value* local, int64_t tensor_dim, const Size& begin, const Size& length) {
+  if (local->tensor().sizes[tensor_dim] == length) {
+    return local;
+  }
+  auto type = with_size(local->tensor(), tensor_dim, length);
+  type.strides = local->tensor().strides;
+  return build_.call("aten::slice.Tensor", {local, c10::IValue(tensor_dim), begin, begin + length}, std::move(type));
+}
+
+Value* StepLowering::pad(Value* local, int64_t tensor_dim, const Size& length) {
+  const auto& size = local->tensor().sizes[tensor_dim];
+  if (size == length) {
+    return local;
+  }
+  // Pairs of before and after, the last dim first.
+  Sizes amounts(2 * (local->tensor().dim() - tensor_dim), Size(0));
+  amounts.back() = length - size;
+  return build_.call("aten::constant_pad_nd", {local, amounts}, with_size(local->tensor(), tensor_dim, length));
+}
+
+Value* StepLowering::contiguous(Value* local) {
+  const auto& type = local->tensor();
+  return build_.call("aten::clone", {local, c10::IValue(at::MemoryFormat::Contiguous)}, contiguous_type(type.dtype, type.sizes, type.device));
+}
+
+Value* StepLowering::split_and_join(Value* local, int64_t from_dim, int64_t to_dim, int64_t parts) {
+  if (from_dim == to_dim || parts == 1) {
+    return local;
+  }
+  const auto& type = local->tensor();
+  const auto length = floor_divide(type.sizes[from_dim], parts);
+  auto piece = with_size(type, from_dim, length);
+  const auto pieces = build_.list("aten::split.Tensor", {local, length, c10::IValue(from_dim)}, std::vector<TensorType>(parts, piece));
+  return build_.call("aten::cat", {pieces, c10::IValue(to_dim)}, with_size(piece, to_dim, piece.sizes[to_dim] * Size(parts)));
+}
+
+Size StepLowering::length_before(const Layout& before, int64_t mesh_dim, int64_t tensor_dim, const Sizes& sizes) const {
+  return local_size(sizes[tensor_dim], tensor_dim, before.with(mesh_dim, Replicate()), place_);
+}
+
+Value* StepLowering::all_reduce(const Step& step, Value* local) {
+  const auto op = step.before[step.mesh_dims[0]].reduce_op();
+  auto* reduced = wait(build_.call(
+      "_c10d_functional::all_reduce", {local, c10::IValue(reduce_text(op)), c10::IValue(group(step.mesh_dims))},
+      contiguous_type(local->tensor().dtype, local->tensor().sizes, local->tensor().device)));
+  if (op != ReduceOp::Avg) {
+    return reduced;
+  }
+  int64_t ranks = 1;
+  for (const auto m : step.mesh_dims) {
+    ranks *= place_.shape[m];
+  }
+  return build_.call("aten::div.Scalar", {reduced, c10::IValue(ranks)}, reduced->tensor());
+}
+
+Value* StepLowering::make_partial(const Step& step, Value* local) {
+  for (const auto m : step.mesh_dims) {
+    const auto op = step.after[m].reduce_op();
+    if (place_.coordinate[m] != 0 && (op == ReduceOp::Sum || op == ReduceOp::Product)) {
+      return build_.call(op == ReduceOp::Sum ? "aten::zeros_like" : "aten::ones_like", {local}, local->tensor());
+    }
+  }
+  return local;
+}
+
+Value* StepLowering::reduce_scatter(const Step& step, Value* local, const Sizes& sizes) {
+  auto layout = step.before;
+  for (const auto m : outermost_first(step)) {
+    const auto op = step.before[m].reduce_op();
+    const auto tensor_dim = step.after[m].dim();
+    const auto ranks = place_.shape[m];
+    const auto length = length_before(layout, m, tensor_dim, sizes);
+    const auto most = chunk_length(length, ranks);
+    auto* padded = pad(local, tensor_dim, most * Size(ranks));
+    auto* joined = split_and_join(padded, tensor_dim, 0, ranks);
+    auto type = with_size(joined->tensor(), 0, tensor_dim == 0 ? most : floor_divide(joined->tensor().sizes[0], ranks));
+    local = wait(build_.call(
+        "_c10d_functional::reduce_scatter_tensor",
+        {joined, c10::IValue(reduce_text(op)), c10::IValue(ranks), c10::IValue(group({m}))}, std::move(type)));
+    if (op == ReduceOp::Avg) {
+      local = build_.call("aten::div.Scalar", {local, c10::IValue(ranks)}, local->tensor());
+    }
+    local = narrow(local, tensor_dim, 0, chunk(length, ranks, place_.coordinate[m]).length);
+    layout = layout.with(m, step.after[m]);
+  }
+  return local;
+}
+
+Value* StepLowering::gather(Value* local, const Layout& before, int64_t mesh_dim, const Sizes& sizes) {
+  const auto tensor_dim = before[mesh_dim].dim();
+  const auto ranks = place_.shape[mesh_dim];
+  const auto length = length_before(before, mesh_dim, tensor_dim, sizes);
+  auto* padded = pad(local, tensor_dim, chunk_length(length, ranks));
+  const auto& type = padded->tensor();
+  auto* gathered = wait(build_.call(
+      "_c10d_functional::all_gather_into_tensor", {padded, c10::IValue(ranks), c10::IValue(group({mesh_dim}))},
+      with_size(type, 0, type.sizes[0] * Size(ranks))));
+  auto* joined = split_and_join(gathered, 0, tensor_dim, ranks);
+  // The pieces are full up to the last one that is not: what was padded is at the end.
+  auto* whole = narrow(joined, tensor_dim, 0, length);
+  return whole == joined || tensor_dim == 0 ? whole : contiguous(whole);
+}
+
+Value* StepLowering::cut(Value* local, const Layout& before, int64_t mesh_dim, int64_t tensor_dim, const Sizes& sizes) {
+  const auto length = length_before(before, mesh_dim, tensor_dim, sizes);
+  const auto part = chunk(length, place_.shape[mesh_dim], place_.coordinate[mesh_dim]);
+  auto* kept = narrow(local, tensor_dim, part.begin, part.length);
+  return kept == local ? local : contiguous(kept);
+}
+
+Value* StepLowering::exchange(Value* local, const Layout& before, int64_t mesh_dim, int64_t to_dim, const Sizes& sizes) {
+  const auto from_dim = before[mesh_dim].dim();
+  const auto ranks = place_.shape[mesh_dim];
+  const auto from_length = length_before(before, mesh_dim, from_dim, sizes);
+  const auto to_length = length_before(before, mesh_dim, to_dim, sizes);
+  auto* padded = pad(local, from_dim, chunk_length(from_length, ranks));
+  padded = pad(padded, to_dim, chunk_length(to_length, ranks) * Size(ranks));
+  auto* joined = split_and_join(padded, to_dim, 0, ranks);
+  const Sizes pieces(ranks, floor_divide(joined->tensor().sizes[0], ranks));
+  auto* arrived = wait(build_.call(
+      "_c10d_functional::all_to_all_single", {joined, pieces, pieces, c10::IValue(group({mesh_dim}))}, joined->tensor()));
+  auto* whole = split_and_join(arrived, 0, from_dim, ranks);
+  whole = narrow(whole, from_dim, 0, from_length);
+  const auto part = chunk(to_length, ranks, place_.coordinate[mesh_dim]);
+  auto* kept = narrow(whole, to_dim, 0, part.length);
+  return kept == arrived ? kept : contiguous(kept);
+}
+
+Value* StepLowering::lower(const Step& step, Value* local, const Sizes& sizes) {
+  const auto after = local_sizes(sizes, step.after, place_);
+  if (moves_nothing(local->tensor().sizes, after, step)) {
+    return build_.call("aten::new_zeros", {local, after}, contiguous_type(local->tensor().dtype, after, local->tensor().device));
+  }
+  if (step.kind == StepKind::AllReduce) {
+    return all_reduce(step, local);
+  }
+  if (step.kind == StepKind::MakePartial) {
+    return make_partial(step, local);
+  }
+  if (step.kind == StepKind::ReduceScatter) {
+    return reduce_scatter(step, local, sizes);
+  }
+  auto layout = step.before;
+  auto* current = local;
+  if (step.kind == StepKind::AllGather) {
+    for (const auto m : innermost_first(step)) {
+      if (place_.shape[m] > 1 && !(is_innermost(layout, m) && step.after[m].is_replicate())) {
+        return transfer(step, local, sizes);
+      }
+      current = place_.shape[m] == 1 ? current : gather(current, layout, m, sizes);
+      layout = layout.with(m, Replicate());
+    }
+    return current;
+  }
+  if (step.kind == StepKind::Slice) {
+    for (const auto m : outermost_first(step)) {
+      const auto next = layout.with(m, step.after[m]);
+      if (place_.shape[m] > 1 && !(layout[m].is_replicate() && is_innermost(next, m))) {
+        return transfer(step, local, sizes);
+      }
+      current = place_.shape[m] == 1 ? current : cut(current, layout, m, step.after[m].dim(), sizes);
+      layout = next;
+    }
+    return layout == step.after || mesh_.ndim() == 1 ? current : transfer(step, local, sizes);
+  }
+  const auto m = step.mesh_dims[0];
+  const bool is_exchange = step.mesh_dims.size() == 1 && step.before[m].is_shard() && step.after[m].is_shard() &&
+      step.before[m].dim() != step.after[m].dim() && is_innermost(step.before, m) && is_innermost(step.after, m) &&
+      step.before.with(m, step.after[m]) == step.after;
+  return is_exchange ? exchange(local, step.before, m, step.after[m].dim(), sizes) : transfer(step, local, sizes);
+}
+
+} // namespace weft::graph

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "weft/graph/ir/program.h"
+#include "weft/nn/module_layout.h"
+
+#include <unordered_map>
+
+namespace weft::graph {
+
+/// The modules that a program was exported from, as far as it remembers them: by its parameters' names and by where its
+/// nodes come from.
+class ProgramModules {
+ public:
+  explicit ProgramModules(const Program& program);
+
+  /// Modules by number; 0 is the model itself, the empty path.
+  const std::vector<nn::ModuleInfo>& modules() const {
+    return modules_;
+  }
+  /// The modules that a node is in, outermost first; the model itself is not among them.
+  const std::vector<size_t>& around(const Node& node);
+  /// A parameter's place: module and position among the module's parameters.
+  struct ParameterPlace {
+    size_t module;
+    size_t parameter;
+  };
+  const std::map<std::string, ParameterPlace>& parameters() const {
+    return parameters_;
+  }
+
+ private:
+  size_t module(const std::string& path);
+  void add_parameters(const Program& program);
+  void set_kinds(const Program& program);
+
+  std::vector<nn::ModuleInfo> modules_;
+  std::vector<std::string> types_;
+  std::unordered_map<std::string, size_t> by_path_;
+  std::unordered_map<std::string, std::vector<size_t>> stacks_; // by the text that nodes carry
+  std::map<std::string, ParameterPlace> parameters_;
+};
+
+} // namespace weft::graph

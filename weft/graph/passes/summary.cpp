@@ -1,0 +1,107 @@
+#include "weft/graph/passes/summary.h"
+
+#include "weft/graph/passes/local_sizes.h"
+#include "weft/redistribute/cost.h"
+
+#include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
+
+namespace weft::graph {
+
+namespace {
+
+int64_t elements(const Sizes& sizes) {
+  int64_t count = 1;
+  for (const auto& size : sizes) {
+    count *= size.number();
+  }
+  return count;
+}
+
+void count_parameters(const Program& program, Summary& summary) {
+  const auto& mesh = *program.mesh;
+  std::vector<MeshPlace> places;
+  for (const auto rank : mesh.ranks()) {
+    places.push_back(place_in(mesh, rank));
+  }
+  summary.parameters_per_rank.assign(places.size(), 0);
+  for (const auto& input : program.inputs) {
+    if (input.kind != InputKind::Parameter) {
+      continue;
+    }
+    const auto& sizes = input.value->tensor().sizes;
+    summary.parameters += elements(sizes);
+    for (size_t i = 0; i < places.size(); ++i) {
+      summary.parameters_per_rank[i] += elements(local_sizes(sizes, *input.value->layout, places[i]));
+    }
+  }
+}
+
+} // namespace
+
+Size::Values hints(const Program& program) {
+  Size::Values values;
+  for (const auto& [name, symbol] : program.symbols) {
+    values[name] = symbol.hint.value_or(1);
+  }
+  return values;
+}
+
+int64_t received_bytes(const Program& program, const Node& step) {
+  TORCH_INTERNAL_ASSERT(step.step() != nullptr && program.mesh);
+  const auto values = hints(program);
+  std::vector<int64_t> sizes;
+  for (const auto& size : step.output()->tensor().sizes) {
+    sizes.push_back(size.evaluate(values));
+  }
+  const auto links = LinkModel::for_mesh(*program.mesh);
+  const CostContext context{
+      .sizes = sizes,
+      .element_bytes = static_cast<int64_t>(c10::elementSize(step.output()->tensor().dtype)),
+      .mesh_shape = program.mesh->shape(),
+      .links = links};
+  return static_cast<int64_t>(weft::received_bytes(*step.step(), context));
+}
+
+Summary summarize(const Program& program) {
+  TORCH_CHECK_VALUE(program.mesh, "[summarize] a program that tensor_parallel made parallel is required.");
+  Summary summary;
+  for (const auto kind : {StepKind::AllReduce, StepKind::AllGather, StepKind::ReduceScatter, StepKind::AllToAll}) {
+    summary.collectives[std::string(to_string(kind))] = 0;
+  }
+  for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
+    ++summary.nodes;
+    if (const auto* step = node->step()) {
+      if (communicates(step->kind)) {
+        ++summary.collectives[std::string(to_string(step->kind))];
+        summary.bytes += received_bytes(program, *node);
+      }
+    } else if (node->sharding != nullptr && node->sharding->is_fallback) {
+      ++summary.fallbacks[target_name(*node)];
+    }
+  }
+  count_parameters(program, summary);
+  return summary;
+}
+
+std::string Summary::to_json() const {
+  constexpr size_t kFew = 64;
+  nlohmann::ordered_json json;
+  json["nodes"] = nodes;
+  json["collectives"] = collectives;
+  json["bytes"] = bytes;
+  json["parameters"] = parameters;
+  const auto [least, most] = std::minmax_element(parameters_per_rank.begin(), parameters_per_rank.end());
+  json["parameters_least"] = parameters_per_rank.empty() ? 0 : *least;
+  json["parameters_most"] = parameters_per_rank.empty() ? 0 : *most;
+  if (parameters_per_rank.size() <= kFew) {
+    json["parameters_per_rank"] = parameters_per_rank;
+  }
+  json["fallbacks"] = nlohmann::ordered_json::array();
+  for (const auto& [op, count] : fallbacks) {
+    json["fallbacks"].push_back({{"op", op}, {"count", count}});
+  }
+  return json.dump();
+}
+
+} // namespace weft::graph

@@ -1,0 +1,296 @@
+#include "weft/graph/passes/tensor_parallel.h"
+
+#include "weft/graph/capture/inline_composite.h"
+#include "weft/graph/ir/print.h"
+#include "weft/graph/passes/module_boundaries.h"
+#include "weft/graph/passes/redistributions.h"
+#include "weft/tensor/boundary.h"
+
+#include <c10/util/Exception.h>
+
+#include <unordered_set>
+
+namespace weft::graph {
+
+namespace {
+
+class TensorParallel {
+ public:
+  TensorParallel(
+      Program& program,
+      const DeviceMesh& mesh,
+      const nn::ParallelPlan& plan,
+      const TensorParallelOptions& options)
+      : program_(program),
+        graph_(*program.graph),
+        mesh_(mesh),
+        options_(options),
+        replicated_(all_replicated(mesh)),
+        values_(program),
+        analysis_(mesh, values_),
+        redistributions_(graph_, analysis_, aliases_),
+        boundaries_(program, mesh, plan, options.mesh_dim, redistributions_) {}
+
+  void run() {
+    program_.mesh = mesh_;
+    place_inputs();
+    for (auto* node = graph_.first(); node != nullptr;) {
+      node = visit(node);
+    }
+  }
+
+ private:
+  void place_inputs() {
+    std::vector<Value*> user_inputs;
+    for (const auto& input : program_.inputs) {
+      if (input.value == nullptr || !input.value->is_tensor()) {
+        continue;
+      }
+      auto& layout = input.value->layout;
+      layout = replicated_;
+      if (input.kind == InputKind::Parameter) {
+        layout = boundaries_.parameter_layout(input);
+        stationary_.insert(input.value);
+      } else if (input.kind == InputKind::User) {
+        const auto asked = options_.inputs.find(input.value->name());
+        layout = asked != options_.inputs.end() ? asked->second
+                                                : boundaries_.user_input_layout(user_inputs.size(), *input.value);
+        user_inputs.push_back(input.value);
+      } else if (!is_mutated_in_place(input.value)) {
+        free_.insert(input.value);
+      }
+      *layout = layout->normalized(input.value->tensor().dim());
+    }
+    boundaries_.enter_model(user_inputs, graph_.first());
+  }
+
+  /// Buffers that are written to by operators keep their layout from the start.
+  bool is_mutated_in_place(const Value* value) {
+    for (const auto& use : value->uses()) {
+      if (use.node->op() != nullptr && (!analysis_.traits(*use.node->op()).schema.written.empty() ||
+                                        analysis_.traits(*use.node->op()).schema.is_view)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /// Gives the node to visit next.
+  Node* visit(Node* node) {
+    if (node->is_return()) {
+      finish(node);
+      return nullptr;
+    }
+    values_.add(*node);
+    auto* const next = node->next();
+    if (node->op() == nullptr || is_size_query(*node)) {
+      return next;
+    }
+    if (target_name(*node) == "aten::_assert_tensor_metadata") {
+      graph_.erase(node); // it states what whole tensors are
+      return next;
+    }
+    boundaries_.enter(node);
+    if (CallAnalysis::tensor_operands(*node).empty()) {
+      place_outputs(node, nullptr);
+      return next;
+    }
+    const auto decision =
+        analysis_.decide(*node, [this](const Value* value) { return stationary_.count(value) != 0; });
+    if (auto* first = inlined(node, *decision)) {
+      return first;
+    }
+    move_operands(node, *decision);
+    check_writes(node);
+    attach(node, *decision);
+    place_outputs(node, decision.get());
+    visited_.insert(node);
+    boundaries_.leave(node);
+    return next;
+  }
+
+  /// Where the call is run as others, which are then in its place: the first of them.
+  Node* inlined(Node* node, const Decision& decision) {
+    auto* const before = node->previous();
+    if (decision.decomposition != nullptr) {
+      inline_kernel(graph_, node, decision.decomposition->kernel, mesh_);
+    } else if (!decision.is_fallback || !inline_composite(graph_, node)) {
+      return nullptr;
+    }
+    return before == nullptr ? graph_.first() : before->next();
+  }
+
+  void move_operands(Node* node, const Decision& decision) {
+    const auto operands = CallAnalysis::tensor_operands(*node);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const auto number = operands[i].operand;
+      auto* value = node->operand(number);
+      if (!decision.moves(i, analysis_.spec(value))) {
+        continue;
+      }
+      const auto& target = decision.targets[i];
+      if (free_.count(value) != 0 && value->uses().size() == 1 && !target.has_partial()) {
+        value->layout = target; // it can be stored so
+        continue;
+      }
+      node->set_operand(number, redistributions_.bring(value, target, node));
+    }
+  }
+
+  /// After the operands moved: what is written to must be the one tensor that the program means.
+  void check_writes(Node* node) {
+    const auto& schema = analysis_.traits(*node->op()).schema;
+    for (const auto argument : schema.written) {
+      for (const auto number : operands_of_argument(*node, argument)) {
+        const auto* written = node->operand(number);
+        const auto* other = aliases_.parted_by_write(written, [&](const Value* value) {
+          return value->producer() == nullptr || std::any_of(value->uses().begin(), value->uses().end(), [&](const auto& use) {
+                   return use.node != node && use.node->step() == nullptr && visited_.count(use.node) == 0;
+                 });
+        });
+        TORCH_CHECK_NOT_IMPLEMENTED(
+            other == nullptr, "[tensor_parallel] ", to_string(*node), " writes to %", written->name(),
+            ", which had to be redistributed from %", other == nullptr ? "" : other->name(),
+            ", so that the write would be lost there. Make the program functional with run_decompositions() before "
+            "saving it, or choose a plan under which the tensor stays where it is.");
+        redistributions_.forget_copies_of(written);
+      }
+    }
+  }
+
+  void attach(Node* node, const Decision& decision) {
+    if (decision.size_arguments.empty() && !decision.lookup && !decision.is_fallback) {
+      auto& shared = plain_shardings_[decision.reason];
+      if (shared == nullptr) {
+        shared = std::make_shared<const CallSharding>(CallSharding{.reason = decision.reason});
+      }
+      node->sharding = shared;
+      return;
+    }
+    CallSharding sharding;
+    const auto operands = CallAnalysis::tensor_operands(*node);
+    for (const auto& [argument, sizes, layout] : decision.size_arguments) {
+      sharding.size_arguments.push_back({static_cast<size_t>(argument), sizes, layout});
+    }
+    if (const auto& lookup = decision.lookup) {
+      sharding.lookup = CallSharding::Lookup{
+          .operand = operands[lookup->operand].operand,
+          .size = lookup->size,
+          .layout = lookup->layout,
+          .masks_output = lookup->masks_output,
+          .table = operands[lookup->table].operand,
+          .table_dim = lookup->table_dim};
+    }
+    sharding.is_fallback = decision.is_fallback;
+    sharding.reason = decision.reason;
+    node->sharding = std::make_shared<const CallSharding>(std::move(sharding));
+  }
+
+  void place_outputs(Node* node, const Decision* decision) {
+    const auto& schema = analysis_.traits(*node->op()).schema;
+    bool is_stationary = decision != nullptr;
+    for (size_t i = 0; i < node->operand_count(); ++i) {
+      is_stationary = is_stationary && stationary_.count(node->operand(i)) != 0;
+    }
+    size_t next = 0;
+    for (size_t r = 0; r < node->output_lists().size(); ++r) {
+      const auto count = node->output_lists()[r] == Node::kSingle ? 1 : node->output_lists()[r];
+      const auto stored = r < schema.returns.size() ? schema.returns[r].stored_in : -1;
+      const auto stored_operands = stored >= 0 ? operands_of_argument(*node, stored) : std::vector<size_t>{};
+      for (int64_t k = 0; k < count; ++k, ++next) {
+        auto* output = node->output(next);
+        if (output == nullptr || !output->is_tensor()) {
+          continue;
+        }
+        if (static_cast<size_t>(k) < stored_operands.size()) {
+          output->layout = node->operand(stored_operands[k])->layout;
+        } else if (decision == nullptr || decision->is_fallback) {
+          output->layout = replicated_;
+        } else {
+          TORCH_INTERNAL_ASSERT(next < decision->expected.size(), target_name(*node), " gives more than its rule has");
+          output->layout = decision->expected[next].layout;
+        }
+        if (is_stationary) {
+          stationary_.insert(output);
+        }
+      }
+    }
+    aliases_.add_call(*node, schema);
+  }
+
+  void finish(Node* node) {
+    size_t user = 0;
+    for (const auto& output : program_.outputs) {
+      const auto position = output.kind == OutputKind::User ? user++ : 0;
+      if (output.constant) {
+        continue;
+      }
+      auto* value = node->operand(output.operand);
+      if (value->is_tensor()) {
+        const auto wanted = wanted_output(output, position, *value).normalized(value->tensor().dim());
+        node->set_operand(output.operand, redistributions_.bring(value, wanted, node));
+      }
+    }
+  }
+
+  Layout wanted_output(const Output& output, size_t position, const Value& value) const {
+    if (output.kind == OutputKind::User) {
+      const auto asked = options_.outputs.find(position);
+      return asked != options_.outputs.end() ? asked->second : boundaries_.user_output_layout(position, value);
+    }
+    // What is mutated stays where it is.
+    for (const auto& input : program_.inputs) {
+      const bool is_named = output.kind == OutputKind::InputMutation
+          ? input.kind == InputKind::User && input.value != nullptr && input.value->name() == output.target
+          : input.kind != InputKind::User && input.target == output.target;
+      if (is_named) {
+        return *input.value->layout;
+      }
+    }
+    return replicated_;
+  }
+
+  Program& program_;
+  Graph& graph_;
+  DeviceMesh mesh_;
+  const TensorParallelOptions& options_;
+  Layout replicated_;
+  TrialValues values_;
+  CallAnalysis analysis_;
+  Aliases aliases_;
+  Redistributions redistributions_;
+  ModuleBoundaries boundaries_;
+  std::unordered_set<const Value*> stationary_; // parameters, and what is made of parameters alone
+  std::unordered_set<const Value*> free_;       // buffers and constants that may be stored under any layout
+  std::unordered_set<const Node*> visited_;
+  std::unordered_map<std::string, std::shared_ptr<const CallSharding>> plain_shardings_;
+};
+
+void check_options(const Program& program, const TensorParallelOptions& options) {
+  std::vector<std::string> names;
+  for (const auto& input : program.inputs) {
+    if (input.kind == InputKind::User && input.value != nullptr) {
+      names.push_back(input.value->name());
+    }
+  }
+  for (const auto& [name, layout] : options.inputs) {
+    TORCH_CHECK_VALUE(
+        std::find(names.begin(), names.end(), name) != names.end(), "[tensor_parallel] a layout is given for the input \"",
+        name, "\", but the program's inputs are ", c10::Join(", ", names), ".");
+  }
+}
+
+} // namespace
+
+void tensor_parallel(
+    Program& program,
+    const DeviceMesh& mesh,
+    const nn::ParallelPlan& plan,
+    const TensorParallelOptions& options) {
+  TORCH_CHECK_VALUE(
+      !program.mesh, "[tensor_parallel] a program that is not sharded is required, but it is, over ", *program.mesh, ".");
+  check_options(program, options);
+  TensorParallel(program, mesh, plan, options).run();
+}
+
+} // namespace weft::graph

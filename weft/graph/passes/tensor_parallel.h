@@ -1,0 +1,33 @@
+#pragma once
+
+#include "weft/graph/ir/program.h"
+#include "weft/nn/parallel_plan.h"
+
+namespace weft::graph {
+
+struct TensorParallelOptions {
+  /// The mesh dim that the plan is for: as in parallelize_module.
+  std::optional<std::string> mesh_dim = std::nullopt;
+  /// How user inputs lie when the program is called, by name, and user outputs when it is done, by position. Replicated
+  /// unless named here or by the plan's entry for the model itself.
+  std::map<std::string, Layout> inputs = {};
+  std::map<size_t, Layout> outputs = {};
+};
+
+/// Makes a program parallel: lays its parameters out by a plan, follows their layouts through all operators by the rules
+/// and costs that distributed tensors go by, and inserts redistributions where they are due. Afterwards every tensor has a
+/// layout on the mesh; types stay those of whole tensors, and nothing depends on the rank: localize() gives a rank's program.
+///
+///   auto program = read_pt2("model.pt2");
+///   tensor_parallel(program, mesh, nn::ParallelPlan::load("plan.json"));
+///   write_pt2(localize(program, rank), "rank0.pt2");
+///
+/// The results are those of the program whatever the plan says. Raises for plans that do not fit the program, and for one
+/// that writes to tensors through views that would have to move.
+void tensor_parallel(
+    Program& program,
+    const DeviceMesh& mesh,
+    const nn::ParallelPlan& plan,
+    const TensorParallelOptions& options = {});
+
+} // namespace weft::graph

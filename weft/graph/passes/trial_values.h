@@ -1,0 +1,38 @@
+#pragma once
+
+#include "weft/graph/ir/program.h"
+
+#include <unordered_map>
+
+namespace weft::graph {
+
+/// Numbers in place of a program's symbols, for which rules can be asked: large primes, each its own, so that what holds
+/// for them holds in general and no two sizes are equal by chance. A symbol whose range has no such prime is taken for a
+/// prime inside the range, or else for its hint.
+class TrialValues {
+ public:
+  explicit TrialValues(const Program& program);
+
+  int64_t of(const Size& size) const {
+    return size.is_number() ? size.number() : size.evaluate(symbols_);
+  }
+  std::vector<int64_t> of(const Sizes& sizes) const;
+  /// Of a number that a node computes; raises for one that has not been added.
+  const c10::IValue& of(const Value* number) const;
+
+  /// Computes what a node gives of numbers: functions of numbers, sizes of tensors, and numbers read out of tensors.
+  void add(const Node& node);
+
+ private:
+  void add_symbol(const std::string& name, const Symbol& symbol);
+  c10::IValue of_type(const NumberType& type) const;
+
+  Size::Values symbols_;
+  int64_t next_ = 10'000;
+  std::unordered_map<const Value*, c10::IValue> numbers_;
+};
+
+/// Whether a node gives the size of a tensor: sym_size, sym_stride, sym_numel and the like.
+bool is_size_query(const Node& node);
+
+} // namespace weft::graph

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "weft/graph/ir/program.h"
+#include "weft/graph/pt2/json_field.h"
+
+namespace weft::graph {
+
+/// What a file says of how the program is called, and what else it needs to be written again, as the JSON text that
+/// Program::calling_convention keeps.
+std::string read_calling_convention(const JsonField& root, const Program& program);
+
+} // namespace weft::graph
