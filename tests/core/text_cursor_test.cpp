@@ -30,6 +30,25 @@ TEST(TextCursor, WalksOverTokensWordsAndIntegers) {
   cursor.expect_end();
 }
 
+TEST(TextCursor, ShowsWhatIsAheadAndGoesPastIt) {
+  TextCursor cursor("test", "a  \"b c\" d");
+  EXPECT_EQ(cursor.word(), "a");
+  EXPECT_EQ(cursor.rest(), "\"b c\" d");
+  cursor.skip(5);
+  EXPECT_EQ(cursor.word(), "d");
+  EXPECT_EQ(cursor.rest(), "");
+}
+
+TEST(TextCursor, TakesAWordOnlyAsAWhole) {
+  TextCursor cursor("test", "inner in cuda:0");
+  EXPECT_FALSE(cursor.accept_word("in"));
+  EXPECT_EQ(cursor.word(), "inner");
+  EXPECT_TRUE(cursor.accept_word("in"));
+  EXPECT_EQ(cursor.word_ahead(), "cuda");
+  EXPECT_EQ(cursor.word_ahead(":"), "cuda:0");
+  EXPECT_FALSE(cursor.at_end());
+}
+
 TEST(TextCursor, SkipsSpacesBeforeEverything) {
   TextCursor cursor("test", " \t( \n word  12  1 , 2 )  ");
   EXPECT_TRUE(cursor.accept("("));

@@ -74,6 +74,25 @@ std::vector<int64_t> TextCursor::integers() {
   return values;
 }
 
+std::string_view TextCursor::rest() {
+  skip_spaces();
+  return text_.substr(position_);
+}
+
+std::string_view TextCursor::word_ahead(std::string_view more) {
+  const auto ahead = rest();
+  size_t length = 0;
+  while (length < ahead.size() &&
+         (is_word_character(ahead[length]) || more.find(ahead[length]) != std::string_view::npos)) {
+    ++length;
+  }
+  return ahead.substr(0, length);
+}
+
+bool TextCursor::accept_word(std::string_view word) {
+  return word_ahead() == word && accept(word);
+}
+
 bool TextCursor::at_end() {
   skip_spaces();
   return position_ == text_.size();

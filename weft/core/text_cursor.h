@@ -26,6 +26,16 @@ class TextCursor {
   /// Integers between commas, possibly none.
   std::vector<int64_t> integers();
 
+  /// What is still ahead, without the spaces before it, for what the notation does not know; and past it.
+  std::string_view rest();
+  /// The letters, digits, underscores and some more characters that are ahead, possibly none; it stays before them.
+  std::string_view word_ahead(std::string_view more = {});
+  /// As accept, for a word that is not the beginning of a longer one.
+  bool accept_word(std::string_view word);
+  void skip(size_t characters) {
+    position_ += characters;
+  }
+
   bool at_end();
   void expect_end();
 

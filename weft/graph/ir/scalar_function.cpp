@@ -31,77 +31,167 @@ IValue arithmetic(Values values, Operation operation) {
   return operation(real(values[0]), real(values[1]));
 }
 
+/// What Python's integers could hold and these cannot is an error.
+template <class... Numbers>
+int64_t checked(bool overflows, const int64_t& result, const char* name, Numbers... numbers) {
+  TORCH_CHECK_VALUE(
+      !overflows, "[", name, "] a result of at most 64 bits is required, but got more, of ", numbers..., ".");
+  return result;
+}
+int64_t add(int64_t a, int64_t b) {
+  int64_t result = 0;
+  return checked(__builtin_add_overflow(a, b, &result), result, "add", a, " and ", b);
+}
+double add(double a, double b) {
+  return a + b;
+}
+int64_t subtract(int64_t a, int64_t b) {
+  int64_t result = 0;
+  return checked(__builtin_sub_overflow(a, b, &result), result, "sub", a, " and ", b);
+}
+double subtract(double a, double b) {
+  return a - b;
+}
+int64_t multiply(int64_t a, int64_t b) {
+  int64_t result = 0;
+  return checked(__builtin_mul_overflow(a, b, &result), result, "mul", a, " and ", b);
+}
+double multiply(double a, double b) {
+  return a * b;
+}
+
+template <class Number>
+void check_divisor(Number a, Number b) {
+  TORCH_CHECK_VALUE(b != 0, "[division] a divisor other than zero is required, but got ", a, " by 0.");
+}
+
+int64_t remainder(int64_t a, int64_t b) {
+  check_divisor(a, b);
+  if (b == -1) {
+    return 0; // the smallest number divided by it has no quotient
+  }
+  const auto rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+double remainder(double a, double b) {
+  check_divisor(a, b);
+  const auto rest = std::fmod(a, b);
+  return rest == 0 ? std::copysign(0.0, b) : (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 int64_t floor_division(int64_t a, int64_t b) {
-  TORCH_CHECK(b != 0, "[floordiv] a divisor must not be zero, in ", a, " // 0.");
+  check_divisor(a, b);
+  if (b == -1) {
+    return subtract(int64_t{0}, a);
+  }
   const auto quotient = a / b;
   return quotient * b != a && ((a < 0) != (b < 0)) ? quotient - 1 : quotient;
 }
 double floor_division(double a, double b) {
-  return std::floor(a / b);
+  // Exact where a / b would be rounded up to the next whole number.
+  const auto quotient = (a - remainder(a, b)) / b;
+  const auto below = std::floor(quotient);
+  return quotient - below > 0.5 ? below + 1 : below;
+}
+
+double true_division(double a, double b) {
+  check_divisor(a, b);
+  return a / b;
 }
 
 IValue power(Values values) {
-  if (is_whole(values[0]) && is_whole(values[1]) && whole(values[1]) >= 0) {
-    int64_t result = 1;
-    for (int64_t i = 0; i < whole(values[1]); ++i) {
-      result *= whole(values[0]);
-    }
-    return result;
+  if (!is_whole(values[0]) || !is_whole(values[1]) || whole(values[1]) < 0) {
+    const auto base = real(values[0]);
+    const auto exponent = real(values[1]);
+    TORCH_CHECK_VALUE(
+        base != 0 || exponent >= 0, "[pow] a base other than zero is required, but got 0 ** ", exponent, ".");
+    TORCH_CHECK_VALUE(
+        base >= 0 || std::isnan(base) || !std::isfinite(exponent) || std::floor(exponent) == exponent,
+        "[pow] a real result is required, but got ", base, " ** ", exponent, ".");
+    return std::pow(base, exponent);
   }
-  return std::pow(real(values[0]), real(values[1]));
+  int64_t result = 1;
+  auto base = whole(values[0]);
+  for (auto exponent = whole(values[1]); exponent > 0;) {
+    if (exponent % 2 == 1) {
+      result = multiply(result, base);
+    }
+    exponent /= 2;
+    base = exponent > 0 ? multiply(base, base) : base;
+  }
+  return result;
+}
+
+/// An integer as it is; a float rounded by `rounding`.
+template <class Rounding>
+IValue to_whole(const IValue& value, Rounding rounding) {
+  if (is_whole(value)) {
+    return whole(value);
+  }
+  const auto rounded = rounding(value.toDouble());
+  constexpr double kEnd = 9223372036854775808.0;
+  TORCH_CHECK_VALUE(
+      rounded >= -kEnd && rounded < kEnd, "[int] a float that an integer of 64 bits can hold is required, but got ",
+      value.toDouble(), ".");
+  return static_cast<int64_t>(rounded);
 }
 
 const std::unordered_map<std::string, ScalarFunction>& functions() {
   static const auto* all = [] {
     auto* table = new std::unordered_map<std::string, ScalarFunction>();
-    const auto add = [&](const char* name, size_t arity, IValue (*call)(Values)) {
+    const auto define = [&](const char* name, size_t arity, IValue (*call)(Values)) {
       table->emplace(name, ScalarFunction{name, arity, call});
     };
-    add("_operator.add", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a + b); }); });
-    add("_operator.sub", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a - b); }); });
-    add("_operator.mul", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a * b); }); });
-    add("_operator.floordiv", 2, [](Values v) {
+    define(
+        "_operator.add", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(add(a, b)); }); });
+    define("_operator.sub", 2, [](Values v) {
+      return arithmetic(v, [](auto a, auto b) { return IValue(subtract(a, b)); });
+    });
+    define("_operator.mul", 2, [](Values v) {
+      return arithmetic(v, [](auto a, auto b) { return IValue(multiply(a, b)); });
+    });
+    define("_operator.floordiv", 2, [](Values v) {
       return arithmetic(v, [](auto a, auto b) { return IValue(floor_division(a, b)); });
     });
-    add("_operator.mod", 2, [](Values v) {
-      return arithmetic(v, [](auto a, auto b) { return IValue(a - floor_division(a, b) * b); });
+    define("_operator.mod", 2, [](Values v) {
+      return arithmetic(v, [](auto a, auto b) { return IValue(remainder(a, b)); });
     });
-    add("_operator.truediv", 2, [](Values v) { return IValue(real(v[0]) / real(v[1])); });
-    add("_operator.pow", 2, power);
-    add("_operator.neg", 1, [](Values v) { return is_whole(v[0]) ? IValue(-whole(v[0])) : IValue(-real(v[0])); });
-    add("_operator.pos", 1, [](Values v) { return v[0]; });
-    add("_operator.eq", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a == b); }); });
-    add("_operator.ne", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a != b); }); });
-    add("_operator.lt", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a < b); }); });
-    add("_operator.le", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a <= b); }); });
-    add("_operator.gt", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a > b); }); });
-    add("_operator.ge", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a >= b); }); });
-    add("_operator.and_", 2, [](Values v) {
+    define("_operator.truediv", 2, [](Values v) { return IValue(true_division(real(v[0]), real(v[1]))); });
+    define("_operator.pow", 2, power);
+    define("_operator.neg", 1, [](Values v) {
+      return is_whole(v[0]) ? IValue(subtract(int64_t{0}, whole(v[0]))) : IValue(-real(v[0]));
+    });
+    define("_operator.pos", 1, [](Values v) { return is_whole(v[0]) ? IValue(whole(v[0])) : v[0]; });
+    define("_operator.eq", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a == b); }); });
+    define("_operator.ne", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a != b); }); });
+    define("_operator.lt", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a < b); }); });
+    define("_operator.le", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a <= b); }); });
+    define("_operator.gt", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a > b); }); });
+    define("_operator.ge", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a >= b); }); });
+    define("_operator.and_", 2, [](Values v) {
       const bool is_logical = v[0].isBool() && v[1].isBool();
       return is_logical ? IValue(v[0].toBool() && v[1].toBool()) : IValue(whole(v[0]) & whole(v[1]));
     });
-    add("_operator.or_", 2, [](Values v) {
+    define("_operator.or_", 2, [](Values v) {
       const bool is_logical = v[0].isBool() && v[1].isBool();
       return is_logical ? IValue(v[0].toBool() || v[1].toBool()) : IValue(whole(v[0]) | whole(v[1]));
     });
-    add("torch.sym_max", 2, [](Values v) {
+    define("torch.sym_max", 2, [](Values v) {
       return arithmetic(v, [](auto a, auto b) { return IValue(std::max(a, b)); });
     });
-    add("torch.sym_min", 2, [](Values v) {
+    define("torch.sym_min", 2, [](Values v) {
       return arithmetic(v, [](auto a, auto b) { return IValue(std::min(a, b)); });
     });
-    add("torch.sym_not", 1, [](Values v) { return IValue(!v[0].toBool()); });
-    add("torch.sym_float", 1, [](Values v) { return IValue(real(v[0])); });
-    add("torch.sym_int", 1, [](Values v) {
-      return is_whole(v[0]) ? IValue(whole(v[0])) : IValue(static_cast<int64_t>(real(v[0])));
-    });
-    add("torch.sym_ite", 3, [](Values v) { return v[0].toBool() ? v[1] : v[2]; });
-    add("torch._sym_sqrt", 1, [](Values v) { return IValue(std::sqrt(real(v[0]))); });
-    add("math.sqrt", 1, [](Values v) { return IValue(std::sqrt(real(v[0]))); });
-    add("math.ceil", 1, [](Values v) { return IValue(static_cast<int64_t>(std::ceil(real(v[0])))); });
-    add("math.floor", 1, [](Values v) { return IValue(static_cast<int64_t>(std::floor(real(v[0])))); });
-    add("math.trunc", 1, [](Values v) { return IValue(static_cast<int64_t>(std::trunc(real(v[0])))); });
-    add("round", 1, [](Values v) { return IValue(static_cast<int64_t>(std::nearbyint(real(v[0])))); });
+    define("torch.sym_not", 1, [](Values v) { return IValue(!v[0].toBool()); });
+    define("torch.sym_float", 1, [](Values v) { return IValue(real(v[0])); });
+    define("torch.sym_int", 1, [](Values v) { return to_whole(v[0], [](double a) { return std::trunc(a); }); });
+    define("torch.sym_ite", 3, [](Values v) { return v[0].toBool() ? v[1] : v[2]; });
+    define("torch._sym_sqrt", 1, [](Values v) { return IValue(std::sqrt(real(v[0]))); });
+    define("math.sqrt", 1, [](Values v) { return IValue(std::sqrt(real(v[0]))); });
+    define("math.ceil", 1, [](Values v) { return to_whole(v[0], [](double a) { return std::ceil(a); }); });
+    define("math.floor", 1, [](Values v) { return to_whole(v[0], [](double a) { return std::floor(a); }); });
+    define("math.trunc", 1, [](Values v) { return to_whole(v[0], [](double a) { return std::trunc(a); }); });
+    define("round", 1, [](Values v) { return to_whole(v[0], [](double a) { return std::nearbyint(a); }); });
     return table;
   }();
   return *all;

@@ -14,16 +14,19 @@ struct Size::Term {
 
 namespace {
 
-int64_t divide_down(int64_t a, int64_t b) {
-  TORCH_CHECK_VALUE(b != 0, "[Size] a divisor must not be zero, in ", a, "//0.");
-  const auto quotient = a / b;
-  return quotient * b != a && ((a < 0) != (b < 0)) ? quotient - 1 : quotient;
-}
-
 int64_t multiply(int64_t a, int64_t b) {
   int64_t product = 0;
   TORCH_CHECK_VALUE(!__builtin_mul_overflow(a, b, &product), "[Size] ", a, " * ", b, " is more than a size can be.");
   return product;
+}
+
+int64_t divide_down(int64_t a, int64_t b) {
+  TORCH_CHECK_VALUE(b != 0, "[Size] a divisor must not be zero, in ", a, "//0.");
+  if (b == -1) {
+    return multiply(a, b); // the smallest number has no such quotient
+  }
+  const auto quotient = a / b;
+  return quotient * b != a && ((a < 0) != (b < 0)) ? quotient - 1 : quotient;
 }
 
 int64_t add(int64_t a, int64_t b) {
@@ -112,8 +115,9 @@ class Parser {
   }
 
  private:
-  // Deeper than any program needs, and no danger to the stack.
+  // More than any program needs, and no danger to the stack: sums are nested as deep as they are long.
   static constexpr int kMaxDepth = 200;
+  static constexpr int kMaxTerms = 2000;
 
   void check(bool condition, const char* expected) const {
     TORCH_CHECK_VALUE(
@@ -163,15 +167,19 @@ class Parser {
   }
 
   Size power_of() {
+    check(++depth_ < kMaxDepth && ++terms_ < kMaxTerms, "an expression that is shorter or less nested");
+    Size result;
     if (take("-")) {
-      return Size(-1) * power_of();
+      result = Size(-1) * power_of();
+    } else {
+      result = atom();
+      result = take("**") ? power(result, power_of()) : result;
     }
-    auto base = atom();
-    return take("**") ? power(base, power_of()) : base;
+    --depth_;
+    return result;
   }
 
   Size atom() {
-    check(++depth_ < kMaxDepth, "an expression that is less nested");
     skip_space();
     check(at_ < text_.size(), "a size");
     Size result;
@@ -183,7 +191,6 @@ class Parser {
     } else {
       result = named();
     }
-    --depth_;
     return result;
   }
 
@@ -239,6 +246,7 @@ class Parser {
   std::string_view text_;
   size_t at_ = 0;
   int depth_ = 0;
+  int terms_ = 0;
 };
 
 void collect(const Size& size, std::vector<std::string>& names) {

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "weft/core/text_cursor.h"
+#include "weft/graph/ir/type.h"
+
+namespace weft::graph {
+
+/// "f32[4,8|1,4] cuda:0 grad", "int(s77 + 1)", "bool": strides where it is not contiguous, a device that is not the CPU.
+std::string to_string(const Type& type);
+Type parse_type(TextCursor& cursor);
+
+} // namespace weft::graph
