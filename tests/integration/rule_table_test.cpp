@@ -117,11 +117,15 @@ A rule gives each tensor dim the *factors* it is made of, as einsum does: inputs
 | `linear={0,1}{2}` | Sets of inputs that may be partial sums together while the others are replicated; the output is then partial too. |
 | `linear*={0}` | The same for partial values of any operation; `linear(max)` for maxima alone. |
 | `unread={0}` | Inputs of which only shape and dtype matter. |
+| `any={1}` | Inputs of which only the dtype matters: they lie as they do. |
 | `updated={3,4}` | Inputs that are written to without being returned, as running statistics are: they keep their layout. |
 | `constant={0}` | Outputs that are the same whatever is cut. |
 | `size=[a,b]` | An argument that states sizes; locally it states what is left of them. |
 | `lookup={1 in a}` | An input of positions along a factor. Where that is cut, a rank looks up what it holds. |
 | `each: ...` | The rule of each element of the operator's lists. |
+
+Composite operators (`reshape`, `layer_norm`, `conv2d`) are taken apart by torch before Weft runs them; their rules are for
+programs that keep them whole.
 
 Everything replicated is always right and never listed. Letters are those of the example's shapes. An operator stands for
 all its overloads, in-place and `out=` forms included. Operators without a rule run on replicated tensors.

@@ -1,5 +1,6 @@
 #include "tests/integration/samples.h"
 
+#include "tests/integration/oracle_whole.h"
 #include "weft/rules/registry.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -51,14 +52,7 @@ std::optional<Sample> made_up(const c10::OperatorHandle& op, c10::IntArrayRef sh
     for (size_t i = 0; i < positions.size(); ++i) {
       stack[positions[i]] = tensors[i];
     }
-    op.callBoxed(stack);
-    Inputs outputs;
-    for (const auto& value : stack) {
-      if (value.isTensor()) {
-        outputs.push_back(value.toTensor());
-      }
-    }
-    return outputs;
+    return call_whole(op, std::move(stack));
   };
   return Sample{name_of(c10::toString(op.operator_name()), inputs), inputs, call};
 }
@@ -82,6 +76,19 @@ void Samples::add_with(const std::string& op, Inputs inputs, std::function<Input
   ops_.insert(op);
   auto name = name_of(op, inputs);
   samples_.push_back({std::move(name), std::move(inputs), std::move(call)});
+}
+
+void Samples::add_whole(
+    const std::string& op,
+    Inputs inputs,
+    std::function<std::vector<c10::IValue>(const Inputs&)> arguments) {
+  const auto handle = operator_named(op);
+  ops_.insert(handle.schema().name());
+  auto name = name_of(op, inputs);
+  const auto call = [handle, arguments = std::move(arguments)](const Inputs& tensors) {
+    return call_whole(handle, arguments(tensors));
+  };
+  samples_.push_back({std::move(name), std::move(inputs), call});
 }
 
 void Samples::add_made_up() {
@@ -133,6 +140,9 @@ std::vector<Sample> all_samples() {
   add_attention_samples(samples);
   add_convolution_samples(samples);
   add_spatial_samples(samples);
+  add_composite_view_samples(samples);
+  add_composite_pointwise_samples(samples);
+  add_composite_layer_samples(samples);
   samples.add_made_up();
   return samples.all();
 }

@@ -29,6 +29,9 @@ class Samples {
   void add(const std::string& op, const Shapes& shapes, std::function<at::Tensor(const Inputs&)> call);
   /// A call with these inputs; it gives any number of tensors.
   void add_with(const std::string& op, Inputs inputs, std::function<Inputs(const Inputs&)> call);
+  /// A call of this overload, whole though dispatch would take it apart. `arguments` gives the first ones, by the inputs;
+  /// others have their defaults.
+  void add_whole(const std::string& op, Inputs inputs, std::function<std::vector<c10::IValue>(const Inputs&)> arguments);
   /// Calls of every operator that has a rule and no sample yet, made up from its schema.
   void add_made_up();
 
@@ -55,6 +58,9 @@ void add_loss_samples(Samples& samples);
 void add_attention_samples(Samples& samples);
 void add_convolution_samples(Samples& samples);
 void add_spatial_samples(Samples& samples);
+void add_composite_view_samples(Samples& samples);
+void add_composite_pointwise_samples(Samples& samples);
+void add_composite_layer_samples(Samples& samples);
 
 /// All families, then what is made up.
 std::vector<Sample> all_samples();

@@ -303,6 +303,10 @@ class Chooser {
     auto size_arguments = layouts(
         chosen, order, Tensors::SizeArguments, rule_.size_arguments.size(),
         [&](size_t i) -> auto& { return rule_.size_arguments[i].dims; });
+    for (size_t k = 0; inputs && k < rule_.of_any_layout.size(); ++k) {
+      const auto operand = rule_.of_any_layout[k];
+      (*inputs)[operand] = operands_[operand].spec->layout();
+    }
     if (!inputs || !outputs || !size_arguments || !std::all_of(outputs->begin(), outputs->end(), is_possible) ||
         !std::all_of(inputs->begin(), inputs->end(), is_possible)) {
       return;

@@ -1,3 +1,4 @@
+#include "weft/rules/builders.h"
 #include "weft/rules/named_dims.h"
 #include "weft/rules/registry.h"
 
@@ -5,23 +6,24 @@ namespace weft {
 
 namespace {
 
-/// Query, key and value (samples, heads, length, size), which attend within a sample and a head. Where several heads of
-/// the query share one of the key, they are the faster factor.
+/// Query, key and value (samples, heads, length, size), or without heads, which attend within a sample and a head. Where
+/// several heads of the query share one of the key, they are the faster factor.
 struct Attention {
   explicit Attention(const OpCall& call) {
     const auto& query_sizes = call.operand(*call.operand_of("query")).sizes;
-    const auto key_heads = call.operand(*call.operand_of("key")).sizes[1];
-    const auto sample = rule.add_factor(query_sizes[0]);
-    const auto head = rule.add_factor(key_heads);
-    rule.filled = {sample, head};
-    Rule::Dim heads = {head};
-    if (query_sizes[1] != key_heads) {
-      const auto sharing = rule.add_factor(query_sizes[1] / key_heads);
-      rule.filled.push_back(sharing);
-      heads.push_back(sharing);
+    const auto& key_sizes = call.operand(*call.operand_of("key")).sizes;
+    key = own_factors(rule, key_sizes.slice(0, key_sizes.size() - 2));
+    query = key;
+    for (size_t d = 0; d < key.size(); ++d) {
+      rule.filled.push_back(key[d][0]);
+      if (query_sizes[d] != key_sizes[d]) {
+        const auto sharing = rule.add_factor(query_sizes[d] / key_sizes[d]);
+        rule.filled.push_back(sharing);
+        query[d].push_back(sharing);
+      }
     }
-    query = {{sample}, heads, {}, {}};
-    key = {{sample}, {head}, {}, {}};
+    key.resize(key_sizes.size());
+    query.resize(query_sizes.size());
     for (const auto* name : {"attn_mask", "attn_bias"}) {
       if (const auto operand = call.operand_of(name)) {
         mask = mask_dims(call.operand(*operand).sizes);
@@ -44,9 +46,26 @@ struct Attention {
 
   /// Of a tensor that has something for every row of the query.
   Rule::Dims per_row(int64_t rank) const {
-    Rule::Dims dims = {query[0], query[1]};
+    auto dims = query;
+    dims.resize(query.size() - 2);
     dims.resize(rank);
     return dims;
+  }
+
+  /// Each row of the query attends by itself, if not to what comes before it.
+  void cut_rows(const OpCall& call) {
+    const auto operand = *call.operand_of("query");
+    const auto dim = query.size() - 2;
+    const auto row = rule.add_factor(call.operand(operand).sizes[dim]);
+    rule.filled.push_back(row);
+    query[dim] = {row};
+    rule.inputs[operand] = query;
+    if (const auto masked = call.operand_of("attn_mask")) {
+      const auto& sizes = call.operand(*masked).sizes;
+      if (sizes.size() > 1 && sizes[sizes.size() - 2] == rule.sizes[row]) {
+        rule.inputs[*masked][sizes.size() - 2] = {row};
+      }
+    }
   }
 
   Rule rule;
@@ -55,11 +74,11 @@ struct Attention {
   Rule::Dims mask;
 
  private:
-  /// Broadcasts against (samples, heads, length, length).
+  /// Broadcasts against what query and key give, (samples, heads, length, length).
   Rule::Dims mask_dims(c10::IntArrayRef sizes) const {
     Rule::Dims dims(sizes.size());
     for (size_t d = 0; d + 2 < sizes.size(); ++d) {
-      const auto& aligned = query[d + 4 - sizes.size()];
+      const auto& aligned = query[d + query.size() - sizes.size()];
       dims[d] = sizes[d] == rule.size_of(aligned) ? aligned : Rule::Dim{};
     }
     return dims;
@@ -71,8 +90,13 @@ bool has_rule(const OpCall& call) {
   const auto& query = call.operand(*call.operand_of("query")).sizes;
   const auto& key = call.operand(*call.operand_of("key")).sizes;
   const auto& value = call.operand(*call.operand_of("value")).sizes;
-  return query.size() == 4 && key.size() == 4 && value.size() == 4 && query[0] == key[0] && query[0] == value[0] &&
-      key[1] == value[1] && key[1] > 0 && query[1] % key[1] == 0 && call.number("dropout_p") == 0 &&
+  const auto rank = query.size();
+  if (rank < 3 || rank > 4 || key.size() != rank || value.size() != rank) {
+    return false;
+  }
+  const auto heads = rank == 4 ? 1 : 0; // which may be shared, but for samples without heads
+  return query[0] == key[0] && query[0] == value[0] && key[heads] == value[heads] && key[heads] > 0 &&
+      query[heads] % key[heads] == 0 && call.number("dropout_p") == 0 &&
       !call.operand_of("dropout_mask") && !call.operand_of("q_descale") && !call.operand_of("k_descale") &&
       !call.operand_of("v_descale") && !call.boolean("return_debug_mask");
 }
@@ -104,6 +128,19 @@ RuleFunction attention(int64_t kept_rank) {
   };
 }
 
+/// Chooses a kernel by itself.
+std::optional<Rule> any_attention_rule(const OpCall& call) {
+  if (!has_rule(call)) {
+    return std::nullopt;
+  }
+  Attention attention(call);
+  if (!call.boolean("is_causal")) {
+    attention.cut_rows(call);
+  }
+  attention.rule.outputs = {attention.query};
+  return attention.rule;
+}
+
 std::optional<Rule> attention_backward_rule(const OpCall& call) {
   if (!has_rule(call)) {
     return std::nullopt;
@@ -121,6 +158,7 @@ std::optional<Rule> attention_backward_rule(const OpCall& call) {
 } // namespace
 
 void add_attention_rules(RuleRegistry& registry) {
+  registry.add({"scaled_dot_product_attention"}, any_attention_rule);
   registry.add(
       {"_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
        "_scaled_dot_product_efficient_attention", "_scaled_dot_product_fused_attention_overrideable"},

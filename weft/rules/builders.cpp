@@ -110,6 +110,14 @@ RuleFunction additive() {
   };
 }
 
+RuleFunction larger_of(ReduceOp op) {
+  return [op](const OpCall& call) {
+    auto rule = pointwise({{0, 1}})(call).value();
+    rule.linear_op = op;
+    return rule;
+  };
+}
+
 RuleFunction copying() {
   return [](const OpCall& call) {
     auto rule = broadcasting(call);
@@ -212,6 +220,10 @@ std::vector<int64_t> natural_order(const OpCall& call) {
   std::vector<int64_t> order(call.operand(0).sizes.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   return order;
+}
+
+RuleFunction of_rank(int64_t least, const RuleFunction& rule) {
+  return [least, rule](const OpCall& call) { return call.operand(0).dim() < least ? std::nullopt : rule(call); };
 }
 
 Rule with_whole(Rule rule, c10::IntArrayRef dims) {

@@ -14,6 +14,8 @@ using OperandSets = std::vector<std::vector<int64_t>>;
 RuleFunction pointwise(const OperandSets& linear = {}, int64_t output_count = 1);
 /// As pointwise; all operands together may be partial (add, sub).
 RuleFunction additive();
+/// The larger or the smaller of two: as pointwise, and passes maxima or minima of both together.
+RuleFunction larger_of(ReduceOp op);
 /// As pointwise with operands whose values are only copied or moved: they pass partial values of any operation together.
 RuleFunction copying();
 
@@ -34,6 +36,8 @@ RuleFunction along_dim(std::string_view dim_argument, int64_t output_count = 1, 
 Rule rearranged(const OpCall& call, c10::IntArrayRef order);
 /// 0, 1, 2, ... for every dim of the first operand.
 std::vector<int64_t> natural_order(const OpCall& call);
+/// For calls whose first operand has at least so many dims; others raise as they do locally.
+RuleFunction of_rank(int64_t least, const RuleFunction& rule);
 /// The rule, with these dims of the first operand whole.
 Rule with_whole(Rule rule, c10::IntArrayRef dims);
 

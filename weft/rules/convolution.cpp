@@ -11,7 +11,7 @@ struct Convolution {
   explicit Convolution(const OpCall& call) {
     const auto& input_sizes = call.operand(*call.operand_of("input")).sizes;
     const auto& weight_sizes = call.operand(*call.operand_of("weight")).sizes;
-    const bool transposed = call.boolean("transposed");
+    const bool transposed = call.boolean("transposed") || call.schema().name().starts_with("aten::conv_transpose");
     const auto groups = call.integer("groups", 1);
     const auto out_size = transposed ? weight_sizes[1] : weight_sizes[0] / groups;
     n = rule.add_factor(input_sizes[0]);
@@ -92,7 +92,10 @@ std::optional<Rule> convolution_backward_rule(const OpCall& call) {
 } // namespace
 
 void add_convolution_rules(RuleRegistry& registry) {
-  registry.add({"convolution", "_convolution", "convolution_overrideable"}, convolution_rule);
+  registry.add(
+      {"convolution", "_convolution", "convolution_overrideable", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+       "conv_transpose2d", "conv_transpose3d"},
+      convolution_rule);
   registry.add({"convolution_backward", "convolution_backward_overrideable"}, convolution_backward_rule);
 }
 

@@ -53,10 +53,34 @@ std::optional<Rule> embedding_dense_backward_rule(const OpCall& call) {
   return rule;
 }
 
+/// Rows of a table by their numbers, added up, averaged or compared by bag. Numbers and bags are of no length that is known
+/// beforehand: columns alone may be cut.
+std::optional<Rule> embedding_bag_rule(const OpCall& call) {
+  constexpr int64_t kLargest = 2;
+  if (call.operand(0).dim() != 2) {
+    return std::nullopt;
+  }
+  Rule rule;
+  const auto column = rule.add_factor(call.operand(0).sizes[1]);
+  const Rule::Dims columns = {{}, {column}};
+  rule.inputs = dims_by_name(call, {{"weight", columns}});
+  rule.filled = {column};
+  rule.outputs = {columns, Rule::Dims(1), Rule::Dims(1), Rule::Dims(1)};
+  rule.constant = {1, 2, 3}; // to which bag a number belongs, how many a bag has
+  if (call.integer("mode") == kLargest) {
+    rule.outputs[3] = columns; // which of them was the largest
+    rule.constant.pop_back();
+  } else {
+    rule.linear = {{0}};
+  }
+  return rule;
+}
+
 } // namespace
 
 void add_embedding_rules(RuleRegistry& registry) {
   registry.add({"embedding"}, embedding_rule);
+  registry.add({"embedding_bag"}, embedding_bag_rule);
   registry.add({"embedding_dense_backward"}, embedding_dense_backward_rule);
 }
 

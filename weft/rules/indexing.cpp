@@ -74,6 +74,21 @@ std::optional<Rule> gather_rule(const OpCall& call) {
   return rule;
 }
 
+/// As gather; without a dim it picks from all elements, as if there were one.
+std::optional<Rule> take_along_dim_rule(const OpCall& call) {
+  return call.has("dim") ? gather_rule(call) : std::nullopt;
+}
+
+/// Every number becomes a row of zeros with a one in it; how long it is must be said.
+std::optional<Rule> one_hot_rule(const OpCall& call) {
+  if (call.integer("num_classes", -1) < 0) {
+    return std::nullopt;
+  }
+  auto rule = pointwise()(call);
+  rule->outputs[0].emplace_back();
+  return rule;
+}
+
 /// What is scattered later may overwrite what came earlier: the index must be whole.
 std::optional<Rule> scatter_rule(const OpCall& call) {
   auto found = aligned(call);
@@ -223,6 +238,8 @@ std::optional<Rule> index_put_rule(const OpCall& call) {
 void add_indexing_rules(RuleRegistry& registry) {
   registry.add({"index_select"}, index_select_rule);
   registry.add({"gather"}, gather_rule);
+  registry.add({"take_along_dim"}, take_along_dim_rule);
+  registry.add({"one_hot"}, one_hot_rule);
   registry.add({"scatter", "scatter_reduce"}, scatter_rule);
   registry.add({"scatter_add"}, scatter_add_rule);
   registry.add({"index_copy", "index_fill", "index_reduce"}, index_into_rule);

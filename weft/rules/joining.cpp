@@ -1,6 +1,8 @@
 #include "weft/rules/builders.h"
 #include "weft/rules/registry.h"
 
+#include <c10/core/WrapDimMinimal.h>
+
 #include <algorithm>
 
 namespace weft {
@@ -32,7 +34,7 @@ Rule put_together(const OpCall& call, Rule rule) {
 
 /// The dim along which tensors are joined cannot be cut where their sizes differ; otherwise it becomes one of parts, each
 /// cut as the tensors are. One of shape [0] may stand among tensors of any rank.
-std::optional<Rule> cat_rule(const OpCall& call) {
+std::optional<Rule> joined_along(const OpCall& call, int64_t dim) {
   const auto is_skipped = [](const Operand& operand) { return operand.sizes == c10::IntArrayRef({0}); };
   const auto shaped = std::find_if_not(call.operands().begin(), call.operands().end(), is_skipped);
   if (shaped == call.operands().end() || shaped->dim() == 0) {
@@ -40,7 +42,7 @@ std::optional<Rule> cat_rule(const OpCall& call) {
   }
   Rule rule;
   auto dims = own_factors(rule, shaped->sizes);
-  const auto dim = call.wrapped_dim("dim", shaped->dim());
+  dim = c10::maybe_wrap_dim(dim, shaped->dim());
   const auto is_alike = [&](const Operand& operand) { return operand.sizes == shaped->sizes; };
   const bool is_even = std::all_of(call.operands().begin(), call.operands().end(), is_alike);
   if (!is_even) {
@@ -57,6 +59,24 @@ std::optional<Rule> cat_rule(const OpCall& call) {
   }
   rule.outputs.push_back(dims);
   return put_together(call, std::move(rule));
+}
+
+std::optional<Rule> cat_rule(const OpCall& call) {
+  return joined_along(call, call.integer("dim"));
+}
+
+/// Tensors of fewer dims than they are joined along get some first.
+RuleFunction cat_of_rank(int64_t least, int64_t dim) {
+  return [least, dim](const OpCall& call) -> std::optional<Rule> {
+    const bool has_dims = std::all_of(
+        call.operands().begin(), call.operands().end(), [&](const Operand& operand) { return operand.dim() >= least; });
+    return has_dims ? joined_along(call, dim) : std::nullopt;
+  };
+}
+
+/// What has one dim is joined along it, all else along the second.
+std::optional<Rule> hstack_rule(const OpCall& call) {
+  return joined_along(call, call.operand(0).dim() == 1 ? 0 : 1);
 }
 
 std::optional<Rule> stack_rule(const OpCall& call) {
@@ -119,7 +139,11 @@ std::optional<Rule> diagonal_scatter_rule(const OpCall& call) {
 
 /// A dim that is repeated is one of copies of it: cut, every rank has its part of each copy.
 std::optional<Rule> repeat_rule(const OpCall& call) {
-  const auto repeats = call.integers("repeats");
+  const bool is_tile = call.has("dims"); // as many as there are, counted from the back
+  auto repeats = call.integers(is_tile ? "dims" : "repeats");
+  if (is_tile && repeats.size() < call.operand(0).sizes.size()) {
+    repeats.insert(repeats.begin(), call.operand(0).sizes.size() - repeats.size(), 1);
+  }
   if (std::find(repeats.begin(), repeats.end(), 0) != repeats.end()) {
     return std::nullopt;
   }
@@ -140,6 +164,30 @@ std::optional<Rule> repeat_rule(const OpCall& call) {
   rule.inputs.push_back(dims);
   rule.linear = {{0}};
   rule.linear_in_any_op = true;
+  return rule;
+}
+
+/// Copies follow each other: cut, every rank has all of those of its part. Without a dim it is repeated as if it had one.
+std::optional<Rule> repeat_interleave_rule(const OpCall& call) {
+  const auto repeats = call.integer("repeats");
+  if (repeats < 1) {
+    return std::nullopt; // none, or as many as a tensor says
+  }
+  auto rule = rearranged(call, natural_order(call));
+  const auto copies = rule.add_factor(repeats);
+  auto& output = rule.outputs[0];
+  if (!call.has("dim")) {
+    Rule::Dim all;
+    for (const auto& dim : output) {
+      all.push_back(dim[0]);
+    }
+    output = {all};
+  }
+  auto& dim = output[call.has("dim") ? call.wrapped_dim("dim", call.operand(0).dim()) : 0];
+  dim.push_back(copies);
+  if (call.has("output_size")) {
+    rule.size_arguments.push_back({"output_size", {rule.size_of(dim)}, {dim}});
+  }
   return rule;
 }
 
@@ -184,8 +232,14 @@ Rule pad_rule(const OpCall& call) {
     order[d] = -1;
   }
   auto rule = with_whole(rearranged(call, order), padded);
+  if (call.has("mode") && call.text("mode") != "constant") {
+    for (size_t d = 0; d < order.size(); ++d) {
+      rule.filled.push_back(rule.inputs[0][d][0]);
+    }
+    return rule; // with elements of the tensor
+  }
   rule.linear_in_any_op = false;
-  if (call.number("value", 1) != 0) {
+  if (call.number("value", 0) != 0) {
     rule.linear.clear();
   }
   return rule;
@@ -204,25 +258,25 @@ Rule diag_embed_rule(const OpCall& call) {
   return with_whole(rearranged(call, order), {rank - 2});
 }
 
-/// For tensors that have at least so many dims; others raise as they do locally.
-RuleFunction of_rank(int64_t least, const RuleFunction& rule) {
-  return [least, rule](const OpCall& call) { return call.operand(0).dim() < least ? std::nullopt : rule(call); };
-}
-
 } // namespace
 
 void add_joining_rules(RuleRegistry& registry) {
-  registry.add({"cat"}, cat_rule);
+  registry.add({"cat", "concat", "concatenate"}, cat_rule);
+  registry.add({"vstack", "row_stack"}, cat_of_rank(2, 0));
+  registry.add({"dstack"}, cat_of_rank(3, 2));
+  registry.add({"hstack"}, hstack_rule);
+  registry.add({"column_stack"}, cat_of_rank(2, 1));
   registry.add({"stack", "_stack"}, stack_rule);
   registry.add({"slice_scatter"}, of_rank(1, slice_scatter_rule));
   registry.add({"select_scatter"}, of_rank(1, select_scatter_rule));
   registry.add({"diagonal_scatter"}, of_rank(2, diagonal_scatter_rule));
-  registry.add({"repeat"}, repeat_rule);
+  registry.add({"repeat", "tile"}, repeat_rule);
+  registry.add({"repeat_interleave"}, repeat_interleave_rule);
   registry.add({"flip"}, flip_rule);
   registry.add({"roll"}, roll_rule);
   registry.add({"rot90"}, of_rank(2, rot90_rule));
   registry.add({"tril", "triu"}, of_rank(2, triangle_rule));
-  registry.add({"constant_pad_nd"}, pad_rule);
+  registry.add({"constant_pad_nd", "pad"}, pad_rule);
   registry.add({"diag_embed"}, of_rank(1, diag_embed_rule));
 }
 

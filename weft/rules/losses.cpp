@@ -80,15 +80,34 @@ bool has_rows(const OpCall& call) {
   return call.operand(*call.operand_of("self")).dim() > 1;
 }
 
-/// Gives the loss and the weight of all rows, by which the mean divides.
+/// Not linear in the scores. The target may be a distribution over the classes.
+std::optional<Rule> cross_entropy_rule(const OpCall& call) {
+  if (!has_rows(call)) {
+    return std::nullopt;
+  }
+  ClassLoss loss(call);
+  loss.rule.outputs = {loss.loss};
+  if (reduction_of(call) == at::Reduction::Mean) {
+    keep_whole(loss.rule);
+  }
+  return loss.rule;
+}
+
+/// Gives the loss and, to be divided by where it is a mean, the weight of all rows.
 std::optional<Rule> nll_loss_rule(const OpCall& call) {
   if (!has_rows(call)) {
     return std::nullopt;
   }
   ClassLoss loss(call);
-  loss.rule.outputs = {loss.loss, {}};
+  loss.rule.outputs = {loss.loss};
+  const bool gives_weight = call.schema().returns().size() > 1;
+  if (gives_weight) {
+    loss.rule.outputs.emplace_back();
+  }
   if (reduction_of(call) == at::Reduction::None) {
-    loss.rule.constant = {1}; // zero
+    if (gives_weight) {
+      loss.rule.constant = {1}; // zero
+    }
     loss.rule.linear = {operands_by_name(call, {"self"})};
   } else if (reduction_of(call) == at::Reduction::Mean) {
     keep_whole(loss.rule);
@@ -143,14 +162,16 @@ std::optional<Rule> margin_loss_backward_rule(const OpCall& call) {
 
 void add_loss_rules(RuleRegistry& registry) {
   registry.add(
-      {"mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy_with_logits"},
+      {"mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy_with_logits", "l1_loss",
+       "kl_div", "hinge_embedding_loss", "poisson_nll_loss", "margin_ranking_loss"},
       elementwise_loss);
   registry.add(
       {"mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "soft_margin_loss_backward"},
       elementwise_loss_backward);
   registry.add({"binary_cross_entropy"}, binary_cross_entropy_rule);
   registry.add({"binary_cross_entropy_backward"}, binary_cross_entropy_backward_rule);
-  registry.add({"nll_loss_forward", "nll_loss2d_forward"}, nll_loss_rule);
+  registry.add({"nll_loss_forward", "nll_loss2d_forward", "nll_loss", "nll_loss2d", "nll_loss_nd"}, nll_loss_rule);
+  registry.add({"cross_entropy_loss"}, cross_entropy_rule);
   registry.add({"nll_loss_backward", "nll_loss2d_backward"}, nll_loss_backward_rule);
   registry.add({"multi_margin_loss", "multilabel_margin_loss_forward"}, margin_loss_rule);
   registry.add({"multi_margin_loss_backward", "multilabel_margin_loss_backward"}, margin_loss_backward_rule);

@@ -139,7 +139,8 @@ void add_matmul_rules(RuleRegistry& registry) {
   registry.add({"linalg_cross"}, cross_rule);
   registry.add({"einsum"}, einsum_rule);
   registry.add({"linear"}, linear_rule);
-  registry.add({"matmul"}, matmul_rule);
+  registry.add({"outer", "ger"}, contraction("m,n->mn"));
+  registry.add({"matmul", "linalg_matmul"}, matmul_rule);
 }
 
 } // namespace weft

@@ -28,8 +28,10 @@ Rule layer_norm_rule(const OpCall& call) {
 /// Channels are normalized by group, so that groups may be cut.
 std::optional<Rule> group_norm_rule(const OpCall& call) {
   const auto& sizes = call.operand(*call.operand_of("input")).sizes;
-  const auto groups = call.integer("group");
-  if (sizes.size() < 2 || sizes[0] != call.integer("N") || sizes[1] != call.integer("C")) {
+  const bool states_sizes = call.has("N");
+  const auto* argument = states_sizes ? "group" : "num_groups";
+  const auto groups = call.integer(argument);
+  if (sizes.size() < 2 || (states_sizes && (sizes[0] != call.integer("N") || sizes[1] != call.integer("C")))) {
     return std::nullopt;
   }
   Rule rule;
@@ -51,17 +53,36 @@ std::optional<Rule> group_norm_rule(const OpCall& call) {
        {"bias", channel}});
   if (gradient.empty()) {
     rule.outputs = {data, statistic, statistic};
+    rule.outputs.resize(call.schema().returns().size());
   } else {
     rule.outputs = {data, channel, channel};
     rule.linear = {gradient};
   }
   rule.whole = {c};
   rule.filled = {g};
-  rule.size_arguments = {
-      {"N", {sizes[0]}, {{n}}},
-      {"C", {sizes[1]}, {{g, c}}},
-      {"group", {groups}, {{g}}},
-  };
+  if (states_sizes) {
+    rule.size_arguments = {{"N", {sizes[0]}, {{n}}}, {"C", {sizes[1]}, {{g, c}}}};
+  }
+  rule.size_arguments.push_back({argument, {groups}, {{g}}});
+  return rule;
+}
+
+/// Every channel of every sample is normalized by itself. Running statistics are those of all samples.
+Rule instance_norm_rule(const OpCall& call) {
+  Rule rule;
+  const auto& sizes = call.operand(*call.operand_of("input")).sizes;
+  auto data = own_factors(rule, sizes.slice(0, 2));
+  rule.filled = {data[0][0], data[1][0]};
+  data.resize(sizes.size());
+  const Rule::Dims channel = {data[1]};
+  rule.inputs = dims_by_name(
+      call,
+      {{"input", data}, {"weight", channel}, {"bias", channel}, {"running_mean", channel}, {"running_var", channel}});
+  rule.outputs = {data};
+  if (call.boolean("use_input_stats") && call.operand_of("running_mean")) {
+    rule.whole = {data[0][0]};
+    rule.updated = operands_by_name(call, {"running_mean", "running_var"});
+  }
   return rule;
 }
 
@@ -119,7 +140,10 @@ std::optional<Rule> batch_norm_rule(const OpCall& call, bool training) {
   BatchNorm norm(call, training ? Statistics::Batch : Statistics::Running);
   auto& rule = norm.rule;
   rule.outputs = {norm.data};
-  rule.outputs.resize(3, training ? norm.channel : Rule::Dims(1));
+  const bool saves = call.schema().returns().size() > 1;
+  if (saves) {
+    rule.outputs.resize(3, training ? norm.channel : Rule::Dims(1));
+  }
   if (call.schema().returns().size() > 3) {
     rule.outputs.emplace_back(1); // what cuDNN keeps for backward
     if (training) {
@@ -128,6 +152,9 @@ std::optional<Rule> batch_norm_rule(const OpCall& call, bool training) {
   }
   if (training) {
     rule.updated = operands_by_name(call, {"running_mean", "running_var"});
+    return rule;
+  }
+  if (!saves) {
     return rule;
   }
   // What is saved is empty or, on some devices, a copy of the running statistics: the same if channels are not cut.
@@ -179,12 +206,14 @@ std::optional<Rule> batch_norm_backward_rule(const OpCall& call, bool training) 
 
 void add_norm_rules(RuleRegistry& registry) {
   registry.add(
-      {"native_layer_norm", "native_layer_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward"},
+      {"native_layer_norm", "native_layer_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward", "layer_norm",
+       "rms_norm"},
       layer_norm_rule);
-  registry.add({"native_group_norm", "native_group_norm_backward"}, group_norm_rule);
-  registry.add({"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm"}, [](const OpCall& call) {
-    return batch_norm_rule(call, call.boolean("training"));
-  });
+  registry.add({"native_group_norm", "native_group_norm_backward", "group_norm"}, group_norm_rule);
+  registry.add({"instance_norm"}, of_rank(2, instance_norm_rule));
+  registry.add(
+      {"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "batch_norm"},
+      [](const OpCall& call) { return batch_norm_rule(call, call.boolean("training")); });
   registry.add({"_batch_norm_with_update"}, [](const OpCall& call) { return batch_norm_rule(call, true); });
   registry.add(
       {"_native_batch_norm_legit_no_training"}, [](const OpCall& call) { return batch_norm_rule(call, false); });

@@ -23,6 +23,21 @@ Rule picked_from(const OpCall& call, const std::vector<int64_t>& set) {
   return rule;
 }
 
+/// A number would be a term on every rank. A condition alone gives the places where it holds.
+std::optional<Rule> where(const OpCall& call) {
+  if (call.schema().arguments().size() == 1) {
+    return std::nullopt;
+  }
+  return call.operands().size() == 3 ? picked_from(call, {1, 2}) : pointwise()(call);
+}
+
+/// Every operand by itself, in the shape of all.
+Rule broadcast_together(const OpCall& call) {
+  auto rule = *copying()(call);
+  rule.outputs.resize(call.operands().size(), Rule::Dims(rule.outputs[0]));
+  return rule;
+}
+
 /// With a tensor the value may be a term; a number would be one on every rank, unless it is zero.
 Rule masked_fill(const OpCall& call) {
   if (call.operand_of("value")) {
@@ -42,18 +57,38 @@ Rule assignment(const OpCall& call) {
   return rule;
 }
 
+/// To the dtype that is named, or to another tensor's.
 Rule cast(const OpCall& call) {
-  const auto dtype = call.operand(0).dtype;
-  return casts_terms(dtype, call.dtype("dtype", dtype)) ? *copying()(call) : *pointwise()(call);
+  const auto from = call.operand(0).dtype;
+  const auto other = call.operand_of("other");
+  const auto to = other ? call.operand(*other).dtype : call.dtype("dtype", from);
+  const auto of_self = call.with(call.operands().slice(0, 1));
+  auto rule = casts_terms(from, to) ? *copying()(of_self) : *pointwise()(of_self);
+  if (other) {
+    rule.inputs.emplace_back(call.operand(*other).dim());
+    rule.of_any_layout = {*other};
+  }
+  return rule;
 }
 
-/// The larger of maxima is the maximum of the larger ones.
-RuleFunction larger_of(ReduceOp op) {
-  return [op](const OpCall& call) {
-    auto rule = pointwise({{0, 1}})(call).value();
-    rule.linear_op = op;
-    return rule;
-  };
+/// Where nothing is dropped, nothing is done.
+std::optional<Rule> inactive_dropout(const OpCall& call) {
+  return call.boolean("train") && call.number("p") != 0 ? std::nullopt : copying()(call);
+}
+
+/// The slope of what is negative is random while it is trained.
+std::optional<Rule> inactive_rrelu(const OpCall& call) {
+  return call.boolean("training") ? std::nullopt : pointwise()(call);
+}
+
+/// One slope for all, or one for every channel, which is dim 1.
+Rule prelu(const OpCall& call) {
+  auto rule = *pointwise()(call.with(call.operands().slice(0, 1)));
+  const auto& slope = call.operand(1).sizes;
+  const auto& self = call.operand(0).sizes;
+  const bool is_by_channel = slope.size() == 1 && self.size() > 1 && slope[0] == self[1];
+  rule.inputs.push_back(is_by_channel ? Rule::Dims{rule.inputs[0][1]} : Rule::Dims(slope.size()));
+  return rule;
 }
 
 /// Some devices keep no buffer between forward and backward, and give one without elements.
@@ -67,11 +102,11 @@ Rule log_sigmoid_backward(const OpCall& call) {
 }
 
 void add_linear_rules(RuleRegistry& registry) {
-  registry.add({"add", "sub", "rsub", "complex"}, additive());
-  registry.add({"mul"}, pointwise({{0}, {1}}));
-  registry.add({"div"}, division);
+  registry.add({"add", "sub", "subtract", "rsub", "complex"}, additive());
+  registry.add({"mul", "multiply"}, pointwise({{0}, {1}}));
+  registry.add({"div", "divide", "true_divide"}, division);
   registry.add(
-      {"neg", "_conj", "_neg_view", "conj_physical", "_conj_physical", "deg2rad", "rad2deg", "ldexp"},
+      {"neg", "negative", "conj", "_conj", "_neg_view", "conj_physical", "_conj_physical", "deg2rad", "rad2deg", "ldexp"},
       pointwise({{0}}));
   registry.add({"addcmul"}, pointwise({{0, 1}, {0, 2}}));
   registry.add({"addcdiv", "lerp"}, pointwise({{0, 1}}));
@@ -91,9 +126,12 @@ void add_linear_rules(RuleRegistry& registry) {
 void add_copying_rules(RuleRegistry& registry) {
   registry.add({"clone", "_lazy_clone", "alias", "detach", "lift", "lift_fresh", "zero"}, copying());
   registry.add({"alias_copy", "detach_copy", "lift_fresh_copy"}, copying());
-  registry.add({"_to_copy"}, cast);
+  registry.add({"contiguous", "positive", "resolve_conj", "resolve_neg"}, copying());
+  registry.add({"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}, inactive_dropout);
+  registry.add({"broadcast_tensors"}, broadcast_together);
+  registry.add({"_to_copy", "to", "type_as"}, cast);
   registry.add({"copy", "fill"}, assignment);
-  registry.add({"where"}, [](const OpCall& call) { return picked_from(call, {1, 2}); });
+  registry.add({"where"}, where);
   registry.add({"masked_fill"}, masked_fill);
 }
 
@@ -132,6 +170,17 @@ void add_pointwise_rules(RuleRegistry& registry) {
        "tanh",       "threshold",     "trunc",
        "xlogy"},
       pointwise());
+  // Other names of the above, and what is made of several of them.
+  registry.add(
+      {"absolute",      "arccos",        "arccosh",       "arcsin",       "arcsinh",       "arctan",
+       "arctan2",       "arctanh",       "clip",          "fix",          "float_power",   "greater",
+       "greater_equal", "isclose",       "isfinite",      "isreal",       "less",          "less_equal",
+       "log_sigmoid",   "not_equal",     "relu6",         "selu",         "special_erf",   "special_erfc",
+       "special_exp2",  "special_expit", "special_expm1", "special_i0",   "special_log1p", "special_logit",
+       "special_ndtr",  "special_round", "special_sinc",  "special_xlogy", "square"},
+      pointwise());
+  registry.add({"prelu"}, prelu);
+  registry.add({"rrelu"}, inactive_rrelu);
   registry.add({"frexp"}, pointwise({}, 2));
   registry.add(
       {"special_airy_ai",

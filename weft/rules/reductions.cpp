@@ -5,9 +5,28 @@ namespace weft {
 
 namespace {
 
-/// max() and min() reduce everything and may be taken of maxima; with a dim they also give the index.
+/// max() and min() reduce everything and may be taken of maxima; with a dim they also give the index. Of two tensors they
+/// are the larger and the smaller one.
 RuleFunction extremum(ReduceOp op) {
-  return [op](const OpCall& call) { return call.has("dim") ? reduction_of_whole(2)(call) : reduction(op)(call); };
+  return [op](const OpCall& call) {
+    if (call.operand_of("other")) {
+      return larger_of(op)(call);
+    }
+    return call.has("dim") ? reduction_of_whole(2)(call) : reduction(op)(call);
+  };
+}
+
+/// Of two tensors that broadcast: a dim of both is reduced.
+std::optional<Rule> cosine_similarity_rule(const OpCall& call) {
+  auto rule = pointwise()(call).value();
+  auto& output = rule.outputs[0];
+  if (output.empty()) {
+    return std::nullopt;
+  }
+  const auto dim = call.wrapped_dim("dim", static_cast<int64_t>(output.size()));
+  rule.whole.push_back(output[dim][0]);
+  output.erase(output.begin() + dim);
+  return rule;
 }
 
 /// median() gives a value; with a dim also the index.
@@ -65,7 +84,11 @@ void add_reduction_rules(RuleRegistry& registry) {
   registry.add({"median", "nanmedian"}, median_rule);
   registry.add({"mean"}, reduction_of_whole(1, {{0}}));
   registry.add({"trace"}, trace_rule);
-  registry.add({"argmax", "argmin", "logsumexp", "var", "std", "norm", "linalg_vector_norm"}, reduction_of_whole());
+  registry.add(
+      {"argmax", "argmin", "logsumexp", "special_logsumexp", "nanmean", "var", "std", "norm", "linalg_norm",
+       "linalg_vector_norm"},
+      reduction_of_whole());
+  registry.add({"cosine_similarity"}, cosine_similarity_rule);
   registry.add({"var_mean", "std_mean", "aminmax", "_aminmax"}, reduction_of_whole(2));
   registry.add({"renorm"}, renorm_rule);
   registry.add({"cumsum"}, along_dim("dim", 1, {{0}}));

@@ -13,6 +13,7 @@ const RuleRegistry& RuleRegistry::instance() {
     add_matmul_rules(*all);
     add_reduction_rules(*all);
     add_view_rules(*all);
+    add_splitting_rules(*all);
     add_softmax_rules(*all);
     add_joining_rules(*all);
     add_indexing_rules(*all);
@@ -26,6 +27,7 @@ const RuleRegistry& RuleRegistry::instance() {
     add_convolution_rules(*all);
     add_spatial_rules(*all);
     add_glu_rules(*all);
+    add_recurrent_rules(*all);
     return all;
   }();
   return *registry;

@@ -41,6 +41,7 @@ void add_pointwise_rules(RuleRegistry& registry);
 void add_matmul_rules(RuleRegistry& registry);
 void add_reduction_rules(RuleRegistry& registry);
 void add_view_rules(RuleRegistry& registry);
+void add_splitting_rules(RuleRegistry& registry);
 void add_softmax_rules(RuleRegistry& registry);
 void add_joining_rules(RuleRegistry& registry);
 void add_indexing_rules(RuleRegistry& registry);
@@ -54,5 +55,6 @@ void add_attention_rules(RuleRegistry& registry);
 void add_convolution_rules(RuleRegistry& registry);
 void add_spatial_rules(RuleRegistry& registry);
 void add_glu_rules(RuleRegistry& registry);
+void add_recurrent_rules(RuleRegistry& registry);
 
 } // namespace weft

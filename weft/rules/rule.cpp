@@ -103,6 +103,7 @@ std::string Rule::to_string() const {
     text += set_text(linear[i]);
   }
   text += unread.empty() ? "" : " unread=" + set_text(unread);
+  text += of_any_layout.empty() ? "" : " any=" + set_text(of_any_layout);
   text += updated.empty() ? "" : " updated=" + set_text(updated);
   text += constant.empty() ? "" : " constant=" + set_text(constant);
   for (const auto& argument : size_arguments) {

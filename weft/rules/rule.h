@@ -59,6 +59,8 @@ struct Rule {
   std::optional<ReduceOp> linear_op;
   /// Operands of which only shape and dtype matter: partial values need not be reduced.
   std::vector<int64_t> unread;
+  /// Operands of which only the dtype matters: they lie as they do.
+  std::vector<int64_t> of_any_layout;
   /// Operands that are updated in place without being returned (running statistics): they keep their layout.
   std::vector<int64_t> updated;
   /// Outputs that are the same whatever is cut.

@@ -60,6 +60,7 @@ std::optional<Rule> searchsorted_rule(const OpCall& call) {
 
 void add_sorting_rules(RuleRegistry& registry) {
   registry.add({"sort"}, along_dim("dim", 2));
+  registry.add({"argsort"}, along_dim("dim"));
   registry.add({"topk"}, topk_rule);
   registry.add({"kthvalue", "mode"}, reduction_of_whole(2));
   registry.add({"bucketize"}, bucketize_rule);

@@ -105,10 +105,12 @@ Rule channel_shuffle_rule(const OpCall& call) {
 } // namespace
 
 void add_spatial_rules(RuleRegistry& registry) {
-  registry.add({"max_pool2d_with_indices", "adaptive_max_pool2d"}, max_pool(2));
-  registry.add({"max_pool3d_with_indices", "adaptive_max_pool3d"}, max_pool(3));
-  registry.add({"avg_pool2d", "_adaptive_avg_pool2d"}, avg_pool(2));
-  registry.add({"avg_pool3d", "_adaptive_avg_pool3d"}, avg_pool(3));
+  registry.add({"max_pool1d", "adaptive_max_pool1d"}, max_pool(1));
+  registry.add({"max_pool2d", "max_pool2d_with_indices", "adaptive_max_pool2d"}, max_pool(2));
+  registry.add({"max_pool3d", "max_pool3d_with_indices", "adaptive_max_pool3d"}, max_pool(3));
+  registry.add({"avg_pool1d", "adaptive_avg_pool1d"}, avg_pool(1));
+  registry.add({"avg_pool2d", "_adaptive_avg_pool2d", "adaptive_avg_pool2d"}, avg_pool(2));
+  registry.add({"avg_pool3d", "_adaptive_avg_pool3d", "adaptive_avg_pool3d"}, avg_pool(3));
   registry.add(
       {"max_pool2d_with_indices_backward", "adaptive_max_pool2d_backward", "avg_pool2d_backward",
        "_adaptive_avg_pool2d_backward"},

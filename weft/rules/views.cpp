@@ -19,18 +19,45 @@ RuleFunction functional(const RuleFunction& rule) {
   return [rule](const OpCall& call) { return call.schema().name().ends_with('_') ? std::nullopt : rule(call); };
 }
 
-/// A tensor without dims has none that could be picked from; what it is called with raises as it does locally.
-RuleFunction of_dims(const RuleFunction& rule) {
-  return [rule](const OpCall& call) { return call.operand(0).dim() == 0 ? std::nullopt : rule(call); };
+/// Two dims change places: those that the arguments name, or the first two.
+RuleFunction transposed(std::string_view first, std::string_view second) {
+  return [first = std::string(first), second = std::string(second)](const OpCall& call) {
+    auto order = natural_order(call);
+    const auto rank = static_cast<int64_t>(order.size());
+    if (rank > 1) {
+      const auto a = call.has(first) ? call.wrapped_dim(first, rank) : 0;
+      const auto b = call.has(second) ? call.wrapped_dim(second, rank) : 1;
+      std::swap(order[a], order[b]);
+    }
+    return rearranged(call, order);
+  };
 }
 
-Rule transpose_rule(const OpCall& call) {
+Rule matrix_transpose_rule(const OpCall& call) {
   auto order = natural_order(call);
-  const auto rank = static_cast<int64_t>(order.size());
-  if (rank > 1) {
-    const auto a = call.has("dim0") ? call.wrapped_dim("dim0", rank) : 0;
-    const auto b = call.has("dim1") ? call.wrapped_dim("dim1", rank) : 1;
-    std::swap(order[a], order[b]);
+  std::swap(order[order.size() - 2], order[order.size() - 1]);
+  return rearranged(call, order);
+}
+
+Rule reverse_dims_rule(const OpCall& call) {
+  auto order = natural_order(call);
+  std::reverse(order.begin(), order.end());
+  return rearranged(call, order);
+}
+
+/// Dims that are not moved keep their order.
+Rule movedim_rule(const OpCall& call) {
+  const auto source = call.reduced_dims("source", call.operand(0).dim());
+  const auto destination = call.reduced_dims("destination", call.operand(0).dim());
+  auto stays = natural_order(call);
+  std::vector<int64_t> order(stays.size(), -1);
+  for (size_t i = 0; i < source.size(); ++i) {
+    order[destination[i]] = source[i];
+    std::erase(stays, source[i]);
+  }
+  auto next = stays.begin();
+  for (auto& dim : order) {
+    dim = dim == -1 ? *next++ : dim;
   }
   return rearranged(call, order);
 }
@@ -87,6 +114,25 @@ Rule expand_rule(const OpCall& call) {
   return rule;
 }
 
+/// As another tensor, of which only the shape is read: it is cut as the result.
+std::optional<Rule> expand_as_rule(const OpCall& call) {
+  if (call.operand(0).dim() > call.operand(1).dim()) {
+    return std::nullopt;
+  }
+  Rule rule;
+  const auto other = own_factors(rule, call.operand(1).sizes);
+  std::vector<Rule::Factor> factors;
+  for (const auto& dim : other) {
+    factors.push_back(dim[0]);
+  }
+  rule.inputs = {broadcast_dims(rule, factors, call.operand(0).sizes), other};
+  rule.outputs = {other};
+  rule.linear = {{0}};
+  rule.linear_in_any_op = true;
+  rule.unread = {1};
+  return rule;
+}
+
 /// Bits are read as another dtype: all dims pass where that has as many of them, all but the last where not.
 Rule dtype_rule(const OpCall& call) {
   auto order = natural_order(call);
@@ -101,24 +147,74 @@ Rule dtype_rule(const OpCall& call) {
   return is_same_size || last < 0 ? rule : with_whole(std::move(rule), {last});
 }
 
-Rule view_rule(const OpCall& call) {
-  if (call.has("dtype")) {
-    return dtype_rule(call);
+int64_t product(c10::IntArrayRef sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+/// A size of -1 is what the others leave of the elements.
+std::vector<int64_t> with_open_size(std::vector<int64_t> sizes, c10::IntArrayRef of) {
+  const auto open = std::find(sizes.begin(), sizes.end(), -1);
+  if (open != sizes.end()) {
+    const auto known = -product(sizes);
+    *open = known == 0 ? 0 : product(of) / known;
   }
-  const auto& from = call.operand(0).sizes;
-  auto to = call.integers("size");
-  const auto elements = std::accumulate(from.begin(), from.end(), int64_t{1}, std::multiplies<>());
-  const auto known = std::accumulate(to.begin(), to.end(), int64_t{1}, std::multiplies<>());
-  for (auto& size : to) {
-    size = size == -1 ? (known == 0 ? 0 : elements / -known) : size;
-  }
+  return sizes;
+}
+
+/// The elements in their order, in another shape.
+Rule viewed(const OpCall& call, c10::IntArrayRef to) {
   Rule rule;
-  auto map = map_dims(rule, from, to);
+  auto map = map_dims(rule, call.operand(0).sizes, to);
   rule.inputs.push_back(std::move(map.from));
   rule.outputs.push_back(std::move(map.to));
   rule.linear = {{0}};
   rule.linear_in_any_op = true;
-  rule.size_arguments.push_back({"size", to, rule.outputs[0]});
+  return rule;
+}
+
+Rule view_rule(const OpCall& call) {
+  if (call.has("dtype")) {
+    return dtype_rule(call);
+  }
+  const auto* argument = call.has("shape") ? "shape" : "size";
+  const auto to = with_open_size(call.integers(argument), call.operand(0).sizes);
+  auto rule = viewed(call, to);
+  rule.size_arguments.push_back({argument, to, rule.outputs[0]});
+  return rule;
+}
+
+/// Dims that follow each other become one. What is left of them on a rank does so by itself.
+Rule flatten_rule(const OpCall& call) {
+  const auto& sizes = call.operand(0).sizes;
+  if (sizes.empty()) {
+    return viewed(call, {1});
+  }
+  const auto first = call.wrapped_dim("start_dim", call.operand(0).dim());
+  const auto last = c10::maybe_wrap_dim(call.integer("end_dim", -1), call.operand(0).dim());
+  auto to = sizes.slice(0, first).vec();
+  to.push_back(product(sizes.slice(first, last + 1 - first)));
+  to.insert(to.end(), sizes.begin() + last + 1, sizes.end());
+  return viewed(call, to);
+}
+
+Rule unflatten_rule(const OpCall& call) {
+  const auto& from = call.operand(0).sizes;
+  const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
+  const auto parts = with_open_size(call.integers("sizes"), from.slice(dim, 1));
+  auto to = from.slice(0, dim).vec();
+  to.insert(to.end(), parts.begin(), parts.end());
+  to.insert(to.end(), from.begin() + dim + 1, from.end());
+  auto rule = viewed(call, to);
+  const auto* dims = rule.outputs[0].begin() + dim;
+  rule.size_arguments.push_back({"sizes", parts, Rule::Dims(dims, dims + parts.size())});
+  return rule;
+}
+
+/// As another tensor, of which only the shape is read: it is cut as the result.
+Rule view_as_rule(const OpCall& call) {
+  auto rule = viewed(call, call.operand(1).sizes);
+  rule.inputs.push_back(rule.outputs[0]);
+  rule.unread = {1};
   return rule;
 }
 
@@ -158,46 +254,14 @@ Rule slice_rule(const OpCall& call) {
   return with_whole(rearranged(call, order), {dim});
 }
 
-Rule narrow_copy_rule(const OpCall& call) {
+std::optional<Rule> narrow_rule(const OpCall& call) {
+  if (call.operand_of("start")) {
+    return std::nullopt;
+  }
   auto order = natural_order(call);
   const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
   order[dim] = -1;
   return with_whole(rearranged(call, order), {dim});
-}
-
-/// Every part has the dims of the whole but for the one that is split.
-Rule split_rule(const OpCall& call) {
-  auto order = natural_order(call);
-  const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
-  const auto size = call.operand(0).sizes[dim];
-  const auto step = std::max<int64_t>(call.integer("split_size", 1), 1);
-  const auto parts = std::max<int64_t>((size + step - 1) / step, 1);
-  if (size != parts * step) {
-    order[dim] = -1;
-    auto rule = with_whole(rearranged(call, order), {dim});
-    rule.outputs.resize(parts, Rule::Dims(rule.outputs[0]));
-    return rule;
-  }
-  // Of equal parts each may be cut. A rank that held nothing of them would split nothing into one.
-  auto rule = rearranged(call, order);
-  const auto inside = rule.inputs[0][dim][0];
-  const auto part = rule.add_factor(parts);
-  rule.sizes[inside] = step;
-  rule.filled.push_back(inside);
-  rule.whole.push_back(part);
-  rule.inputs[0][dim] = {part, inside};
-  rule.outputs.resize(parts, Rule::Dims(rule.outputs[0]));
-  rule.size_arguments.push_back({"split_size", {step}, {{inside}}});
-  return rule;
-}
-
-Rule split_with_sizes_rule(const OpCall& call) {
-  auto order = natural_order(call);
-  const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
-  order[dim] = -1;
-  auto rule = with_whole(rearranged(call, order), {dim});
-  rule.outputs.resize(call.integers("split_sizes").size(), Rule::Dims(rule.outputs[0]));
-  return rule;
 }
 
 Rule unbind_rule(const OpCall& call) {
@@ -283,24 +347,29 @@ std::optional<Rule> unfold_backward_rule(const OpCall& call) {
 } // namespace
 
 void add_view_rules(RuleRegistry& registry) {
-  registry.add({"view", "view_copy", "_unsafe_view"}, view_rule);
+  registry.add({"view", "view_copy", "_unsafe_view", "reshape"}, view_rule);
+  registry.add({"flatten", "ravel"}, flatten_rule);
+  registry.add({"unflatten"}, of_rank(1, unflatten_rule));
+  registry.add({"view_as", "reshape_as"}, view_as_rule);
   registry.add({"view_as_real", "view_as_real_copy"}, view_as_real_rule);
-  registry.add({"view_as_complex", "view_as_complex_copy"}, of_dims(view_as_complex_rule));
-  registry.add({"t", "t_copy", "transpose", "transpose_copy"}, functional(transpose_rule));
+  registry.add({"view_as_complex", "view_as_complex_copy"}, of_rank(1, view_as_complex_rule));
+  registry.add({"t", "t_copy", "transpose", "transpose_copy", "swapdims"}, functional(transposed("dim0", "dim1")));
+  registry.add({"swapaxes"}, functional(transposed("axis0", "axis1")));
+  registry.add({"mT", "mH", "matrix_H", "adjoint"}, of_rank(2, matrix_transpose_rule));
+  registry.add({"numpy_T"}, reverse_dims_rule);
   registry.add({"permute", "permute_copy"}, permute_rule);
+  registry.add({"movedim", "moveaxis"}, of_rank(1, movedim_rule));
   registry.add({"unsqueeze", "unsqueeze_copy"}, functional(unsqueeze_rule));
   registry.add({"squeeze", "squeeze_copy"}, functional(squeeze_rule));
-  registry.add({"expand", "expand_copy"}, expand_rule);
-  registry.add({"select", "select_copy"}, of_dims(select_rule));
-  registry.add({"slice", "slice_copy"}, of_dims(slice_rule));
-  registry.add({"narrow_copy"}, of_dims(narrow_copy_rule));
-  registry.add({"split", "split_copy", "unsafe_split"}, of_dims(split_rule));
-  registry.add(
-      {"split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes"}, of_dims(split_with_sizes_rule));
-  registry.add({"unbind", "unbind_copy"}, of_dims(unbind_rule));
+  registry.add({"expand", "expand_copy", "broadcast_to"}, expand_rule);
+  registry.add({"expand_as"}, expand_as_rule);
+  registry.add({"select", "select_copy"}, of_rank(1, select_rule));
+  registry.add({"slice", "slice_copy"}, of_rank(1, slice_rule));
+  registry.add({"narrow", "narrow_copy"}, of_rank(1, narrow_rule));
+  registry.add({"unbind", "unbind_copy"}, of_rank(1, unbind_rule));
   registry.add({"diagonal", "diagonal_copy"}, diagonal_rule);
-  registry.add({"unfold", "unfold_copy"}, of_dims(unfold_rule));
-  registry.add({"slice_backward"}, of_dims(slice_backward_rule));
+  registry.add({"unfold", "unfold_copy"}, of_rank(1, unfold_rule));
+  registry.add({"slice_backward"}, of_rank(1, slice_backward_rule));
   registry.add({"select_backward"}, select_backward_rule);
   registry.add({"diagonal_backward"}, diagonal_backward_rule);
   registry.add({"unfold_backward"}, unfold_backward_rule);

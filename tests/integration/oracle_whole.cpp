@@ -1,0 +1,79 @@
+#include "tests/integration/oracle_whole.h"
+
+#include "weft/tensor/dispatch.h"
+#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/dtensor_kernel.h"
+
+#include <c10/core/GradMode.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace weft::testing {
+
+namespace {
+
+/// Kept for the life of the process, as those of dispatch: calls are remembered by the kernel they are of.
+const DTensorKernel& kernel_of(const c10::OperatorHandle& op) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<DTensorKernel>> kernels;
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto& kernel = kernels[c10::toString(op.operator_name())];
+  if (!kernel) {
+    kernel = std::make_unique<DTensorKernel>(op);
+  }
+  return *kernel;
+}
+
+bool is_distributed(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return value.toTensor().defined() && is_dtensor(value.toTensor());
+  }
+  if (!value.isTensorList()) {
+    return false;
+  }
+  const auto list = value.toTensorVector();
+  return std::any_of(list.begin(), list.end(), [](const at::Tensor& tensor) { return is_dtensor(tensor); });
+}
+
+} // namespace
+
+bool is_taken_apart(const c10::OperatorHandle& op) {
+  install_dispatch();
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+      !op.hasKernelForDispatchKey(kDTensorKey);
+}
+
+Inputs call_whole(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments) {
+  const auto& schema = op.schema().arguments();
+  for (auto i = arguments.size(); i < schema.size(); ++i) {
+    TORCH_CHECK(schema[i].default_value(), op.schema(), " needs the argument ", schema[i].name());
+    arguments.push_back(*schema[i].default_value());
+  }
+  const bool is_composite = is_taken_apart(op);
+  const c10::AutoGradMode gradients(c10::GradMode::is_enabled() && !is_composite);
+  if (is_composite && std::any_of(arguments.begin(), arguments.end(), is_distributed)) {
+    kernel_of(op).call({}, &arguments);
+  } else {
+    op.callBoxed(arguments);
+  }
+  Inputs outputs;
+  for (const auto& value : arguments) {
+    if (value.isTensor() && value.toTensor().defined()) {
+      outputs.push_back(value.toTensor());
+    } else if (value.isTensorList()) {
+      const auto list = value.toTensorVector();
+      outputs.insert(outputs.end(), list.begin(), list.end());
+    }
+  }
+  return outputs;
+}
+
+c10::OperatorHandle operator_named(const std::string& name) {
+  const auto dot = name.find('.');
+  const auto overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, dot).c_str(), overload.c_str());
+}
+
+} // namespace weft::testing

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "tests/integration/samples.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace weft::testing {
+
+/// Whether torch takes the operator apart before dispatch could ask its rule: a composite, whose rule is for programs that
+/// keep it whole.
+bool is_taken_apart(const c10::OperatorHandle& op);
+
+/// Calls an operator on plain tensors, or on distributed ones by its rule, be it a composite. Composites without gradients.
+/// Arguments that are not given have their defaults.
+Inputs call_whole(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments);
+
+/// The operator of this name, as "aten::split.sizes".
+c10::OperatorHandle operator_named(const std::string& name);
+
+} // namespace weft::testing
