@@ -28,6 +28,25 @@ Part chunk(const Size& length, int64_t parts, int64_t index) {
   return {begin, minimum(most, length - begin)};
 }
 
+Size divided(const Size& a, const Size& b) {
+  if (a == b) {
+    return 1;
+  }
+  if (b.kind() == Size::Kind::Product) {
+    return divided(divided(a, b.operands()[0]), b.operands()[1]);
+  }
+  if (a.kind() == Size::Kind::Product) {
+    const auto& factors = a.operands();
+    for (size_t i = 0; i < 2; ++i) {
+      const auto quotient = divided(factors[i], b);
+      if (quotient.kind() != Size::Kind::FloorDivision) {
+        return quotient * factors[1 - i];
+      }
+    }
+  }
+  return floor_divide(a, b);
+}
+
 Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, const MeshPlace& place) {
   if (size.is_number()) {
     int64_t length = 0;
@@ -37,11 +56,16 @@ Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, cons
     return length;
   }
   auto length = size;
-  for (const auto m : layout.shard_order(tensor_dim)) {
+  const auto cuts = layout.shard_order(tensor_dim);
+  for (const auto m : cuts) {
+    if (place.shape[m] == 1) {
+      continue;
+    }
+    const auto split = written_out(layout[m].split_factor(), place.stand_ins);
     TORCH_CHECK_NOT_IMPLEMENTED(
-        layout[m].split_factor() == 1, "[localize] the size ", size.to_string(), " of a dim cut as ",
-        layout[m].to_string(), " must be a number. Export the program with a fixed size there.");
-    length = place.shape[m] == 1 ? length : chunk(length, place.shape[m], place.coordinate[m]).length;
+        split == Size(1) || cuts.size() == 1, "[localize] the size ", size.to_string(), " of a dim cut as ", layout,
+        " must be a number. Export the program with a fixed size there.");
+    length = split * chunk(divided(length, split), place.shape[m], place.coordinate[m]).length;
   }
   return length;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "weft/core/device_mesh.h"
-#include "weft/graph/ir/size.h"
+#include "weft/graph/passes/trial_values.h"
 
 namespace weft::graph {
 
@@ -9,6 +9,7 @@ namespace weft::graph {
 struct MeshPlace {
   std::vector<int64_t> shape;
   std::vector<int64_t> coordinate;
+  StandIns stand_ins = {}; // what symbols are called in strided placements
 };
 /// Raises for a rank that is not in the mesh.
 MeshPlace place_in(const DeviceMesh& mesh, int64_t rank);
@@ -23,6 +24,9 @@ struct Part {
 Part chunk(const Size& length, int64_t parts, int64_t index);
 /// The size of the first, which is the largest.
 Size chunk_length(const Size& length, int64_t parts);
+
+/// a / b where b divides a: products of symbols and numbers are divided as such, so that 4*s0 by s0 is 4.
+Size divided(const Size& a, const Size& b);
 
 /// How many indices of a dim the rank holds.
 Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, const MeshPlace& place);

@@ -53,12 +53,17 @@ at::Tensor part_of(const at::Tensor& whole, const Layout& layout, const MeshPlac
   return part;
 }
 
+MeshPlace with_stand_ins(MeshPlace place, const Program& program) {
+  place.stand_ins = TrialValues(program).stand_ins();
+  return place;
+}
+
 class Localizer {
  public:
   Localizer(const Program& program, int64_t rank, const LocalizeOptions& options)
       : program_(program),
         mesh_(*program.mesh),
-        place_(place_in(mesh_, rank)),
+        place_(with_stand_ins(place_in(mesh_, rank), program)),
         build_(*result_.graph),
         steps_(build_, mesh_, place_, options.group_names) {}
 

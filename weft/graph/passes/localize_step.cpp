@@ -39,6 +39,50 @@ bool moves_nothing(const Sizes& before, const Sizes& after, const Step& step) {
   return false;
 }
 
+/// The one dim that a step finds or leaves in strided pieces, and how many; nothing where there is none, or where the dim
+/// is cut in another way too.
+struct Pieces {
+  int64_t tensor_dim;
+  int64_t count;
+};
+std::optional<Pieces> strided_pieces(const Step& step) {
+  std::optional<Pieces> found;
+  const auto agrees = [&](const Placement& placement) {
+    if (!placement.is_shard() || (found && placement.dim() != found->tensor_dim)) {
+      return true;
+    }
+    return found && placement.split_factor() == found->count;
+  };
+  for (const auto m : step.mesh_dims) {
+    for (const auto* layout : {&step.before, &step.after}) {
+      if ((*layout)[m].is_shard() && (*layout)[m].split_factor() > 1 && !found) {
+        found = Pieces{(*layout)[m].dim(), (*layout)[m].split_factor()};
+      }
+    }
+  }
+  for (int64_t m = 0; found && m < step.before.ndim(); ++m) {
+    if (!agrees(step.before[m]) || !agrees(step.after[m])) {
+      return std::nullopt;
+    }
+  }
+  return found;
+}
+
+/// The layout of the tensor in which the pieces of a dim are a dim of their own.
+Layout with_pieces_apart(const Layout& layout, const Pieces& pieces) {
+  Placements placements;
+  std::vector<int64_t> turns;
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    const auto& placement = layout[m];
+    placements.push_back(
+        !placement.is_shard() || placement.dim() < pieces.tensor_dim ? placement
+        : placement.dim() == pieces.tensor_dim                      ? Shard(placement.dim() + 1)
+                                               : StridedShard(placement.dim() + 1, placement.split_factor()));
+    turns.push_back(layout.turn(m));
+  }
+  return Layout(placements, turns);
+}
+
 /// The mesh dims of a step, those that cut later first.
 MeshDims innermost_first(const Step& step) {
   auto dims = step.mesh_dims;
@@ -191,6 +235,30 @@ Value* StepLowering::exchange(Value* local, const Layout& before, int64_t mesh_d
   return kept == arrived ? kept : contiguous(kept);
 }
 
+Value* StepLowering::unfolded(const Step& step, Value* local, const Sizes& sizes) {
+  const auto pieces = strided_pieces(step);
+  if (!pieces) {
+    return nullptr;
+  }
+  const auto d = pieces->tensor_dim;
+  const auto count = written_out(pieces->count, place_.stand_ins);
+  const auto length = divided(sizes[d], count);
+  if (sizes[d].is_number() && sizes[d].number() % pieces->count != 0) {
+    return nullptr;
+  }
+  auto apart = sizes;
+  apart[d] = count;
+  apart.insert(apart.begin() + d + 1, length);
+  const Step plain{
+      step.kind, step.mesh_dims, with_pieces_apart(step.before, *pieces), with_pieces_apart(step.after, *pieces)};
+  const auto& type = local->tensor();
+  const auto reshaped = [&](Value* value, const Sizes& shape) {
+    return build_.call("aten::reshape", {value, shape}, contiguous_type(type.dtype, shape, type.device));
+  };
+  auto* opened = reshaped(local, local_sizes(apart, plain.before, place_));
+  return reshaped(lower(plain, opened, apart), local_sizes(sizes, step.after, place_));
+}
+
 Value* StepLowering::lower(const Step& step, Value* local, const Sizes& sizes) {
   const auto after = local_sizes(sizes, step.after, place_);
   if (moves_nothing(local->tensor().sizes, after, step)) {
@@ -201,6 +269,9 @@ Value* StepLowering::lower(const Step& step, Value* local, const Sizes& sizes) {
   }
   if (step.kind == StepKind::MakePartial) {
     return make_partial(step, local);
+  }
+  if (auto* strided = unfolded(step, local, sizes)) {
+    return strided;
   }
   if (step.kind == StepKind::ReduceScatter) {
     return reduce_scatter(step, local, sizes);

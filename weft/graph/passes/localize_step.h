@@ -28,6 +28,9 @@ class StepLowering {
   Value* gather(Value* local, const Layout& before, int64_t mesh_dim, const Sizes& sizes);
   Value* cut(Value* local, const Layout& before, int64_t mesh_dim, int64_t tensor_dim, const Sizes& sizes);
   Value* exchange(Value* local, const Layout& before, int64_t mesh_dim, int64_t to_dim, const Sizes& sizes);
+  /// A step that cuts or joins strided pieces of a dim, as a step on the dim that is left when the pieces are one of their
+  /// own; nullptr where that is not possible.
+  Value* unfolded(const Step& step, Value* local, const Sizes& sizes);
   /// Any move of data whose sizes are numbers: every rank is sent what it lacks.
   Value* transfer(const Step& step, Value* local, const Sizes& sizes);
 

@@ -2,6 +2,9 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <unordered_set>
+
 namespace weft::graph {
 
 namespace {
@@ -15,30 +18,40 @@ bool is_prime(int64_t number) {
   return number > 1;
 }
 
-/// The first prime above `low` that is not above `high`; none gives 0.
-int64_t prime_between(int64_t low, int64_t high) {
-  for (auto number = low + 1; number <= high; ++number) {
-    if (is_prime(number)) {
-      return number;
+/// The numbers among a program's sizes, each once.
+std::vector<int64_t> numbers_in(const Program& program) {
+  std::unordered_set<int64_t> found;
+  const auto add = [&](const Value* value) {
+    if (value != nullptr && value->is_tensor()) {
+      for (const auto& size : value->tensor().sizes) {
+        if (size.is_number()) {
+          found.insert(size.number());
+        }
+      }
+    }
+  };
+  for (const auto* input : program.graph->inputs()) {
+    add(input);
+  }
+  for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
+    for (const auto* output : node->outputs()) {
+      add(output);
     }
   }
-  return 0;
+  return {found.begin(), found.end()};
 }
 
-int64_t largest_prime_up_to(int64_t high, int64_t low) {
-  for (auto number = high; number >= low; --number) {
-    if (is_prime(number)) {
-      return number;
-    }
-  }
-  return 0;
+bool can_stand_in(int64_t number, const std::vector<int64_t>& numbers) {
+  return is_prime(number) &&
+      std::none_of(numbers.begin(), numbers.end(), [&](int64_t other) { return other > 0 && other % number == 0; });
 }
 
 } // namespace
 
 TrialValues::TrialValues(const Program& program) {
+  const auto numbers = program.symbols.empty() ? std::vector<int64_t>{} : numbers_in(program);
   for (const auto& [name, symbol] : program.symbols) {
-    add_symbol(name, symbol);
+    add_symbol(name, symbol, numbers);
   }
   for (const auto& input : program.inputs) {
     if (input.value != nullptr && !input.value->is_tensor()) {
@@ -47,17 +60,30 @@ TrialValues::TrialValues(const Program& program) {
   }
 }
 
-void TrialValues::add_symbol(const std::string& name, const Symbol& symbol) {
+void TrialValues::add_symbol(const std::string& name, const Symbol& symbol, const std::vector<int64_t>& numbers) {
   constexpr int64_t kLargest = 1'000'000;
   const auto min = symbol.min.value_or(2);
   const auto max = std::min(symbol.max.value_or(kLargest), kLargest);
-  auto value = prime_between(std::max(next_, min), max);
-  if (value != 0) {
-    next_ = value;
-  } else {
-    value = largest_prime_up_to(max, std::max<int64_t>(min, 5));
+  const auto is_free = [&](int64_t number) {
+    return can_stand_in(number, numbers) &&
+        std::none_of(stand_ins_.begin(), stand_ins_.end(), [&](const auto& other) { return other.first == number; });
+  };
+  for (auto number = std::max(next_, min); number <= max; ++number) {
+    if (is_free(number)) {
+      next_ = number;
+      stand_ins_.emplace_back(number, name);
+      symbols_[name] = number;
+      return;
+    }
   }
-  symbols_[name] = value != 0 ? value : symbol.hint.value_or(std::max<int64_t>(min, 2));
+  for (auto number = max; number >= std::max<int64_t>(min, 5); --number) {
+    if (is_free(number)) {
+      stand_ins_.emplace_back(number, name);
+      symbols_[name] = number;
+      return;
+    }
+  }
+  symbols_[name] = symbol.hint.value_or(std::max<int64_t>(min, 2));
 }
 
 std::vector<int64_t> TrialValues::of(const Sizes& sizes) const {
@@ -96,6 +122,17 @@ void TrialValues::add(const Node& node) {
       numbers_[output] = of_type(std::get<NumberType>(output->type));
     }
   }
+}
+
+Size written_out(int64_t number, const StandIns& stand_ins) {
+  Size symbols = 1;
+  for (const auto& [prime, name] : stand_ins) {
+    while (number != 0 && number % prime == 0) {
+      number /= prime;
+      symbols = symbols * Size::symbol(name);
+    }
+  }
+  return Size(number) * symbols;
 }
 
 bool is_size_query(const Node& node) {

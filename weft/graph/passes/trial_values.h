@@ -6,9 +6,14 @@
 
 namespace weft::graph {
 
+/// Primes, and the symbols that they stand for.
+using StandIns = std::vector<std::pair<int64_t, std::string>>;
+/// A number with the symbols in it written out: 20014 is 2*s0 where 10007 stands for s0.
+Size written_out(int64_t number, const StandIns& stand_ins);
+
 /// Numbers in place of a program's symbols, for which rules can be asked: large primes, each its own, so that what holds
-/// for them holds in general and no two sizes are equal by chance. A symbol whose range has no such prime is taken for a
-/// prime inside the range, or else for its hint.
+/// for them holds in general and no two sizes are equal by chance: a prime divides no size that is a number. A symbol whose
+/// range has no such prime is taken for its hint. They depend on the program's symbols and sizes alone.
 class TrialValues {
  public:
   explicit TrialValues(const Program& program);
@@ -20,14 +25,20 @@ class TrialValues {
   /// Of a number that a node computes; raises for one that has not been added.
   const c10::IValue& of(const Value* number) const;
 
+  /// The symbols that primes stand for.
+  const StandIns& stand_ins() const {
+    return stand_ins_;
+  }
+
   /// Computes what a node gives of numbers: functions of numbers, sizes of tensors, and numbers read out of tensors.
   void add(const Node& node);
 
  private:
-  void add_symbol(const std::string& name, const Symbol& symbol);
+  void add_symbol(const std::string& name, const Symbol& symbol, const std::vector<int64_t>& numbers);
   c10::IValue of_type(const NumberType& type) const;
 
   Size::Values symbols_;
+  StandIns stand_ins_;
   int64_t next_ = 10'000;
   std::unordered_map<const Value*, c10::IValue> numbers_;
 };
