@@ -38,8 +38,11 @@ void add_value(CallKey& key, const c10::IValue& value) {
   }
 }
 
-bool is_random(const c10::OperatorHandle& op) {
-  return op.hasTag(at::Tag::nondeterministic_seeded);
+/// Whether the operator says by an argument that it draws nothing, which its rule then looks at.
+bool may_draw_nothing(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const auto& argument) {
+    return argument.name() == "dropout_p" || argument.name() == "train" || argument.name() == "training";
+  });
 }
 
 /// Everything replicated: every rank then draws what a single device would.
@@ -111,11 +114,30 @@ std::shared_ptr<const Decision> CallAnalysis::decide(
   }
   auto& decision = decisions_[key];
   if (decision == nullptr) {
-    decision = std::make_shared<const Decision>(
-        is_random(op) ? drawn_alike(mesh_, operands)
-                      : weft::decide(op, operator_traits, arguments, operands, /*may_move_stored=*/false));
+    decision = std::make_shared<const Decision>(decided(op, operator_traits, arguments, operands));
   }
   return decision;
+}
+
+bool draws_random_numbers(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+Decision CallAnalysis::decided(
+    const c10::OperatorHandle& op,
+    const OperatorTraits& operator_traits,
+    c10::ArrayRef<c10::IValue> arguments,
+    c10::ArrayRef<CallOperand> operands) const {
+  if (!draws_random_numbers(op)) {
+    return weft::decide(op, operator_traits, arguments, operands, /*may_move_stored=*/false);
+  }
+  if (operator_traits.rule != nullptr && may_draw_nothing(op.schema())) {
+    auto decision = weft::decide(op, operator_traits, arguments, operands, /*may_move_stored=*/false);
+    if (!decision.is_fallback && decision.decomposition == nullptr) {
+      return decision;
+    }
+  }
+  return drawn_alike(mesh_, operands);
 }
 
 std::vector<c10::IValue> CallAnalysis::arguments_of(const Node& node) const {

@@ -34,6 +34,11 @@ class CallAnalysis {
   static std::vector<TensorOperand> tensor_operands(const Node& node);
 
  private:
+  Decision decided(
+      const c10::OperatorHandle& op,
+      const OperatorTraits& operator_traits,
+      c10::ArrayRef<c10::IValue> arguments,
+      c10::ArrayRef<CallOperand> operands) const;
   /// The arguments as values: numbers by their trial values, tensors by one that stands for all.
   std::vector<c10::IValue> arguments_of(const Node& node) const;
   c10::IValue value_of(const Node& node, const Argument& argument, const c10::Argument& formal) const;
@@ -49,5 +54,9 @@ class CallAnalysis {
   std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OperatorTraits>> traits_;
   std::unordered_map<CallKey, std::shared_ptr<const Decision>, KeyHash> decisions_;
 };
+
+/// Whether an operator may draw random numbers. It runs on replicated tensors then, so that every rank draws what a single
+/// device would, if all begin with the same seed.
+bool draws_random_numbers(const c10::OperatorHandle& op);
 
 } // namespace weft::graph

@@ -114,7 +114,7 @@ class TensorParallel {
     auto* const before = node->previous();
     if (decision.decomposition != nullptr) {
       inline_kernel(graph_, node, decision.decomposition->kernel, mesh_);
-    } else if (!decision.is_fallback || !inline_composite(graph_, node)) {
+    } else if (!decision.is_fallback || draws_random_numbers(*node->op()) || !inline_composite(graph_, node)) {
       return nullptr;
     }
     return before == nullptr ? graph_.first() : before->next();
