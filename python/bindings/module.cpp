@@ -19,4 +19,5 @@ PYBIND11_MODULE(_C, module) {
   bind_comm_log(module);
   bind_parallel(module);
   bind_nn_loss(module);
+  bind_graph(module);
 }
