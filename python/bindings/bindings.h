@@ -26,6 +26,7 @@ void bind_comm_log(py::module_& module);
 void bind_parallel(py::module_& module);
 void bind_nn_loss(py::module_& module);
 void bind_sharded_program(py::module_& module);
+void bind_graph(py::module_& module);
 
 /// A Shard, Replicate, StridedShard or Partial object.
 py::object placement_object(const Placement& placement);

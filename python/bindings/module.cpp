@@ -21,4 +21,5 @@ PYBIND11_MODULE(_C, module) {
   bind_nn_loss(module);
   bind_sharded_program(module);
 
+  bind_graph(module);
 }

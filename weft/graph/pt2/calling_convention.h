@@ -9,4 +9,8 @@ namespace weft::graph {
 /// Program::calling_convention keeps.
 std::string read_calling_convention(const JsonField& root, const Program& program);
 
+/// What to write of it for the program as it is now. Where the program was not read from a file, or has other inputs or
+/// outputs now, it is called with its inputs one by one and gives its outputs one by one.
+nlohmann::json calling_convention_of(const Program& program);
+
 } // namespace weft::graph

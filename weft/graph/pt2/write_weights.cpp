@@ -1,0 +1,191 @@
+#include "weft/graph/pt2/write_weights.h"
+
+#include "weft/graph/pt2/mapped_file.h"
+#include "weft/graph/pt2/write_types.h"
+
+namespace weft::graph {
+
+using nlohmann::json;
+
+namespace {
+
+/// A tensor of the program, and where it goes.
+struct Entry {
+  std::string name;
+  at::Tensor tensor;
+  bool is_parameter = false;
+  bool is_constant = false; // not of the state dict
+  bool requires_grad = false;
+  c10::Device device = c10::kCPU;
+};
+
+/// In the order of the inputs; what no input takes comes last, as part of the state dict.
+std::vector<Entry> entries_of(const Program& program) {
+  std::vector<Entry> entries;
+  std::set<std::string> seen;
+  std::set<const c10::StorageImpl*> parameters;
+  for (const auto& input : program.inputs) {
+    if (input.kind == InputKind::User || !seen.insert(input.target).second) {
+      continue;
+    }
+    const auto found = program.tensors.find(input.target);
+    TORCH_CHECK_VALUE(
+        found != program.tensors.end(),
+        "[write_pt2] the tensor ",
+        input.target,
+        ", an input of the program, is required, but the program has none of this name.");
+    const auto& type = input.value->tensor();
+    const bool is_parameter = input.kind == InputKind::Parameter;
+    const bool is_constant = input.kind == InputKind::Constant || !input.is_persistent;
+    entries.push_back({input.target, found->second, is_parameter, is_constant, type.requires_grad, type.device});
+    if (is_parameter) {
+      parameters.insert(found->second.storage().unsafeGetStorageImpl());
+    }
+  }
+  for (const auto& [name, tensor] : program.tensors) {
+    if (seen.count(name) == 0) {
+      // A parameter's other name.
+      const bool is_parameter = parameters.count(tensor.storage().unsafeGetStorageImpl()) != 0;
+      entries.push_back({name, tensor, is_parameter, false, tensor.requires_grad(), tensor.device()});
+    }
+  }
+  for (const auto& entry : entries) {
+    TORCH_CHECK_VALUE(
+        entry.tensor.defined() && entry.tensor.layout() == c10::kStrided && !entry.tensor.is_meta(),
+        "[write_pt2] the tensor ",
+        entry.name,
+        " must be a strided one that has values.");
+  }
+  return entries;
+}
+
+/// From the first to behind the last of a tensor's elements in its storage.
+struct Extent {
+  int64_t begin;
+  int64_t end;
+};
+Extent extent(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) {
+    return {tensor.storage_offset(), tensor.storage_offset()};
+  }
+  auto end = tensor.storage_offset() + 1;
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    end += (tensor.size(dim) - 1) * tensor.stride(dim);
+  }
+  return {tensor.storage_offset(), end};
+}
+
+bool is_same_view(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.strides() == b.strides() && a.storage_offset() == b.storage_offset() &&
+      a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+}
+
+/// Tensors of one record: all of them views of the base's memory, which has no gaps, or else all like the base.
+struct Group {
+  at::Tensor base;
+  std::vector<const Entry*> members;
+
+  bool takes(const at::Tensor& tensor) const {
+    const auto own = extent(base);
+    const auto other = extent(tensor);
+    const bool is_inside = own.begin <= other.begin && other.end <= own.end && other.begin < other.end;
+    const bool is_alike = base.is_conj() == tensor.is_conj() && base.is_neg() == tensor.is_neg();
+    return is_same_view(base, tensor) || (base.is_non_overlapping_and_dense() && is_inside && is_alike);
+  }
+};
+
+/// Views of the same memory share a record, so that they share memory after reading too.
+std::vector<Group> group(const std::vector<Entry>& entries) {
+  std::vector<Group> groups;
+  std::map<std::tuple<const void*, c10::ScalarType, bool>, std::vector<size_t>> of_storage;
+  for (const auto& entry : entries) {
+    const auto& tensor = entry.tensor;
+    auto& own = of_storage[{tensor.storage().unsafeGetStorageImpl(), tensor.scalar_type(), entry.is_constant}];
+    const auto found = std::find_if(own.begin(), own.end(), [&](size_t i) {
+      // The larger of the two may come second.
+      return groups[i].takes(tensor) || Group{tensor, {}}.takes(groups[i].base);
+    });
+    if (found == own.end()) {
+      own.push_back(groups.size());
+      groups.push_back({tensor, {&entry}});
+    } else {
+      auto& group = groups[*found];
+      group.members.push_back(&entry);
+      group.base = group.takes(tensor) ? group.base : tensor;
+    }
+  }
+  return groups;
+}
+
+class Writer {
+ public:
+  Writer(const std::string& model, const WriteRecord& write) : model_(model), write_(write) {}
+
+  void add(const Group& group) {
+    const bool is_constant = group.members[0]->is_constant;
+    const auto folder = std::string(is_constant ? "data/constants/" : "data/weights/");
+    const auto path = is_constant ? "tensor_" + std::to_string(constants_count_++)
+                                  : "weight_" + std::to_string(weights_count_++);
+    const auto& base = group.base;
+    const bool is_dense = base.is_non_overlapping_and_dense();
+    // What is in memory as it is to be stored is not copied.
+    auto stored = base.resolve_conj().resolve_neg().cpu();
+    stored = is_dense ? stored : stored.contiguous();
+    write_(folder + path, stored.const_data_ptr(), stored.nbytes());
+    for (const auto* member : group.members) {
+      const auto offset = member->tensor.storage_offset() - base.storage_offset();
+      state(*member, path, is_dense ? member->tensor.strides() : stored.strides(), is_dense ? offset : 0);
+    }
+    for (const auto* member : group.members) {
+      release_pages(member->tensor);
+    }
+  }
+
+  void finish() {
+    for (const auto& [folder, name, config] :
+         {std::tuple("data/weights/", "_weights_config.json", &weights_),
+          std::tuple("data/constants/", "_constants_config.json", &constants_)}) {
+      const auto text = "{\"config\": " + config->dump() + "}";
+      write_(folder + model_ + name, text.data(), text.size());
+    }
+  }
+
+ private:
+  void state(const Entry& entry, const std::string& path, at::IntArrayRef strides, int64_t offset) {
+    TensorType type;
+    type.dtype = entry.tensor.scalar_type();
+    type.sizes.assign(entry.tensor.sizes().begin(), entry.tensor.sizes().end());
+    type.strides.assign(strides.begin(), strides.end());
+    type.device = entry.device;
+    type.requires_grad = entry.requires_grad;
+    auto meta = types_.tensor(type);
+    meta["storage_offset"] = {{"as_int", offset}};
+    (entry.is_constant ? constants_ : weights_)[entry.name] = {
+        {"path_name", path},
+        {"is_param", entry.is_parameter},
+        {"use_pickle", false},
+        {"tensor_meta", std::move(meta)}};
+  }
+
+  std::string model_;
+  const WriteRecord& write_;
+  std::map<std::string, Symbol> no_symbols_;
+  TypeWriter types_{no_symbols_};
+  nlohmann::ordered_json weights_ = nlohmann::ordered_json::object();
+  nlohmann::ordered_json constants_ = nlohmann::ordered_json::object();
+  size_t weights_count_ = 0;
+  size_t constants_count_ = 0;
+};
+
+} // namespace
+
+void write_weights(const Program& program, const std::string& model, const WriteRecord& write) {
+  const auto entries = entries_of(program);
+  Writer writer(model, write);
+  for (const auto& group : group(entries)) {
+    writer.add(group);
+  }
+  writer.finish();
+}
+
+} // namespace weft::graph
