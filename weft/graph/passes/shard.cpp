@@ -1,0 +1,53 @@
+#include "weft/graph/passes/shard.h"
+
+#include "weft/comm/fake_world.h"
+#include "weft/graph/ir/verify.h"
+#include "weft/graph/passes/bucket_collectives.h"
+#include "weft/graph/passes/common_redistributions.h"
+#include "weft/graph/passes/dead_code.h"
+#include "weft/graph/passes/hoist_collectives.h"
+
+namespace weft::graph {
+
+namespace {
+
+/// A pass that broke a graph is found where it happened.
+void check([[maybe_unused]] const Program& program) {
+#ifndef NDEBUG
+  verify(program);
+#endif
+}
+
+} // namespace
+
+void shard(
+    Program& program,
+    const DeviceMesh& mesh,
+    const nn::ParallelPlan& plan,
+    const TensorParallelOptions& options) {
+  tensor_parallel(program, mesh, plan, options);
+  check(program);
+  for (auto* pass : {&common_redistributions, &dead_code}) {
+    (*pass)(*program.graph);
+    check(program);
+  }
+}
+
+Program program_of_rank(const Program& program, int64_t rank, const LocalizeOptions& options) {
+  auto local = localize(program, rank, options);
+  check(local);
+  bucket_collectives(*local.graph);
+  check(local);
+  hoist_collectives(*local.graph);
+  check(local);
+  dead_code(*local.graph);
+  check(local);
+  return local;
+}
+
+DeviceMesh analysis_mesh(const std::string& text) {
+  const auto shape = DeviceMesh::parse("mesh(" + text + ")");
+  return DeviceMesh::parse("mesh(" + text + ")", make_fake_world(shape.size()));
+}
+
+} // namespace weft::graph
