@@ -73,8 +73,8 @@ Started all_to_all(Group& group, const at::Tensor& input, CallArguments argument
   TORCH_CHECK_VALUE(
       static_cast<int64_t>(goes.size()) == group.size() && comes.size() == goes.size() && sum(goes) == input.size(0),
       "[all_to_all_single] split sizes for the ", group.size(), " members of ", group.to_string(),
-      " are required, those of the input adding up to its dim 0, but got ", comes, " and ", goes, " for ", input.sizes(),
-      ".");
+      " are required, those of the input adding up to its dim 0, but got ", c10::IntArrayRef(comes), " and ",
+      c10::IntArrayRef(goes), " for ", input.sizes(), ".");
   const auto output = empty_of_length(input, sum(comes));
   return {output, group.all_to_all(pieces(input, goes), pieces(output, comes))};
 }
