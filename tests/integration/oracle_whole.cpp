@@ -51,23 +51,30 @@ Inputs call_whole(const c10::OperatorHandle& op, std::vector<c10::IValue> argume
     TORCH_CHECK(schema[i].default_value(), op.schema(), " needs the argument ", schema[i].name());
     arguments.push_back(*schema[i].default_value());
   }
-  const bool is_composite = is_taken_apart(op);
-  const c10::AutoGradMode gradients(c10::GradMode::is_enabled() && !is_composite);
-  if (is_composite && std::any_of(arguments.begin(), arguments.end(), is_distributed)) {
+  const c10::NoGradGuard no_gradients;
+  if (std::any_of(arguments.begin(), arguments.end(), is_distributed)) {
     kernel_of(op).call({}, &arguments);
   } else {
     op.callBoxed(arguments);
   }
-  Inputs outputs;
-  for (const auto& value : arguments) {
-    if (value.isTensor() && value.toTensor().defined()) {
-      outputs.push_back(value.toTensor());
-    } else if (value.isTensorList()) {
-      const auto list = value.toTensorVector();
-      outputs.insert(outputs.end(), list.begin(), list.end());
-    }
+  auto outputs = tensors_on(arguments);
+  for (auto& output : outputs) {
+    output = output.detach(); // it may be an argument, as it was
   }
   return outputs;
+}
+
+Inputs tensors_on(const std::vector<c10::IValue>& stack) {
+  Inputs tensors;
+  for (const auto& value : stack) {
+    if (value.isTensor()) {
+      tensors.push_back(value.toTensor());
+    } else if (value.isTensorList()) {
+      const auto list = value.toTensorVector();
+      tensors.insert(tensors.end(), list.begin(), list.end());
+    }
+  }
+  return tensors;
 }
 
 c10::OperatorHandle operator_named(const std::string& name) {

@@ -10,9 +10,12 @@ namespace weft::testing {
 /// keep it whole.
 bool is_taken_apart(const c10::OperatorHandle& op);
 
-/// Calls an operator on plain tensors, or on distributed ones by its rule, be it a composite. Composites without gradients.
-/// Arguments that are not given have their defaults.
+/// Calls an operator on plain tensors, or on distributed ones by its rule, whatever dispatch does with it. There are no
+/// gradients. Arguments that are not given have their defaults.
 Inputs call_whole(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments);
+
+/// What a call left on the stack.
+Inputs tensors_on(const std::vector<c10::IValue>& stack);
 
 /// The operator of this name, as "aten::split.sizes".
 c10::OperatorHandle operator_named(const std::string& name);

@@ -52,7 +52,11 @@ std::optional<Sample> made_up(const c10::OperatorHandle& op, c10::IntArrayRef sh
     for (size_t i = 0; i < positions.size(); ++i) {
       stack[positions[i]] = tensors[i];
     }
-    return call_whole(op, std::move(stack));
+    if (is_taken_apart(op)) {
+      return call_whole(op, std::move(stack));
+    }
+    op.callBoxed(stack);
+    return tensors_on(stack);
   };
   return Sample{name_of(c10::toString(op.operator_name()), inputs), inputs, call};
 }
