@@ -3,10 +3,10 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.export import Dim
 
 from .llama import FeedForward, layers, rotated
 from .model import Model, Plan, refused_heads
-from torch.export import Dim
 
 LAYERS = 2
 VOCABULARY = 53

@@ -62,8 +62,6 @@ TORCH_PLANS = (
 )
 LENGTH = 4
 UNROLLED_PLANS = (
-    # The state is gathered for every step but the first, whose state is zero on every rank, and once more to go out; the
-    # cell goes out too.
     Plan("gates", {"cell.of_*": {"style": "colwise", "parts": 4}}),
     Plan("output", {"output": "colwise"}, {"all_gather": 1}),
     Plan("rowwise", {"cell.of_state": "rowwise"}, {"all_reduce": LENGTH}),

@@ -108,6 +108,8 @@ def try_step(dice, program, values):
     """Adds a step and what it gives; nothing where an operator does not take the operands, or the result is not of use."""
     # The latest ones more often, so that programs are deep.
     first = len(values) - 1 - dice.randrange(min(len(values), 4)) if dice.random() < 0.5 else dice.randrange(len(values))
+    if not values[first].is_floating_point() and dice.random() < 0.7:
+        return
     layers = {}
     if dice.random() < 0.25 or not values[first].is_floating_point():
         name = f"layer_{len(program.layers)}"

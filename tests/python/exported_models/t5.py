@@ -5,9 +5,9 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.export import Dim
 
 from .model import BATCH, Model, Plan, refused_heads
-from torch.export import Dim
 
 LAYERS = 1
 DIM, HIDDEN = 24, 40

@@ -1,5 +1,5 @@
 """Small programs at which tensor-parallel transforms go wrong: list arguments, sizes written in calls, several outputs, inputs
-that are no activations. What each communicates is known, but where a comment says otherwise."""
+that are no activations."""
 
 import torch
 import torch.nn.functional as F
@@ -171,13 +171,13 @@ MODELS = [
     case("linear_of_3d", pair, Plan("pair", PAIR, {"all_reduce": 1}), deep, count=2),
     case("linear_of_3d_uneven", pair, Plan("pair", PAIR, {"all_reduce": 1}), deep, count=2, width=18),
     case("expand_of_cut", expanded, {"all_gather": 1}),
-    case("cat_of_cut", joined, {"all_gather": 2}),
+    # The parts are joined as they lie, and gathered together.
+    case("cat_of_cut", joined, {"all_gather": 1}),
     # What is stacked with it is the same everywhere, and cut for nothing.
     case("stack_of_cut_and_whole", stacked, {"all_gather": 1}),
     case("sum_of_cut", summed, {"all_reduce": 1}),
     case("means_of_cut", averaged, Plan("colwise", COLWISE)),
-    case("batch_norm_eval", normed, {"all_gather": 1}, parts=lambda: {"norm": nn.BatchNorm1d(16)}),
-    # The statistics are gathered to go out, or computed of gathered values.
+    case("batch_norm_eval", normed, Plan("colwise", COLWISE), parts=lambda: {"norm": nn.BatchNorm1d(16)}),
     case("batch_norm_train", normed, Plan("colwise", COLWISE), parts=lambda: {"norm": nn.BatchNorm1d(16)}, training=True),
     case("parameter_goes_out", with_parameter, {"all_gather": 3}),
     case("int_input", by_number, {"all_gather": 1}, numbered(3)),
@@ -194,7 +194,7 @@ MODELS = [
     # One sum for both who read it.
     case("two_readers", two_readers, Plan("pair", PAIR, {"all_reduce": 1}), count=2),
     case("returned_twice", returned_twice, {"all_gather": 1}),
-    case("filled_alike", same_sized, {}),
+    case("filled_alike", same_sized, Plan("colwise", COLWISE)),
     case("halves_of_cut", halves, Plan("colwise", COLWISE)),
     case("halves_of_parts", halves, Plan("parts", {"a": {"style": "colwise", "parts": 2}}, {"all_gather": 1})),
     case("views_of_cut", viewed, Plan("pair", {"a": {"style": "colwise"}, "b": "rowwise"}), deep, count=2),

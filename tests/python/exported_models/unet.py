@@ -71,11 +71,11 @@ class Unet(nn.Module):
         return self.output(F.silu(self.norm(x)))
 
 
-def images(batch=3):
+def images(batch=12):
     return torch.randn(batch, 3, 8, 8), torch.randint(1000, (batch,))
 
 
-def attention(heads, **options):
+def attention(heads):
     of_heads = {} if heads is None else {"heads": heads}
     return {
         "attention.to_[qkv]": {"style": "colwise", **of_heads},

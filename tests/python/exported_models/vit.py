@@ -50,7 +50,7 @@ class Vit(nn.Module):
         return self.head(self.norm(self.blocks(x))[:, 0])
 
 
-def images(batch=3):
+def images(batch=12):
     return (torch.randn(batch, 3, 12, 16),)
 
 
