@@ -4,20 +4,15 @@ import json
 import subprocess
 from pathlib import Path
 
-import torch
 import weft
 
 COMMAND = Path(weft._C.__file__).parents[2] / "bin/weft"
 
 
 def in_process(path, mesh, plan, inputs):
-    """The outputs, whole, and the summary; the ranks are threads, and all of them give the same."""
+    """The outputs, whole, and the summary; the ranks are threads, and an error says so where they differ."""
     program = weft._C.ShardedProgram(str(path), mesh, weft._C.ParallelPlan.parse(json.dumps(plan)))
-    first, *others = program.run(inputs)
-    for rank, outputs in enumerate(others, 1):
-        for number, (one, other) in enumerate(zip(first, outputs, strict=True)):
-            assert torch.equal(one, other), f"output {number} of rank {rank} is not that of rank 0"
-    return first, json.loads(program.summary())
+    return program.run(inputs), json.loads(program.summary())
 
 
 def command(*arguments):

@@ -96,12 +96,14 @@ std::vector<CallAnalysis::TensorOperand> CallAnalysis::tensor_operands(const Nod
 
 std::shared_ptr<const Decision> CallAnalysis::decide(
     const Node& node,
-    const std::function<bool(const Value*)>& is_stationary) {
+    const std::function<bool(const Value*)>& is_stationary,
+    bool decomposes) {
   const auto& op = *node.op();
   const auto& operator_traits = traits(op);
   std::vector<CallOperand> operands;
   CallKey key;
   key.add(reinterpret_cast<uintptr_t>(&op.schema()));
+  key.add(decomposes ? 1 : 0);
   for (const auto& [argument, position, operand] : tensor_operands(node)) {
     const auto* value = node.operand(operand);
     operands.push_back({argument, position, spec(value), is_stationary(value)});
@@ -114,7 +116,7 @@ std::shared_ptr<const Decision> CallAnalysis::decide(
   }
   auto& decision = decisions_[key];
   if (decision == nullptr) {
-    decision = std::make_shared<const Decision>(decided(op, operator_traits, arguments, operands));
+    decision = std::make_shared<const Decision>(decided(op, operator_traits, arguments, operands, decomposes));
   }
   return decision;
 }
@@ -127,9 +129,12 @@ Decision CallAnalysis::decided(
     const c10::OperatorHandle& op,
     const OperatorTraits& operator_traits,
     c10::ArrayRef<c10::IValue> arguments,
-    c10::ArrayRef<CallOperand> operands) const {
+    c10::ArrayRef<CallOperand> operands,
+    bool decomposes) const {
   if (!draws_random_numbers(op)) {
-    return weft::decide(op, operator_traits, arguments, operands, /*may_move_stored=*/false);
+    auto allowed = operator_traits;
+    allowed.decomposition = decomposes ? operator_traits.decomposition : nullptr;
+    return weft::decide(op, allowed, arguments, operands, /*may_move_stored=*/false);
   }
   if (operator_traits.rule != nullptr && may_draw_nothing(op.schema())) {
     auto decision = weft::decide(op, operator_traits, arguments, operands, /*may_move_stored=*/false);

@@ -20,9 +20,12 @@ class CallAnalysis {
   SpecPtr spec(const Value* value) const;
   SpecPtr spec(const TensorType& type, const Layout& layout) const;
 
-  /// `stationary(value)`: whether a tensor should stay where it is. The decision's operands are those of
-  /// `tensor_operands`.
-  std::shared_ptr<const Decision> decide(const Node& node, const std::function<bool(const Value*)>& is_stationary);
+  /// `is_stationary(value)`: whether a tensor should stay where it is. The decision's operands are those of
+  /// `tensor_operands`. `decomposes`: whether it may be to run the call as other operators.
+  std::shared_ptr<const Decision> decide(
+      const Node& node,
+      const std::function<bool(const Value*)>& is_stationary,
+      bool decomposes = true);
 
   /// A tensor among a node's arguments: which argument, where in a list or -1, which of the node's operands.
   struct TensorOperand {
@@ -38,7 +41,8 @@ class CallAnalysis {
       const c10::OperatorHandle& op,
       const OperatorTraits& operator_traits,
       c10::ArrayRef<c10::IValue> arguments,
-      c10::ArrayRef<CallOperand> operands) const;
+      c10::ArrayRef<CallOperand> operands,
+      bool decomposes) const;
   /// The arguments as values: numbers by their trial values, tensors by one that stands for all.
   std::vector<c10::IValue> arguments_of(const Node& node) const;
   c10::IValue value_of(const Node& node, const Argument& argument, const c10::Argument& formal) const;

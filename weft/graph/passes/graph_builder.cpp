@@ -60,7 +60,7 @@ Value* GraphBuilder::number(const Size& size) {
     arguments.push_back(size_argument(operand, operands));
   }
   auto* node = graph_.insert(
-      nullptr, find_scalar_function(function_name(size.kind())), std::move(arguments), operands,
+      before_, find_scalar_function(function_name(size.kind())), std::move(arguments), operands,
       {.types = {NumberType{NumberKind::Int, text}}});
   node->origin = origin_;
   return numbers_[text] = node->output();
@@ -95,6 +95,7 @@ Argument GraphBuilder::argument(const Argument& given, std::vector<Value*>& oper
             return numbers.size() == sizes.size() ? graph::Argument(c10::IValue(numbers))
                                                   : graph::Argument::list(std::move(elements));
           },
+          [](Absent) { return graph::Argument(); },
           [&](const std::vector<Value*>& values) {
             std::vector<graph::Argument> elements;
             for (auto* value : values) {
@@ -113,7 +114,7 @@ Node* GraphBuilder::insert(const std::string& op, const std::vector<Argument>& a
     given.push_back(argument(each, operands));
   }
   given.resize(handle.schema().arguments().size());
-  auto* node = graph_.insert(nullptr, handle, std::move(given), operands, std::move(outputs));
+  auto* node = graph_.insert(before_, handle, std::move(given), operands, std::move(outputs));
   node->origin = origin_;
   return node;
 }

@@ -4,6 +4,9 @@
 
 namespace weft::graph {
 
+/// An argument for which the operator's default holds.
+struct Absent {};
+
 /// Adds calls to a graph, one after the other, before a node or at its end.
 ///
 ///   GraphBuilder build(graph);
@@ -11,9 +14,9 @@ namespace weft::graph {
 class GraphBuilder {
  public:
   /// What an argument may be: a value, a constant, a size or sizes (computed by nodes where they are no numbers), values.
-  using Argument = std::variant<Value*, c10::IValue, Size, Sizes, std::vector<Value*>>;
+  using Argument = std::variant<Value*, c10::IValue, Size, Sizes, std::vector<Value*>, Absent>;
 
-  explicit GraphBuilder(Graph& graph) : graph_(graph) {}
+  explicit GraphBuilder(Graph& graph, Node* before = nullptr) : graph_(graph), before_(before) {}
 
   /// Where new nodes come from, and what their values are called unless an operator names them.
   void set_origin(const Origin& origin) {
@@ -39,6 +42,7 @@ class GraphBuilder {
   graph::Argument size_argument(const Size& size, std::vector<Value*>& operands);
 
   Graph& graph_;
+  Node* before_; // where nodes are added; none: at the end
   Origin origin_;
   std::unordered_map<std::string, Value*> numbers_; // by the size's text
 };

@@ -1,6 +1,7 @@
 #include "weft/graph/passes/localize.h"
 
 #include "weft/core/shard_math.h"
+#include "weft/graph/exec/whole_values.h"
 #include "weft/graph/passes/localize_step.h"
 #include "weft/graph/passes/trial_values.h"
 
@@ -34,23 +35,6 @@ Sizes strides_like(const Sizes& sizes, const Sizes& strides) {
     }
   }
   return result;
-}
-
-at::Tensor part_of(const at::Tensor& whole, const Layout& layout, const MeshPlace& place) {
-  auto part = whole;
-  for (int64_t d = 0; d < whole.dim(); ++d) {
-    const auto runs = local_runs(whole.size(d), d, layout, place.shape, place.coordinate);
-    if (runs.size() == 1) {
-      part = part.narrow(d, runs[0].begin, runs[0].length);
-      continue;
-    }
-    std::vector<at::Tensor> pieces;
-    for (const auto& run : runs) {
-      pieces.push_back(part.narrow(d, run.begin, run.length));
-    }
-    part = at::cat(pieces, d);
-  }
-  return part;
 }
 
 MeshPlace with_stand_ins(MeshPlace place, const Program& program) {
@@ -296,12 +280,15 @@ class Localizer {
       const auto dim = static_cast<int64_t>(d);
       const auto element = element_of(written, d);
       const bool is_cut = !stated.layout.shard_order(dim).empty();
-      const bool is_inferred = element.is_constant() && element.constant().isInt() && element.constant().toInt() == -1;
-      if (!is_cut || is_inferred) {
+      if (!is_cut) {
         elements.push_back(copied(node, element, operands));
         continue;
       }
-      const auto whole = element.is_operand() ? size_of(node.operand(element.operand())) : Size(stated.sizes[d]);
+      // What is inferred of the whole tensor cannot be of a part that is empty.
+      const bool is_inferred = element.is_constant() && element.constant().isInt() && element.constant().toInt() == -1;
+      const auto whole = element.is_operand() ? size_of(node.operand(element.operand()))
+          : is_inferred                       ? node.output()->tensor().sizes[d]
+                                              : Size(stated.sizes[d]);
       elements.push_back(size(local_size(whole, dim, stated.layout, place_), operands));
     }
     return is_list ? list(std::move(elements)) : elements[0];

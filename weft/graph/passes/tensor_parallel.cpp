@@ -1,7 +1,7 @@
 #include "weft/graph/passes/tensor_parallel.h"
 
-#include "weft/graph/capture/inline_composite.h"
 #include "weft/graph/ir/print.h"
+#include "weft/graph/passes/inline_call.h"
 #include "weft/graph/passes/module_boundaries.h"
 #include "weft/graph/passes/redistributions.h"
 #include "weft/tensor/boundary.h"
@@ -27,7 +27,9 @@ class TensorParallel {
         options_(options),
         replicated_(all_replicated(mesh)),
         values_(program),
+        other_values_(program, 1),
         analysis_(mesh, values_),
+        inliner_(program, values_, other_values_, mesh_),
         redistributions_(graph_, analysis_, aliases_),
         boundaries_(program, mesh, plan, options.mesh_dim, redistributions_) {}
 
@@ -82,6 +84,7 @@ class TensorParallel {
       return nullptr;
     }
     values_.add(*node);
+    other_values_.add(*node);
     auto* const next = node->next();
     if (node->op() == nullptr || is_size_query(*node)) {
       return next;
@@ -95,10 +98,13 @@ class TensorParallel {
       place_outputs(node, nullptr);
       return next;
     }
-    const auto decision =
-        analysis_.decide(*node, [this](const Value* value) { return stationary_.count(value) != 0; });
+    const auto is_stationary = [this](const Value* value) { return stationary_.count(value) != 0; };
+    auto decision = analysis_.decide(*node, is_stationary);
     if (auto* first = inlined(node, *decision)) {
       return first;
+    }
+    if (decision->decomposition != nullptr) {
+      decision = analysis_.decide(*node, is_stationary, /*decomposes=*/false);
     }
     move_operands(node, *decision);
     check_writes(node);
@@ -112,9 +118,10 @@ class TensorParallel {
   /// Where the call is run as others, which are then in its place: the first of them.
   Node* inlined(Node* node, const Decision& decision) {
     auto* const before = node->previous();
-    if (decision.decomposition != nullptr) {
-      inline_kernel(graph_, node, decision.decomposition->kernel, mesh_);
-    } else if (!decision.is_fallback || draws_random_numbers(*node->op()) || !inline_composite(graph_, node)) {
+    const bool is_done = decision.decomposition != nullptr
+        ? inliner_.by_kernel(node, decision.decomposition->kernel)
+        : decision.is_fallback && !draws_random_numbers(*node->op()) && inliner_.composite(node);
+    if (!is_done) {
       return nullptr;
     }
     return before == nullptr ? graph_.first() : before->next();
@@ -256,7 +263,9 @@ class TensorParallel {
   const TensorParallelOptions& options_;
   Layout replicated_;
   TrialValues values_;
+  TrialValues other_values_;
   CallAnalysis analysis_;
+  CallInliner inliner_;
   Aliases aliases_;
   Redistributions redistributions_;
   ModuleBoundaries boundaries_;

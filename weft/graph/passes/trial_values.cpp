@@ -48,7 +48,8 @@ bool can_stand_in(int64_t number, const std::vector<int64_t>& numbers) {
 
 } // namespace
 
-TrialValues::TrialValues(const Program& program) {
+TrialValues::TrialValues(const Program& program, int64_t choice)
+    : choice_(choice), next_(10'000 * (choice + 1)) {
   const auto numbers = program.symbols.empty() ? std::vector<int64_t>{} : numbers_in(program);
   for (const auto& [name, symbol] : program.symbols) {
     add_symbol(name, symbol, numbers);
@@ -76,8 +77,9 @@ void TrialValues::add_symbol(const std::string& name, const Symbol& symbol, cons
       return;
     }
   }
+  auto skipped = choice_;
   for (auto number = max; number >= std::max<int64_t>(min, 5); --number) {
-    if (is_free(number)) {
+    if (is_free(number) && skipped-- == 0) {
       stand_ins_.emplace_back(number, name);
       symbols_[name] = number;
       return;

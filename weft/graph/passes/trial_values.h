@@ -16,7 +16,8 @@ Size written_out(int64_t number, const StandIns& stand_ins);
 /// range has no such prime is taken for its hint. They depend on the program's symbols and sizes alone.
 class TrialValues {
  public:
-  explicit TrialValues(const Program& program);
+  /// `choice`: another one gives other numbers, by which what depends on them can be told.
+  explicit TrialValues(const Program& program, int64_t choice = 0);
 
   int64_t of(const Size& size) const {
     return size.is_number() ? size.number() : size.evaluate(symbols_);
@@ -39,7 +40,8 @@ class TrialValues {
 
   Size::Values symbols_;
   StandIns stand_ins_;
-  int64_t next_ = 10'000;
+  int64_t choice_;
+  int64_t next_;
   std::unordered_map<const Value*, c10::IValue> numbers_;
 };
 
