@@ -1,6 +1,8 @@
 #include "weft/graph/passes/tensor_parallel.h"
 
 #include "weft/graph/ir/print.h"
+#include "weft/graph/ir/schema_gaps.h"
+#include "weft/graph/passes/canonicalize.h"
 #include "weft/graph/passes/inline_call.h"
 #include "weft/graph/passes/module_boundaries.h"
 #include "weft/graph/passes/redistributions.h"
@@ -35,6 +37,7 @@ class TensorParallel {
 
   void run() {
     program_.mesh = mesh_;
+    canonicalize(graph_);
     place_inputs();
     for (auto* node = graph_.first(); node != nullptr;) {
       node = visit(node);
@@ -68,13 +71,17 @@ class TensorParallel {
 
   /// Buffers that are written to by operators keep their layout from the start.
   bool is_mutated_in_place(const Value* value) {
-    for (const auto& use : value->uses()) {
-      if (use.node->op() != nullptr && (!analysis_.traits(*use.node->op()).schema.written.empty() ||
-                                        analysis_.traits(*use.node->op()).schema.is_view)) {
-        return true;
-      }
-    }
-    return false;
+    return std::any_of(value->uses().begin(), value->uses().end(), [&](const auto& use) {
+      return use.node->op() != nullptr &&
+          (!written_arguments(*use.node).empty() || analysis_.traits(*use.node->op()).schema.is_view);
+    });
+  }
+
+  std::vector<size_t> written_arguments(const Node& node) {
+    auto written = silently_written_arguments(node);
+    const auto& marked = analysis_.traits(*node.op()).schema.written;
+    written.insert(written.end(), marked.begin(), marked.end());
+    return written;
   }
 
   /// Gives the node to visit next.
@@ -87,10 +94,6 @@ class TensorParallel {
     other_values_.add(*node);
     auto* const next = node->next();
     if (node->op() == nullptr || is_size_query(*node)) {
-      return next;
-    }
-    if (target_name(*node) == "aten::_assert_tensor_metadata") {
-      graph_.erase(node); // it states what whole tensors are
       return next;
     }
     boundaries_.enter(node);
@@ -146,8 +149,7 @@ class TensorParallel {
 
   /// After the operands moved: what is written to must be the one tensor that the program means.
   void check_writes(Node* node) {
-    const auto& schema = analysis_.traits(*node->op()).schema;
-    for (const auto argument : schema.written) {
+    for (const auto argument : written_arguments(*node)) {
       for (const auto number : operands_of_argument(*node, argument)) {
         const auto* written = node->operand(number);
         const auto* other = aliases_.parted_by_write(written, [&](const Value* value) {
