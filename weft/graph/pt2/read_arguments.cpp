@@ -119,12 +119,12 @@ class Reader {
     if (kind == TypeKind::OptionalType) {
       kind = type->castRaw<c10::OptionalType>()->getElementType()->kind();
     }
+    // A number does for a tensor, as in Python: it is one of no dims then.
     name.check(
-        is_tensor == (kind == TypeKind::TensorType),
+        !is_tensor || kind == TypeKind::TensorType,
         "an argument of type ",
         type->repr_str(),
-        " is required, but got ",
-        is_tensor ? "the tensor " : "the number ",
+        " is required, but got the tensor ",
         name.text().substr(0, 80));
     return argument;
   }
