@@ -25,8 +25,8 @@ struct CallSharding {
     int64_t table_dim;
   };
 
-  std::vector<SizeArgument> size_arguments;
-  std::optional<Lookup> lookup;
+  std::vector<SizeArgument> size_arguments = {};
+  std::optional<Lookup> lookup = std::nullopt;
   bool is_fallback = false;
   std::string reason; // why it is run so, for people
 };
