@@ -87,9 +87,17 @@ bool is_only_awaited(const Value& value) {
       value.uses().begin(), value.uses().end(), [](const Value::Use& use) { return waits_for_collective(*use.node); });
 }
 
-bool wait_late(Graph& graph) {
+bool wait_late(Graph& graph, size_t in_flight) {
   Order order(graph);
   const auto& nodes = order.nodes();
+  std::vector<size_t> starts;
+  std::unordered_map<const Node*, size_t> turns;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (starts_collective(*nodes[i])) {
+      turns.emplace(nodes[i], starts.size());
+      starts.push_back(i);
+    }
+  }
   std::vector<std::vector<Node*>> before(nodes.size());
   std::vector<bool> is_moved(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -101,7 +109,13 @@ bool wait_late(Graph& graph) {
     if (start == nullptr || !starts_collective(*start) || !is_only_awaited(*node.operand(0))) {
       continue;
     }
-    before[latest_place(order, node, i)].push_back(nodes[i]);
+    auto place = latest_place(order, node, i);
+    // Not behind the start that would be one too many under way.
+    const auto beyond = turns.at(start) + in_flight;
+    if (beyond < starts.size() && starts[beyond] > i) {
+      place = std::min(place, starts[beyond]);
+    }
+    before[place].push_back(nodes[i]);
     is_moved[i] = true;
   }
   std::vector<Node*> arranged;
@@ -177,7 +191,7 @@ bool start_early(Graph& graph, size_t in_flight) {
 
 bool hoist_collectives(Graph& graph, size_t in_flight) {
   // A node that neither starts nor waits stays where it is, so no use of a wait comes before it when starts move.
-  const bool waits_moved = wait_late(graph);
+  const bool waits_moved = wait_late(graph, in_flight);
   return start_early(graph, in_flight) || waits_moved;
 }
 
