@@ -9,6 +9,7 @@ from pathlib import Path
 
 import collectives
 import dispatch
+import executor
 import instructions
 import local
 import plan
@@ -26,6 +27,7 @@ BENCHES = {
     "dispatch": dispatch,
     "instructions": instructions,
     "training": training,
+    "executor": executor,
 }
 
 ROOT = Path(__file__).resolve().parent.parent
