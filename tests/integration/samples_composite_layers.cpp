@@ -79,6 +79,11 @@ void add_attention(Samples& samples) {
   attend({{4, 5, 4}, {4, 5, 4}, {4, 5, 4}}, true, false);
   attend({{4, 5, 4}, {4, 3, 4}, {4, 3, 4}, {4, 5, 3}}, false, false);
   attend({{2, 4, 5, 4}, {2, 1, 3, 4}, {2, 1, 3, 4}}, false, true);
+  for (const auto& shapes : {Shapes{{4, 2, 5, 4}, {4, 2, 3, 4}, {4, 2, 3, 4}}, Shapes{{4, 5, 4}, {4, 3, 4}, {4, 3, 4}}}) {
+    samples.add_whole("aten::_scaled_dot_product_attention_math", floats(shapes), [](const Inputs& t) {
+      return Values{t[0], t[1], t[2]};
+    });
+  }
 }
 
 void add_planes(Samples& samples) {

@@ -71,6 +71,12 @@ void add_arithmetic(Samples& samples) {
   samples.add_whole("aten::divide.Tensor_mode", floats({{5, 4}, {4}}), [](const Inputs& t) {
     return Values{t[0] * 9, t[1], "floor"};
   });
+  samples.add_whole("aten::einsum", floats({{2, 3, 4}, {5, 4, 2}}), [](const Inputs& t) {
+    return Values{"btd,edf->btef", t};
+  });
+  samples.add_whole("aten::einsum", floats({{2, 3, 5, 4}, {2, 3, 5}}), [](const Inputs& t) {
+    return Values{"bted,bte->btd", t};
+  });
   for (const auto* op : {"aten::outer", "aten::ger"}) {
     samples.add_whole(op, floats({{5}, {4}}), [](const Inputs& t) { return Values{t[0], t[1]}; });
   }

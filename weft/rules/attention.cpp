@@ -115,14 +115,15 @@ void add_constants(Rule& rule, const OpCall& call) {
   }
 }
 
-/// `kept_rank` is the rank of the second result: a number per row of the query, or a row.
+/// `kept_rank` is the rank of what the second result has for a sample and a head: a number per row of the query, or a row.
 RuleFunction attention(int64_t kept_rank) {
   return [kept_rank](const OpCall& call) -> std::optional<Rule> {
     if (!has_rule(call)) {
       return std::nullopt;
     }
     Attention attention(call);
-    attention.rule.outputs = {attention.query, attention.per_row(kept_rank)};
+    const auto leading = static_cast<int64_t>(attention.query.size()) - 2;
+    attention.rule.outputs = {attention.query, attention.per_row(leading + kept_rank)};
     add_constants(attention.rule, call);
     return attention.rule;
   };
@@ -162,8 +163,8 @@ void add_attention_rules(RuleRegistry& registry) {
   registry.add(
       {"_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
        "_scaled_dot_product_efficient_attention", "_scaled_dot_product_fused_attention_overrideable"},
-      attention(3));
-  registry.add({"_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math"}, attention(4));
+      attention(1));
+  registry.add({"_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math"}, attention(2));
   registry.add(
       {"_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_backward",
        "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward",
