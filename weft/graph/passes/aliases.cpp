@@ -61,6 +61,14 @@ const Value* Aliases::parted_by_write(
   return nullptr;
 }
 
+const Value* Aliases::original_of(const Value* value) {
+  auto memory = memory_of(value);
+  while (memories_[memory].copied_from) {
+    memory = *memories_[memory].copied_from;
+  }
+  return memories_[memory].values[0];
+}
+
 std::vector<size_t> operands_of_argument(const Node& node, size_t argument) {
   const auto& given = node.arguments()[argument];
   if (given.is_operand()) {

@@ -1,11 +1,13 @@
 #include "weft/graph/passes/tensor_parallel.h"
 
+#include "weft/graph/ir/clone.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/schema_gaps.h"
 #include "weft/graph/passes/canonicalize.h"
 #include "weft/graph/passes/inline_call.h"
 #include "weft/graph/passes/module_boundaries.h"
 #include "weft/graph/passes/redistributions.h"
+#include "weft/graph/passes/shared_heads.h"
 #include "weft/tensor/boundary.h"
 
 #include <c10/util/Exception.h>
@@ -16,14 +18,22 @@ namespace weft::graph {
 
 namespace {
 
+/// A write would reach one of two tensors that the program means to be one.
+struct PartedByWrite {
+  std::string original; // the value that, kept whole, need not be copied
+  std::string message;
+};
+
 class TensorParallel {
  public:
   TensorParallel(
       Program& program,
       const DeviceMesh& mesh,
       const nn::ParallelPlan& plan,
-      const TensorParallelOptions& options)
+      const TensorParallelOptions& options,
+      const std::unordered_set<std::string>& kept_whole)
       : program_(program),
+        kept_whole_(kept_whole),
         graph_(*program.graph),
         mesh_(mesh),
         options_(options),
@@ -64,7 +74,7 @@ class TensorParallel {
       } else if (!is_mutated_in_place(input.value)) {
         free_.insert(input.value);
       }
-      *layout = layout->normalized(input.value->tensor().dim());
+      *layout = is_kept_whole(input.value) ? replicated_ : layout->normalized(input.value->tensor().dim());
     }
     boundaries_.enter_model(user_inputs, graph_.first());
   }
@@ -101,6 +111,7 @@ class TensorParallel {
       place_outputs(node, nullptr);
       return next;
     }
+    repeat_shared_heads(graph_, node, mesh_);
     const auto is_stationary = [this](const Value* value) { return stationary_.count(value) != 0; };
     auto decision = analysis_.decide(*node, is_stationary);
     if (auto* first = inlined(node, *decision)) {
@@ -115,7 +126,28 @@ class TensorParallel {
     place_outputs(node, decision.get());
     visited_.insert(node);
     boundaries_.leave(node);
+    keep_whole(node);
     return next;
+  }
+
+  bool is_kept_whole(const Value* value) const {
+    return kept_whole_.count(value->name()) != 0;
+  }
+
+  /// What is written to through views that would have to move is made whole before.
+  void keep_whole(Node* node) {
+    for (auto* output : node->outputs()) {
+      if (output == nullptr || !output->is_tensor() || !is_kept_whole(output) || *output->layout == replicated_) {
+        continue;
+      }
+      auto* const whole = redistributions_.bring(output, replicated_, node->next());
+      const auto uses = output->uses();
+      for (const auto& use : uses) {
+        if (use.node->step() == nullptr) {
+          use.node->set_operand(use.operand, whole);
+        }
+      }
+    }
   }
 
   /// Where the call is run as others, which are then in its place: the first of them.
@@ -157,11 +189,15 @@ class TensorParallel {
                    return use.node != node && use.node->step() == nullptr && visited_.count(use.node) == 0;
                  });
         });
-        TORCH_CHECK_NOT_IMPLEMENTED(
-            other == nullptr, "[tensor_parallel] ", to_string(*node), " writes to %", written->name(),
-            ", which had to be redistributed from %", other == nullptr ? "" : other->name(),
-            ", so that the write would be lost there. Make the program functional with run_decompositions() before "
-            "saving it, or choose a plan under which the tensor stays where it is.");
+        if (other != nullptr) {
+          throw PartedByWrite{
+              aliases_.original_of(written)->name(),
+              c10::str(
+                  "[tensor_parallel] ", to_string(*node), " writes to %", written->name(),
+                  ", which had to be redistributed from %", other->name(),
+                  ", so that the write would be lost there. Make the program functional with run_decompositions() "
+                  "before saving it, or choose a plan under which the tensor stays where it is.")};
+        }
         redistributions_.forget_copies_of(written);
       }
     }
@@ -260,6 +296,7 @@ class TensorParallel {
   }
 
   Program& program_;
+  const std::unordered_set<std::string>& kept_whole_;
   Graph& graph_;
   DeviceMesh mesh_;
   const TensorParallelOptions& options_;
@@ -276,6 +313,15 @@ class TensorParallel {
   std::unordered_set<const Node*> visited_;
   std::unordered_map<std::string, std::shared_ptr<const CallSharding>> plain_shardings_;
 };
+
+bool writes_to_values(const Graph& graph) {
+  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
+    if (node->op() != nullptr && (node->op()->schema().is_mutable() || !silently_written_arguments(*node).empty())) {
+      return true;
+    }
+  }
+  return false;
+}
 
 void check_options(const Program& program, const TensorParallelOptions& options) {
   std::vector<std::string> names;
@@ -301,7 +347,21 @@ void tensor_parallel(
   TORCH_CHECK_VALUE(
       !program.mesh, "[tensor_parallel] a program that is not sharded is required, but it is, over ", *program.mesh, ".");
   check_options(program, options);
-  TensorParallel(program, mesh, plan, options).run();
+  std::unordered_set<std::string> kept_whole;
+  if (!writes_to_values(*program.graph)) {
+    TensorParallel(program, mesh, plan, options, kept_whole).run();
+    return;
+  }
+  while (true) {
+    auto attempt = clone(program);
+    try {
+      TensorParallel(attempt, mesh, plan, options, kept_whole).run();
+      program = std::move(attempt);
+      return;
+    } catch (const PartedByWrite& parted) {
+      TORCH_CHECK_NOT_IMPLEMENTED(kept_whole.insert(parted.original).second, parted.message);
+    }
+  }
 }
 
 } // namespace weft::graph
