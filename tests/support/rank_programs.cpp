@@ -87,7 +87,7 @@ std::string random_rank_program(std::mt19937& random, int nodes) {
         while (!started.empty()) {
           wait(0);
         }
-        node("aten::mul_.Tensor(" + pick() + ", 2)");
+        node("aten::mul_.Scalar(" + pick() + ", 2)");
         break;
       case 5:
         text += name + "g: f32[8] = _c10d_functional::all_gather_into_tensor(" + pick() + ", 2, \"tp\")\n";

@@ -190,9 +190,17 @@ bool start_early(Graph& graph, size_t in_flight) {
 } // namespace
 
 bool hoist_collectives(Graph& graph, size_t in_flight) {
-  // A node that neither starts nor waits stays where it is, so no use of a wait comes before it when starts move.
-  const bool waits_moved = wait_late(graph, in_flight);
-  return start_early(graph, in_flight) || waits_moved;
+  bool changed = false;
+  // A start that came forward leaves a wait room to fall back behind it. Starts move forward only and waits back only, so
+  // there is an end; most programs are done at once.
+  while (true) {
+    const bool waits_moved = wait_late(graph, in_flight);
+    const bool starts_moved = start_early(graph, in_flight);
+    if (!waits_moved && !starts_moved) {
+      return changed;
+    }
+    changed = true;
+  }
 }
 
 } // namespace weft::graph
