@@ -14,6 +14,7 @@ import local
 import plan
 import redistribute
 import training
+import transform
 from rows import table
 
 # Every benchmark by name: a module with a docstring that says what is measured, and run(settings), which yields rows; with
@@ -26,6 +27,7 @@ BENCHES = {
     "dispatch": dispatch,
     "instructions": instructions,
     "training": training,
+    "transform": transform,
 }
 
 ROOT = Path(__file__).resolve().parent.parent
