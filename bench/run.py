@@ -15,6 +15,7 @@ import local
 import plan
 import redistribute
 import training
+import transform
 from rows import table
 
 # Every benchmark by name: a module with a docstring that says what is measured, and run(settings), which yields rows; with
@@ -28,6 +29,7 @@ BENCHES = {
     "instructions": instructions,
     "training": training,
     "executor": executor,
+    "transform": transform,
 }
 
 ROOT = Path(__file__).resolve().parent.parent
