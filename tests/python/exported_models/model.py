@@ -28,6 +28,11 @@ class Plan:
     counted_in: tuple | None = None
 
 
+# Decomposed programs merge the batch with other dims. Where it does not divide by the ranks, or its size is open, parts of what
+# is merged are no parts of the batch, and something has to move.
+UNDECOMPOSED = ("exported", "dynamic", "strict", "strict_dynamic")
+OF_FIXED_BATCH = (*UNDECOMPOSED, "decomposed", "strict_decomposed")
+
 # Nothing is cut, so nothing moves. Every model is run with it.
 EMPTY = Plan("empty", {}, collectives={})
 
