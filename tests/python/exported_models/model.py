@@ -24,8 +24,6 @@ class Plan:
     # Meshes on which the plan is an error, with what the error says, as a regular expression.
     refused: dict = field(default_factory=dict)
     meshes: tuple = MESHES
-    # Where only the programs of some variants are known to communicate so.
-    counted_in: tuple | None = None
 
 
 # Nothing is cut, so nothing moves. Every model is run with it.
