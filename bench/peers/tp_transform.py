@@ -1,8 +1,7 @@
 """PyTorch's side of the benchmark 'transform': tensor_parallel_transformation of stacks of MLP blocks, exported and decomposed.
 The programs stay in FOLDER as mlp_<blocks>.pt2, and are exported only where they are not there yet.
 
-Usage: tp_transform.py FOLDER BLOCKS...                 exports, and times the transform
-       tp_transform.py --export-only FOLDER BLOCKS...   exports
+Usage: tp_transform.py FOLDER BLOCKS...
 
 A JSON line per stack: blocks, nodes of the graph, seconds of CPU time, collectives put in.
 """
@@ -75,8 +74,6 @@ def transformed(program, blocks):
 
 def main():
     arguments = sys.argv[1:]
-    only_exports = arguments[:1] == ["--export-only"]
-    arguments = arguments[only_exports:]
     if len(arguments) < 2 or not all(word.isdigit() for word in arguments[1:]):
         print(__doc__)
         return 0 if arguments in (["-h"], ["--help"]) else 2
@@ -85,9 +82,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
     for blocks in map(int, arguments[1:]):
-        program = exported(folder, blocks)
-        if not only_exports:
-            print(json.dumps({"blocks": blocks, **transformed(program, blocks)}), flush=True)
+        print(json.dumps({"blocks": blocks, **transformed(exported(folder, blocks), blocks)}), flush=True)
     dist.destroy_process_group()
     return 0
 

@@ -24,8 +24,6 @@ class Plan:
     # Meshes on which the plan is an error, with what the error says, as a regular expression.
     refused: dict = field(default_factory=dict)
     meshes: tuple = MESHES
-    # Where only the programs of some variants are known to communicate so.
-    counted_in: tuple | None = None
 
 
 # Decomposed programs merge the batch with other dims. Where it does not divide by the ranks, or its size is open, parts of what
