@@ -24,6 +24,8 @@ class Plan:
     # Meshes on which the plan is an error, with what the error says, as a regular expression.
     refused: dict = field(default_factory=dict)
     meshes: tuple = MESHES
+    # The variants that communicate so; all of them where none are named.
+    counted_in: tuple | None = None
 
 
 # Decomposed programs merge the batch with other dims. Where it does not divide by the ranks, or its size is open, parts of what

@@ -3,11 +3,13 @@
 #include "weft/graph/ir/clone.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/schema_gaps.h"
+#include "weft/graph/passes/buffer_layouts.h"
 #include "weft/graph/passes/canonicalize.h"
 #include "weft/graph/passes/inline_call.h"
 #include "weft/graph/passes/module_boundaries.h"
 #include "weft/graph/passes/redistributions.h"
 #include "weft/graph/passes/shared_heads.h"
+#include "weft/graph/passes/summary.h"
 #include "weft/tensor/boundary.h"
 
 #include <c10/util/Exception.h>
@@ -31,8 +33,10 @@ class TensorParallel {
       const DeviceMesh& mesh,
       const nn::ParallelPlan& plan,
       const TensorParallelOptions& options,
+      const BufferLayouts& buffers,
       const std::unordered_set<std::string>& kept_whole)
       : program_(program),
+        buffers_(buffers),
         kept_whole_(kept_whole),
         graph_(*program.graph),
         mesh_(mesh),
@@ -71,6 +75,8 @@ class TensorParallel {
         layout = asked != options_.inputs.end() ? asked->second
                                                 : boundaries_.user_input_layout(user_inputs.size(), *input.value);
         user_inputs.push_back(input.value);
+      } else if (const auto chosen = buffers_.find(input.target); chosen != buffers_.end()) {
+        layout = chosen->second;
       } else if (!is_mutated_in_place(input.value)) {
         free_.insert(input.value);
       }
@@ -296,6 +302,7 @@ class TensorParallel {
   }
 
   Program& program_;
+  const BufferLayouts& buffers_;
   const std::unordered_set<std::string>& kept_whole_;
   Graph& graph_;
   DeviceMesh mesh_;
@@ -314,8 +321,33 @@ class TensorParallel {
   std::unordered_map<std::string, std::shared_ptr<const CallSharding>> plain_shardings_;
 };
 
-bool writes_to_values(const Graph& graph) {
-  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
+/// Of a program that writes: what is viewed and written to is kept whole where it would have to move.
+Program parallel_copy(
+    const Program& program,
+    const DeviceMesh& mesh,
+    const nn::ParallelPlan& plan,
+    const TensorParallelOptions& options,
+    const BufferLayouts& buffers) {
+  std::unordered_set<std::string> kept_whole;
+  while (true) {
+    auto attempt = clone(program);
+    try {
+      TensorParallel(attempt, mesh, plan, options, buffers, kept_whole).run();
+      return attempt;
+    } catch (const PartedByWrite& parted) {
+      TORCH_CHECK_NOT_IMPLEMENTED(kept_whole.insert(parted.original).second, parted.message);
+    }
+  }
+}
+
+bool writes(const Program& program) {
+  const bool mutates = std::any_of(program.outputs.begin(), program.outputs.end(), [](const Output& output) {
+    return output.kind != OutputKind::User;
+  });
+  if (mutates) {
+    return true;
+  }
+  for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
     if (node->op() != nullptr && (node->op()->schema().is_mutable() || !silently_written_arguments(*node).empty())) {
       return true;
     }
@@ -347,21 +379,15 @@ void tensor_parallel(
   TORCH_CHECK_VALUE(
       !program.mesh, "[tensor_parallel] a program that is not sharded is required, but it is, over ", *program.mesh, ".");
   check_options(program, options);
-  std::unordered_set<std::string> kept_whole;
-  if (!writes_to_values(*program.graph)) {
-    TensorParallel(program, mesh, plan, options, kept_whole).run();
+  if (!writes(program)) {
+    TensorParallel(program, mesh, plan, options, {}, {}).run();
     return;
   }
-  while (true) {
-    auto attempt = clone(program);
-    try {
-      TensorParallel(attempt, mesh, plan, options, kept_whole).run();
-      program = std::move(attempt);
-      return;
-    } catch (const PartedByWrite& parted) {
-      TORCH_CHECK_NOT_IMPLEMENTED(kept_whole.insert(parted.original).second, parted.message);
-    }
-  }
+  const auto mesh_dim = nn::plan_mesh_dim(mesh, options.mesh_dim);
+  const auto buffers = choose_buffer_layouts(program, mesh, mesh_dim, [&](const BufferLayouts& layouts) {
+    return communication_seconds(parallel_copy(program, mesh, plan, options, layouts));
+  });
+  program = parallel_copy(program, mesh, plan, options, buffers);
 }
 
 } // namespace weft::graph
