@@ -141,8 +141,7 @@ class Preparer {
       case Argument::Kind::Constant:
         return Source::constant_of(as_argument(argument.constant(), formal));
       case Argument::Kind::Operand:
-        return number_or_tensor(
-            node, argument, without_optional(formal.type())->kind() == c10::TypeKind::FloatType);
+        return number_or_tensor(node, argument, without_optional(formal.type())->kind() == c10::TypeKind::FloatType);
       case Argument::Kind::List:
         return list_source(node, argument, formal);
       case Argument::Kind::Absent:
