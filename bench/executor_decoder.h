@@ -6,8 +6,7 @@
 
 namespace weft::bench {
 
-/// The operators of the decoder of bench/python_decoder.py, one by one as torch.export writes them, on whatever `Ops` calls
-/// them on: tensors, or the values of a graph.
+/// The operators of bench/python_decoder.py as torch.export writes them, on whatever `Ops` calls them on.
 template <class Tensor>
 struct DecoderWeights {
   struct Block {
@@ -92,8 +91,11 @@ struct GraphOps {
 
   graph::Graph& graph;
 
-  Value call(const char* name, const char* overload, const std::vector<Value>& operands, const Constants& constants = {})
-      const {
+  Value call(
+      const char* name,
+      const char* overload,
+      const std::vector<Value>& operands,
+      const Constants& constants = {}) const {
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
     graph::Arguments arguments(op.schema().arguments().size());
     for (size_t i = 0; i < operands.size(); ++i) {

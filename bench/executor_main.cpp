@@ -12,13 +12,17 @@ using bench::TimedCall;
 using Weights = bench::DecoderWeights<at::Tensor>;
 
 constexpr const char* kUsage =
-    "executor_main: the benchmark 'executor', started by bench/run.py. Reads '<calls> <dim> <case>' from stdin, where the\n"
-    "case is 'hand' for the operators of a decoder called one by one, or 'executor' for a program of them, and prints the\n"
+    "executor_main: the benchmark 'executor', started by bench/run.py. Reads '<calls> <dim> <case>' from stdin, where "
+    "the\n"
+    "case is 'hand' for the operators of a decoder called one by one, or 'executor' for a program of them, and prints "
+    "the\n"
     "microseconds of CPU time of each call.\n";
 
 constexpr int64_t kVocabulary = 1024, kBlocks = 4, kHeads = 8, kBatch = 2, kLength = 64;
 
 Weights make_weights(int64_t dim) {
+  // So that views of them cost as little on either side.
+  const c10::InferenceMode inference;
   at::manual_seed(0);
   const auto matrix = [](int64_t rows, int64_t columns) { return at::randn({rows, columns}) * 0.02; };
   Weights weights{matrix(kVocabulary, dim), {}, at::ones({dim}), matrix(kVocabulary, dim)};
@@ -39,7 +43,8 @@ std::shared_ptr<const graph::Program> make_program(const Weights& weights, int64
     program->tensors.emplace(name, tensor);
     return value;
   };
-  bench::DecoderWeights<graph::Value*> values{parameter(weights.tokens), {}, parameter(weights.norm), parameter(weights.logits)};
+  bench::DecoderWeights<graph::Value*> values{
+      parameter(weights.tokens), {}, parameter(weights.norm), parameter(weights.logits)};
   for (const auto& block : weights.blocks) {
     values.blocks.push_back(
         {parameter(block.attention_norm), parameter(block.query), parameter(block.key), parameter(block.value),
