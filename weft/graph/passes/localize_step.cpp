@@ -243,7 +243,8 @@ Value* StepLowering::unfolded(const Step& step, Value* local, const Sizes& sizes
   const auto d = pieces->tensor_dim;
   const auto count = written_out(pieces->count, place_.stand_ins);
   const auto length = divided(sizes[d], count);
-  if (sizes[d].is_number() && sizes[d].number() % pieces->count != 0) {
+  // Pieces that are not equal are no dim.
+  if (sizes[d].is_number() ? sizes[d].number() % pieces->count != 0 : length.kind() == Size::Kind::FloorDivision) {
     return nullptr;
   }
   auto apart = sizes;

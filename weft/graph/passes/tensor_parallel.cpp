@@ -119,12 +119,12 @@ class TensorParallel {
     }
     repeat_shared_heads(graph_, node, mesh_);
     const auto is_stationary = [this](const Value* value) { return stationary_.count(value) != 0; };
-    auto decision = analysis_.decide(*node, is_stationary);
+    auto decision = decided(node, is_stationary, /*decomposes=*/true);
     if (auto* first = inlined(node, *decision)) {
       return first;
     }
     if (decision->decomposition != nullptr) {
-      decision = analysis_.decide(*node, is_stationary, /*decomposes=*/false);
+      decision = decided(node, is_stationary, /*decomposes=*/false);
     }
     move_operands(node, *decision);
     check_writes(node);
@@ -153,6 +153,26 @@ class TensorParallel {
           use.node->set_operand(use.operand, whole);
         }
       }
+    }
+  }
+
+  std::shared_ptr<const Decision> decided(
+      Node* node,
+      const std::function<bool(const Value*)>& is_stationary,
+      bool decomposes) {
+    try {
+      return analysis_.decide(*node, is_stationary, decomposes);
+    } catch (const c10::ValueError& error) {
+      // What cannot be written to where it lies can be where it is whole.
+      for (const auto argument : written_arguments(*node)) {
+        for (const auto number : operands_of_argument(*node, argument)) {
+          const auto* original = aliases_.original_of(node->operand(number));
+          if (!is_kept_whole(original)) {
+            throw PartedByWrite{original->name(), error.what_without_backtrace()};
+          }
+        }
+      }
+      throw;
     }
   }
 
