@@ -10,7 +10,7 @@ else()
 endif()
 file(GLOB _sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tools/*.cpp")
 add_executable(weft_command ${_sources})
-target_link_libraries(weft_command PRIVATE weft weft_models CLI11::CLI11)
+target_link_libraries(weft_command PRIVATE weft nlohmann_json::nlohmann_json CLI11::CLI11)
 weft_use_pch(weft_command)
 set_target_properties(weft_command PROPERTIES
   OUTPUT_NAME weft

@@ -1,8 +1,10 @@
 #include "tools/commands.h"
+#include "tools/model_options.h"
 #include "weft/nn/parallel_plan.h"
 
 #include <c10/util/Exception.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <fstream>
 #include <iostream>
@@ -29,7 +31,7 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines_of(file);
 }
 
-void check_plan(const std::string& path, const std::string& modules) {
+void check_plan(const std::string& path, const std::string& modules, bool is_json) {
   const auto plan = nn::ParallelPlan::load(path);
   if (modules.empty()) {
     std::cout << plan.to_string() << "\n";
@@ -37,6 +39,15 @@ void check_plan(const std::string& path, const std::string& modules) {
   }
   const auto paths = lines_of(modules);
   const auto entries = nn::match(plan, paths);
+  if (is_json) {
+    auto json = nlohmann::ordered_json::object();
+    for (size_t i = 0; i < paths.size(); ++i) {
+      json[paths[i]] =
+          entries[i] == nullptr ? nlohmann::json() : nlohmann::json::parse(entries[i]->style.to_string());
+    }
+    std::cout << json.dump() << "\n";
+    return;
+  }
   for (size_t i = 0; i < paths.size(); ++i) {
     std::cout << paths[i] << ": " << (entries[i] == nullptr ? "not named" : entries[i]->style.to_string()) << "\n";
   }
@@ -53,7 +64,10 @@ void add_check_plan_command(CLI::App& app) {
       "--modules", *modules,
       "A file of module paths, one per line, - for stdin: print the style of each; a pattern that matches none is an "
       "error");
-  command->callback([path, modules] { check_plan(*path, *modules); });
+  const auto is_json = std::make_shared<bool>(false);
+  add_json(*command, *is_json);
+  command->footer("Example:\n  weft check-plan plan.json --modules modules.txt\nThe plan by itself is JSON in any case.");
+  command->callback([path, modules, is_json] { check_plan(*path, *modules, *is_json); });
 }
 
 } // namespace weft

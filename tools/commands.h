@@ -7,9 +7,10 @@ class App;
 namespace weft {
 
 /// One function per subcommand, each in a file of its name.
-void add_demo_command(CLI::App& app);
+void add_shard_command(CLI::App& app);
+void add_run_command(CLI::App& app);
 void add_check_plan_command(CLI::App& app);
-void add_plan_command(CLI::App& app);
+void add_redistribute_command(CLI::App& app);
 void add_show_command(CLI::App& app);
 
 } // namespace weft

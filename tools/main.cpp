@@ -5,22 +5,56 @@
 
 #include <iostream>
 
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kWrongUsage = 2;
+
+/// An error is one line, so that it can be read in a log and by a script.
+int fail(std::string text, int code) {
+  while (!text.empty() && text.back() == '\n') {
+    text.pop_back();
+  }
+  for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos;) {
+    text.replace(at, 1, "; ");
+  }
+  std::cerr << "weft: " << text << "\n";
+  return code;
+}
+
+/// "weft shard", of the command that was being read.
+std::string name_of(const CLI::App& app) {
+  const auto used = app.get_subcommands();
+  return used.empty() ? app.get_name() : app.get_name() + " " + used[0]->get_name();
+}
+
+int fail_usage(const CLI::App& app, const CLI::ParseError& error) {
+  std::string text = error.what();
+  return fail(text + (text.empty() || text.back() == '.' ? "" : ".") + " See " + name_of(app) + " --help.", kWrongUsage);
+}
+
+} // namespace
+
 int main(int argc, char** argv) {
-  CLI::App app("weft: SPMD distributed tensors for LibTorch");
+  CLI::App app(
+      "weft: SPMD distributed tensors for LibTorch, and a tensor-parallel compiler of exported programs.\n"
+      "Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one line on stderr.",
+      "weft");
   app.require_subcommand(1);
   app.set_help_all_flag("--help-all", "Print the help of all commands");
-  weft::add_demo_command(app);
+  weft::add_shard_command(app);
+  weft::add_run_command(app);
   weft::add_check_plan_command(app);
-  weft::add_plan_command(app);
+  weft::add_redistribute_command(app);
   weft::add_show_command(app);
   try {
-    CLI11_PARSE(app, argc, argv);
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return error.get_exit_code() == 0 ? app.exit(error) : fail_usage(app, error);
   } catch (const c10::Error& error) {
-    std::cerr << "weft: " << error.what_without_backtrace() << "\n";
-    return 1;
+    return fail(error.what_without_backtrace(), kFailure);
   } catch (const std::exception& error) {
-    std::cerr << "weft: " << error.what() << "\n";
-    return 1;
+    return fail(error.what(), kFailure);
   }
   return 0;
 }

@@ -58,6 +58,15 @@ at::Tensor part_of(const at::Tensor& whole, const Layout& layout, const MeshPlac
   return part;
 }
 
+bool part_is_view(c10::IntArrayRef sizes, const Layout& layout, const MeshPlace& place) {
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (local_runs(sizes[d], static_cast<int64_t>(d), layout, place.shape, place.coordinate).size() != 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
 at::Tensor whole_of(const std::vector<at::Tensor>& parts, const Layout& layout, c10::IntArrayRef mesh_shape) {
   // The mesh dim that cuts last is put together first.
   std::vector<int64_t> order(mesh_shape.size());

@@ -49,6 +49,7 @@ class Localizer {
         mesh_(*program.mesh),
         trial_values_(program),
         place_(with_stand_ins(place_in(mesh_, rank), trial_values_)),
+        defers_copies_(options.defers_copies),
         build_(*result_.graph),
         steps_(build_, mesh_, place_, options.group_names) {}
 
@@ -84,7 +85,7 @@ class Localizer {
       if (input.value != nullptr) {
         auto* local = result_.graph->add_input(input.value->name(), local_type(*input.value));
         if (!input.target.empty() && program_.tensors.count(input.target) != 0) {
-          result_.tensors[input.target] = part_of(program_.tensors.at(input.target), *input.value->layout, place_);
+          result_.tensors[input.target] = weight(program_.tensors.at(input.target), *input.value->layout);
         }
         values_[input.value] = local;
         input.value = local;
@@ -92,6 +93,13 @@ class Localizer {
       result_.inputs.push_back(std::move(input));
     }
     define_symbols();
+  }
+
+  at::Tensor weight(const at::Tensor& whole, const Layout& layout) const {
+    if (!defers_copies_ || part_is_view(whole.sizes(), layout, place_)) {
+      return part_of(whole, layout, place_);
+    }
+    return part_of(at::empty(whole.sizes(), whole.options().device(at::kMeta)), layout, place_).contiguous();
   }
 
   /// By the sizes of inputs that are given whole; where several have it, by the first.
@@ -385,6 +393,7 @@ class Localizer {
   const DeviceMesh& mesh_;
   TrialValues trial_values_;
   MeshPlace place_;
+  bool defers_copies_;
   Program result_;
   GraphBuilder build_;
   StepLowering steps_;

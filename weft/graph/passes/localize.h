@@ -7,6 +7,8 @@ namespace weft::graph {
 struct LocalizeOptions {
   /// What groups are called, by the mesh dims they span: {"tp", "0"}. Those that are not named here are called by these.
   std::map<std::string, std::string> group_names = {};
+  /// Weights whose parts would be copies, not views of the whole, are on `meta`: whoever needs them makes them one by one.
+  bool defers_copies = false;
 };
 
 /// The program that one rank runs, of a program that tensor_parallel made parallel: tensors are the rank's parts, sizes

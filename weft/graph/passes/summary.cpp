@@ -1,6 +1,7 @@
 #include "weft/graph/passes/summary.h"
 
 #include "weft/graph/passes/local_sizes.h"
+#include "weft/graph/passes/number_text.h"
 #include "weft/redistribute/cost.h"
 
 #include <c10/util/Exception.h>
@@ -129,6 +130,29 @@ std::string Summary::to_json() const {
     json["fallbacks"].push_back({{"op", op}, {"count", count}});
   }
   return json.dump();
+}
+
+std::string Summary::to_string() const {
+  const auto [least, most] = std::minmax_element(parameters_per_rank.begin(), parameters_per_rank.end());
+  auto text = "parameters   " + count_text(parameters) + " whole, ";
+  if (!parameters_per_rank.empty()) {
+    text += (*least == *most ? "" : count_text(*least) + " to ") + count_text(*most) + " on a rank\n";
+  }
+  std::vector<std::string> kinds;
+  for (const auto& [name, count] : collectives) {
+    if (count != 0) {
+      kinds.push_back(c10::str(count, " ", name));
+    }
+  }
+  text += "a call       " +
+      (kinds.empty() ? "nothing is communicated" : c10::Join(", ", kinds) + "; a rank receives " + byte_text(bytes)) + "\n";
+  std::vector<std::string> without_rule;
+  for (const auto& [op, count] : fallbacks) {
+    without_rule.push_back(count == 1 ? op : c10::str(op, " (", count, " calls)"));
+  }
+  text += "fallbacks    " +
+      (without_rule.empty() ? "none" : c10::Join(", ", without_rule) + ": on replicated tensors, for want of a rule") + "\n";
+  return text;
 }
 
 } // namespace weft::graph

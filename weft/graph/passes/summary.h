@@ -15,6 +15,8 @@ struct Summary {
 
   /// One object; of the numbers of parameters the least, the most, and all where the ranks are few.
   std::string to_json() const;
+  /// A few lines for people.
+  std::string to_string() const;
 };
 
 Summary summarize(const Program& program);

@@ -375,7 +375,7 @@ bool writes(const Program& program) {
   return false;
 }
 
-void check_options(const Program& program, const TensorParallelOptions& options) {
+void check_options(const Program& program, const DeviceMesh& mesh, const TensorParallelOptions& options) {
   std::vector<std::string> names;
   for (const auto& input : program.inputs) {
     if (input.kind == InputKind::User && input.value != nullptr) {
@@ -386,6 +386,24 @@ void check_options(const Program& program, const TensorParallelOptions& options)
     TORCH_CHECK_VALUE(
         std::find(names.begin(), names.end(), name) != names.end(), "[tensor_parallel] a layout is given for the input \"",
         name, "\", but the program's inputs are ", c10::Join(", ", names), ".");
+  }
+  const auto count = static_cast<size_t>(std::count_if(
+      program.outputs.begin(), program.outputs.end(), [](const Output& output) { return output.kind == OutputKind::User; }));
+  for (const auto& [position, layout] : options.outputs) {
+    TORCH_CHECK_VALUE(
+        position < count, "[tensor_parallel] a layout is given for the output ", position, ", but the program gives ", count,
+        ", counted from 0.");
+  }
+  const auto check_layout = [&](const auto& of, const Layout& layout) {
+    TORCH_CHECK_VALUE(
+        layout.ndim() == mesh.ndim(), "[tensor_parallel] a layout has a placement per mesh dim of ", mesh, ", but that of ",
+        of, " is ", layout, ".");
+  };
+  for (const auto& [name, layout] : options.inputs) {
+    check_layout(name, layout);
+  }
+  for (const auto& [position, layout] : options.outputs) {
+    check_layout(c10::str("output ", position), layout);
   }
 }
 
@@ -398,7 +416,7 @@ void tensor_parallel(
     const TensorParallelOptions& options) {
   TORCH_CHECK_VALUE(
       !program.mesh, "[tensor_parallel] a program that is not sharded is required, but it is, over ", *program.mesh, ".");
-  check_options(program, options);
+  check_options(program, mesh, options);
   if (!writes(program)) {
     TensorParallel(program, mesh, plan, options, {}, {}).run();
     return;

@@ -52,12 +52,12 @@ struct FileDescriptor {
 
 } // namespace
 
-std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
+std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, const std::string& where) {
   const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  TORCH_CHECK_VALUE(file.value >= 0, "[read_pt2] ", path, ": cannot be opened: ", std::strerror(errno), ".");
+  TORCH_CHECK_VALUE(file.value >= 0, "[", where, "] ", path, ": cannot be opened: ", std::strerror(errno), ".");
   struct stat status = {};
-  TORCH_CHECK_VALUE(::fstat(file.value, &status) == 0, "[read_pt2] ", path, ": ", std::strerror(errno), ".");
-  TORCH_CHECK_VALUE(S_ISREG(status.st_mode), "[read_pt2] ", path, ": a file is required, but it is something else.");
+  TORCH_CHECK_VALUE(::fstat(file.value, &status) == 0, "[", where, "] ", path, ": ", std::strerror(errno), ".");
+  TORCH_CHECK_VALUE(S_ISREG(status.st_mode), "[", where, "] ", path, ": a file is required, but it is something else.");
 
   auto result = std::shared_ptr<MappedFile>(new MappedFile());
   result->name_ = path;
@@ -68,7 +68,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   // Private and writable: a program that updates its buffers in place may do so on what was read.
   auto* data =
       ::mmap(nullptr, result->size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.value, /*offset=*/0);
-  TORCH_CHECK_VALUE(data != MAP_FAILED, "[read_pt2] ", path, ": cannot be mapped: ", std::strerror(errno), ".");
+  TORCH_CHECK_VALUE(data != MAP_FAILED, "[", where, "] ", path, ": cannot be mapped: ", std::strerror(errno), ".");
   result->data_ = static_cast<const char*>(data);
   result->is_mapped_ = true;
   auto& maps = Maps::all();

@@ -12,7 +12,8 @@ namespace weft::graph {
 /// Whoever reads from the bytes holds on to the object.
 class MappedFile {
  public:
-  static std::shared_ptr<const MappedFile> open(const std::string& path);
+  /// Errors begin with what is being done, `where`.
+  static std::shared_ptr<const MappedFile> open(const std::string& path, const std::string& where = "read_pt2");
   /// Bytes that are in memory already; `name` is what errors call them.
   static std::shared_ptr<const MappedFile> from_bytes(std::string bytes, std::string name);
   ~MappedFile();

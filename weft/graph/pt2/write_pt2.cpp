@@ -1,17 +1,12 @@
 #include "weft/graph/pt2/write_pt2.h"
 
 #include "weft/graph/pt2/calling_convention.h"
+#include "weft/graph/pt2/new_file.h"
 #include "weft/graph/pt2/write_graph.h"
 #include "weft/graph/pt2/write_weights.h"
 
 #include <caffe2/serialize/inline_container.h>
-#include <fcntl.h>
 #include <torch/version.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <cerrno>
-#include <cstring>
 
 namespace weft::graph {
 
@@ -23,56 +18,6 @@ constexpr const char* kModel = "model";
 constexpr int kSchemaMajor = 8;
 constexpr int kSchemaMinor = 20;
 constexpr int kZipVersion = 6; // what torch.export.save asks for
-
-/// A file that takes its name when it is complete; until then, or if it never is, nothing is there.
-class NewFile {
- public:
-  explicit NewFile(const std::string& path) : path_(path) {
-    static std::atomic<int> count = 0;
-    temporary_ = c10::str(path, ".", ::getpid(), ".", ++count, ".part");
-    file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    check(file_ >= 0, "cannot be created");
-  }
-  ~NewFile() {
-    if (file_ >= 0) {
-      ::close(file_);
-      ::unlink(temporary_.c_str());
-    }
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  void write(const void* data, size_t size) {
-    const auto* at = static_cast<const char*>(data);
-    while (size > 0) {
-      // A call takes at most about 2 GiB.
-      const auto written = ::write(file_, at, std::min(size, size_t{1} << 30));
-      if (written < 0 && errno == EINTR) {
-        continue;
-      }
-      check(written > 0, "cannot be written");
-      at += written;
-      size -= static_cast<size_t>(written);
-    }
-  }
-
-  void complete() {
-    check(::close(std::exchange(file_, -1)) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0, "cannot be written");
-  }
-
- private:
-  void check(bool condition, const char* what) {
-    if (!condition) {
-      const auto* reason = std::strerror(errno);
-      ::unlink(temporary_.c_str());
-      TORCH_CHECK_VALUE(false, "[write_pt2] ", path_, ": ", what, ": ", reason, ".");
-    }
-  }
-
-  std::string path_;
-  std::string temporary_;
-  int file_ = -1;
-};
 
 void check_plain(const Program& program) {
   TORCH_CHECK_VALUE(
@@ -116,11 +61,11 @@ json write_program(const Program& program) {
 
 } // namespace
 
-void write_pt2(const Program& program, const std::string& path) {
+void write_pt2(const Program& program, const std::string& path, const WriteOptions& options) {
   check_plain(program);
   // Before the weights: what cannot be written is known at once.
   const auto text = write_program(program).dump();
-  NewFile file(path);
+  NewFile file("write_pt2", path);
   {
     caffe2::serialize::PyTorchStreamWriter writer([&file](const void* data, size_t size) {
       file.write(data, size);
@@ -130,7 +75,7 @@ void write_pt2(const Program& program, const std::string& path) {
     const WriteRecord write = [&writer](const std::string& name, const void* data, size_t size) {
       writer.writeRecord(name, size == 0 ? "" : data, size);
     };
-    write_weights(program, kModel, write);
+    write_weights(program, kModel, options, write);
     write(c10::str("models/", kModel, ".json"), text.data(), text.size());
     // What the program was exported with is not kept.
     write(c10::str("data/sample_inputs/", kModel, ".pt"), nullptr, 0);

@@ -20,7 +20,7 @@ struct Entry {
 };
 
 /// In the order of the inputs; what no input takes comes last, as part of the state dict.
-std::vector<Entry> entries_of(const Program& program) {
+std::vector<Entry> entries_of(const Program& program, bool can_make) {
   std::vector<Entry> entries;
   std::set<std::string> seen;
   std::set<const c10::StorageImpl*> parameters;
@@ -51,7 +51,7 @@ std::vector<Entry> entries_of(const Program& program) {
   }
   for (const auto& entry : entries) {
     TORCH_CHECK_VALUE(
-        entry.tensor.defined() && entry.tensor.layout() == c10::kStrided && !entry.tensor.is_meta(),
+        entry.tensor.defined() && entry.tensor.layout() == c10::kStrided && (can_make || !entry.tensor.is_meta()),
         "[write_pt2] the tensor ",
         entry.name,
         " must be a strided one that has values.");
@@ -117,20 +117,42 @@ std::vector<Group> group(const std::vector<Entry>& entries) {
   return groups;
 }
 
+/// A contiguous copy. It is made piece by piece, so that of a mapped file little is in memory beside it.
+at::Tensor contiguous_copy(const at::Tensor& tensor) {
+  constexpr int64_t kPieceBytes = int64_t{32} << 20;
+  int64_t dim = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    dim = tensor.stride(d) > tensor.stride(dim) ? d : dim;
+  }
+  const auto step = tensor.dim() == 0 ? 0 : tensor.stride(dim) * tensor.element_size();
+  if (step == 0 || step * tensor.size(dim) <= kPieceBytes) {
+    return tensor.contiguous();
+  }
+  auto copy = at::empty(tensor.sizes(), tensor.options().requires_grad(false));
+  const auto length = std::max<int64_t>(1, kPieceBytes / step);
+  for (int64_t begin = 0; begin < tensor.size(dim); begin += length) {
+    const auto piece = tensor.narrow(dim, begin, std::min(length, tensor.size(dim) - begin));
+    copy.narrow(dim, begin, piece.size(dim)).copy_(piece);
+    release_pages(piece);
+  }
+  return copy;
+}
+
 class Writer {
  public:
-  Writer(const std::string& model, const WriteRecord& write) : model_(model), write_(write) {}
+  Writer(const std::string& model, const WriteOptions& options, const WriteRecord& write)
+      : model_(model), options_(options), write_(write) {}
 
   void add(const Group& group) {
     const bool is_constant = group.members[0]->is_constant;
     const auto folder = std::string(is_constant ? "data/constants/" : "data/weights/");
     const auto path = is_constant ? "tensor_" + std::to_string(constants_count_++)
                                   : "weight_" + std::to_string(weights_count_++);
-    const auto& base = group.base;
+    const auto base = group.base.is_meta() ? options_.make_tensor(group.members[0]->name) : group.base;
     const bool is_dense = base.is_non_overlapping_and_dense();
     // What is in memory as it is to be stored is not copied.
     auto stored = base.resolve_conj().resolve_neg().cpu();
-    stored = is_dense ? stored : stored.contiguous();
+    stored = is_dense ? stored : contiguous_copy(stored);
     write_(folder + path, stored.const_data_ptr(), stored.nbytes());
     for (const auto* member : group.members) {
       const auto offset = member->tensor.storage_offset() - base.storage_offset();
@@ -138,6 +160,9 @@ class Writer {
     }
     for (const auto* member : group.members) {
       release_pages(member->tensor);
+    }
+    if (options_.on_progress) {
+      options_.on_progress(bytes_ += static_cast<int64_t>(stored.nbytes()));
     }
   }
 
@@ -168,7 +193,9 @@ class Writer {
   }
 
   std::string model_;
+  const WriteOptions& options_;
   const WriteRecord& write_;
+  int64_t bytes_ = 0;
   std::map<std::string, Symbol> no_symbols_;
   TypeWriter types_{no_symbols_};
   nlohmann::ordered_json weights_ = nlohmann::ordered_json::object();
@@ -179,9 +206,13 @@ class Writer {
 
 } // namespace
 
-void write_weights(const Program& program, const std::string& model, const WriteRecord& write) {
-  const auto entries = entries_of(program);
-  Writer writer(model, write);
+void write_weights(
+    const Program& program,
+    const std::string& model,
+    const WriteOptions& options,
+    const WriteRecord& write) {
+  const auto entries = entries_of(program, /*can_make=*/static_cast<bool>(options.make_tensor));
+  Writer writer(model, options, write);
   for (const auto& group : group(entries)) {
     writer.add(group);
   }

@@ -1,0 +1,92 @@
+#include "tools/model_options.h"
+
+#include "weft/graph/pt2/read_pt2.h"
+
+#include <c10/util/Exception.h>
+#include <CLI/CLI.hpp>
+
+namespace weft {
+
+namespace {
+
+/// "x={S(0),R}": what is before the first "=", and the layout behind it.
+std::pair<std::string, Layout> named_layout(const std::string& text) {
+  const auto equals = text.find('=');
+  TORCH_CHECK_VALUE(equals != std::string::npos && equals > 0, "there is no name before a \"=\"");
+  return {text.substr(0, equals), Layout::parse(text.substr(equals + 1))};
+}
+
+std::pair<size_t, Layout> numbered_layout(const std::string& text) {
+  auto [name, layout] = named_layout(text);
+  TORCH_CHECK_VALUE(
+      name.find_first_not_of("0123456789") == std::string::npos && name.size() < 10, "\"", name, "\" is no position");
+  return {std::stoul(name), std::move(layout)};
+}
+
+/// Empty where a text can be read, else why not, with an example.
+std::string complaint(const std::string& text, const char* example, const std::function<void()>& read) {
+  try {
+    read();
+    return {};
+  } catch (const c10::Error& error) {
+    return c10::str(example, " is required, but got '", text, "': ", error.what_without_backtrace());
+  }
+}
+
+std::string check_mesh(const std::string& text) {
+  return complaint(text, "a mesh as in tp=4 or dp=2,tp=2", [&] { DeviceMesh::parse("mesh(" + text + ")"); });
+}
+
+} // namespace
+
+void add_model_file(CLI::App& command, std::string& path) {
+  command.add_option("model", path, "The exported program, a file that torch.export.save wrote")->required();
+}
+
+void add_mesh(CLI::App& command, std::string& mesh) {
+  command.add_option("--mesh", mesh, "The mesh of ranks, as in tp=4 or dp=2,tp=2")->required()->check(check_mesh);
+}
+
+void add_json(CLI::App& command, bool& is_json) {
+  command.add_flag("--json", is_json, "Print one JSON object instead of text");
+}
+
+void ModelOptions::add_to(CLI::App& command) {
+  add_model_file(command, model_);
+  add_mesh(command, mesh_);
+  command.add_option("--plan", plan_, "The plan file: module patterns and styles, as docs/parallel.md says")->required();
+  command.add_option("--mesh-dim", mesh_dim_, "The mesh dim that the plan is for; tp, or the only one");
+  command
+      .add_option(
+          "--input-layout", input_layouts_, "How an input lies when the program is called, as in 'x={S(0)}'; replicated")
+      ->allow_extra_args(false)
+      ->check([](const std::string& text) {
+        return complaint(text, "an input and its layout as in 'x={S(0)}'", [&] { named_layout(text); });
+      });
+  command
+      .add_option(
+          "--output-layout", output_layouts_, "How an output lies afterwards, by position, as in '0={S(-1)}'; replicated")
+      ->allow_extra_args(false)
+      ->check([](const std::string& text) {
+        return complaint(text, "an output's position and its layout as in '0={S(-1)}'", [&] { numbered_layout(text); });
+      });
+}
+
+graph::Program ModelOptions::sharded() const {
+  graph::TensorParallelOptions options;
+  if (!mesh_dim_.empty()) {
+    options.mesh_dim = mesh_dim_;
+  }
+  for (const auto& text : input_layouts_) {
+    options.inputs.insert(named_layout(text));
+  }
+  for (const auto& text : output_layouts_) {
+    options.outputs.insert(numbered_layout(text));
+  }
+  const auto plan = nn::ParallelPlan::load(plan_);
+  auto program = graph::read_pt2(model_);
+  graph::shard(program, graph::analysis_mesh(mesh_), plan, options);
+  return program;
+}
+
+} // namespace weft

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "weft/graph/passes/shard.h"
+
+namespace CLI {
+class App;
+}
+
+namespace weft {
+
+/// What the commands share that shard a model: the file, the mesh, the plan, and layouts of inputs and outputs.
+class ModelOptions {
+ public:
+  /// Adds the options to a command.
+  void add_to(CLI::App& command);
+
+  /// The model, sharded.
+  graph::Program sharded() const;
+
+ private:
+  std::string model_;
+  std::string mesh_;
+  std::string plan_;
+  std::string mesh_dim_;
+  std::vector<std::string> input_layouts_;
+  std::vector<std::string> output_layouts_;
+};
+
+/// The options of a model file and of a mesh by themselves.
+void add_model_file(CLI::App& command, std::string& path);
+void add_mesh(CLI::App& command, std::string& mesh);
+void add_json(CLI::App& command, bool& is_json);
+
+} // namespace weft

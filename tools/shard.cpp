@@ -1,0 +1,67 @@
+#include "tools/commands.h"
+#include "tools/model_options.h"
+#include "tools/progress_bar.h"
+#include "weft/graph/exec/sharded_folder.h"
+#include "weft/graph/passes/summary.h"
+
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <iostream>
+#include <memory>
+
+namespace weft {
+
+namespace {
+
+volatile std::sig_atomic_t was_interrupted = 0;
+
+/// Ctrl-C ends the work as an error does: nothing is left behind.
+void end_on_signals() {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::signal(signal, [](int) { was_interrupted = 1; });
+  }
+}
+
+struct ShardOptions {
+  ModelOptions model;
+  std::string folder;
+  bool is_json = false;
+};
+
+void shard(const ShardOptions& options) {
+  end_on_signals();
+  const auto program = options.model.sharded();
+  {
+    ProgressBar bar("writing " + options.folder);
+    graph::write_sharded(program, options.folder, [&](double done) {
+      TORCH_CHECK(was_interrupted == 0, "interrupted; nothing was written.");
+      bar.show(done);
+    });
+  }
+  const auto summary = graph::summarize(program);
+  if (options.is_json) {
+    std::cout << summary.to_json() << "\n";
+    return;
+  }
+  std::cout << summary.to_string() << "written to   " << options.folder << ": " << program.mesh->size()
+            << " programs with their weights, and " << graph::Manifest::kFile << "\n";
+}
+
+} // namespace
+
+void add_shard_command(CLI::App& app) {
+  const auto options = std::make_shared<ShardOptions>();
+  auto* command = app.add_subcommand("shard", "Shard an exported program over a mesh and write a program for every rank");
+  options->model.add_to(*command);
+  command->add_option("-o,--output", options->folder, "The folder to write: rank_<r>.pt2 and weft.json")->required();
+  add_json(*command, options->is_json);
+  command->footer(
+      "Examples:\n"
+      "  weft shard model.pt2 --mesh tp=4 --plan plan.json -o out\n"
+      "  weft shard model.pt2 --mesh dp=2,tp=2 --plan plan.json -o out --input-layout 'tokens={S(0),R}'\n"
+      "A folder that was written so is replaced; one that holds anything else is not touched.");
+  command->callback([options] { shard(*options); });
+}
+
+} // namespace weft

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "weft/graph/ir/program.h"
+
+namespace weft::graph {
+
+/// How a program that lies on ranks is called with whole tensors: what `weft.json` says beside the programs of the ranks.
+///
+///   {"format": "weft sharded program", "version": 1, "mesh": "mesh(tp=2)", "ranks": ["rank_0.pt2", "rank_1.pt2"],
+///    "inputs": [{"name": "x", "dtype": "f32", "sizes": ["s77", 16], "layout": "{R}"}, {"name": "n", "number": "int"},
+///               {"name": "flag", "constant": true}],
+///    "outputs": [{"name": "output_0", "dtype": "f32", "sizes": ["s77", 16], "layout": "{S(1)}"}]}
+struct Manifest {
+  /// A user input or output: a tensor of these whole sizes, a number, or a constant that the programs know.
+  struct Entry {
+    std::string name;
+    std::optional<Type> type;     // none for a constant; of a tensor, dtype and sizes count
+    std::optional<Layout> layout; // of a tensor; none where the program is not sharded
+  };
+
+  std::optional<DeviceMesh> mesh; // none for a program that is not sharded
+  std::vector<std::string> rank_files;
+  std::vector<Entry> inputs;
+  std::vector<Entry> outputs;
+
+  static constexpr const char* kFile = "weft.json";
+
+  std::string to_json() const;
+  /// Raises for a text that is none; `name` is what errors call it.
+  static Manifest parse(const std::string& text, const std::string& name);
+  /// Of a folder.
+  static Manifest load(const std::string& folder);
+};
+
+/// Of a whole program, sharded or not. Outputs are called output_0, output_1, ...
+Manifest manifest_of(const Program& program);
+
+} // namespace weft::graph
