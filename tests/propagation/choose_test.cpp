@@ -251,8 +251,8 @@ TEST(Choose, SizesAreNotCountedThrough) {
   const auto heads = "f32[" + batch + ",8," + length + ",16]" + mesh;
   EXPECT_EQ(
       choice_text(
-          "aten::scaled_dot_product_attention", {heads + "{S(0), S(1)}", heads + "{S(0), S(1)}", heads + "{S(0), S(2)}"},
-          {{"is_causal", true}}),
+          "aten::scaled_dot_product_attention",
+          {heads + "{S(0), S(1)}", heads + "{S(0), S(1)}", heads + "{S(0), S(2)}"}, {{"is_causal", true}}),
       "moves: {S(0), S(1)} {S(0), S(1)} {S(0), S(1)} -> {S(0), S(1)}");
 }
 

@@ -145,8 +145,7 @@ TEST(Norms, InstanceNormCutsSamplesUnlessTheirStatisticsAreKept) {
   EXPECT_EQ(
       norm({{5, 6, 3}, {6}, {6}, {6}, {6}}, true),
       "([a,b,-],[b],[b],[b],[b])->([a,b,-]) whole={a} filled={a,b} updated={3,4}");
-  EXPECT_EQ(
-      norm({{5, 6, 3}, {6}, {6}, {6}, {6}}, false), "([a,b,-],[b],[b],[b],[b])->([a,b,-]) filled={a,b}");
+  EXPECT_EQ(norm({{5, 6, 3}, {6}, {6}, {6}, {6}}, false), "([a,b,-],[b],[b],[b],[b])->([a,b,-]) filled={a,b}");
 }
 
 } // namespace

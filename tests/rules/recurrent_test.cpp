@@ -10,8 +10,7 @@ using namespace weft::testing;
 const std::vector<Ints> kGru = {{5, 4, 3}, {1, 4, 2}, {6, 3}, {6, 2}};
 
 TEST(Recurrent, SamplesPass) {
-  EXPECT_EQ(
-      rule_text("aten::gru.input", kGru), "([-,a,-],[-,a,-],[-,-],[-,-])->([-,a,-],[-,a,-]) filled={a}");
+  EXPECT_EQ(rule_text("aten::gru.input", kGru), "([-,a,-],[-,a,-],[-,-],[-,-])->([-,a,-],[-,a,-]) filled={a}");
 }
 
 TEST(Recurrent, SamplesMayComeFirstInTheData) {

@@ -32,8 +32,7 @@ TEST(Splitting, EqualPartsMayBeCut) {
 }
 
 TEST(Splitting, ThereMayBeFewerChunksThanAskedFor) {
-  EXPECT_EQ(
-      rule_text("aten::chunk", {{6, 4}}, {{"chunks", 4}}), "([a,b])->([-,b],[-,b],[-,b]) whole={a} linear*={0}");
+  EXPECT_EQ(rule_text("aten::chunk", {{6, 4}}, {{"chunks", 4}}), "([a,b])->([-,b],[-,b],[-,b]) whole={a} linear*={0}");
   EXPECT_EQ(
       rule_text("aten::tensor_split.sections", {{6, 4}}, {{"sections", 4}}),
       "([a,b])->([-,b],[-,b],[-,b],[-,b]) whole={a} linear*={0}");

@@ -143,7 +143,9 @@ TEST(Views, AReshapeIsAViewWhoseArgumentIsAShape) {
   EXPECT_EQ(
       rule_text("aten::reshape", {{12, 8}}, {{"shape", Ints{3, -1, 8}}}),
       "([(a b),c])->([a,b,c]) linear*={0} shape=[a,b,c]");
-  EXPECT_EQ(RuleCall("aten::reshape", {{12, 8}}, {{"shape", Ints{3, -1, 8}}}).rule()->size_arguments[0].sizes, Ints({3, 4, 8}));
+  EXPECT_EQ(
+      RuleCall("aten::reshape", {{12, 8}}, {{"shape", Ints{3, -1, 8}}}).rule()->size_arguments[0].sizes,
+      Ints({3, 4, 8}));
 }
 
 TEST(Views, FlattenedDimsAreMerged) {
@@ -172,7 +174,8 @@ TEST(Views, AShapeOfAnotherTensorIsCutAsTheResult) {
 TEST(Views, DimsAreMovedByManyNames) {
   EXPECT_EQ(mapping_text("aten::swapaxes", {{2, 3, 4}}, {{"axis0", 0}, {"axis1", 2}}), "([a,b,c])->([c,b,a])");
   EXPECT_EQ(mapping_text("aten::swapdims", {{2, 3, 4}}, {{"dim0", 0}, {"dim1", 1}}), "([a,b,c])->([b,a,c])");
-  EXPECT_EQ(mapping_text("aten::movedim.int", {{2, 3, 4}}, {{"source", 0}, {"destination", 2}}), "([a,b,c])->([b,c,a])");
+  EXPECT_EQ(
+      mapping_text("aten::movedim.int", {{2, 3, 4}}, {{"source", 0}, {"destination", 2}}), "([a,b,c])->([b,c,a])");
   EXPECT_EQ(
       mapping_text("aten::movedim.intlist", {{2, 3, 4}}, {{"source", Ints{2, 0}}, {"destination", Ints{0, -1}}}),
       "([a,b,c])->([c,b,a])");
@@ -203,8 +206,7 @@ TEST(Views, LargePrimesAreFactorsOfTheirOwn) {
       reshaped({kBatch, kLength, 64}, {kBatch * kLength, 64}),
       c10::str("([a,b,c])->([(a b),c]) [", kBatch, ", ", kLength, ", 64]"));
   EXPECT_EQ(
-      reshaped({kBatch, kLength, 64}, {-1, 64}),
-      c10::str("([a,b,c])->([(a b),c]) [", kBatch, ", ", kLength, ", 64]"));
+      reshaped({kBatch, kLength, 64}, {-1, 64}), c10::str("([a,b,c])->([(a b),c]) [", kBatch, ", ", kLength, ", 64]"));
   EXPECT_EQ(
       reshaped({kBatch * kLength, 64}, {kBatch, -1, 4, 16}),
       c10::str("([(a b),(c d)])->([a,b,c,d]) [", kBatch, ", ", kLength, ", 4, 16]"));

@@ -96,9 +96,9 @@ bool has_rule(const OpCall& call) {
   }
   const auto heads = rank == 4 ? 1 : 0; // which may be shared, but for samples without heads
   return query[0] == key[0] && query[0] == value[0] && key[heads] == value[heads] && key[heads] > 0 &&
-      query[heads] % key[heads] == 0 && call.number("dropout_p") == 0 &&
-      !call.operand_of("dropout_mask") && !call.operand_of("q_descale") && !call.operand_of("k_descale") &&
-      !call.operand_of("v_descale") && !call.boolean("return_debug_mask");
+      query[heads] % key[heads] == 0 && call.number("dropout_p") == 0 && !call.operand_of("dropout_mask") &&
+      !call.operand_of("q_descale") && !call.operand_of("k_descale") && !call.operand_of("v_descale") &&
+      !call.boolean("return_debug_mask");
 }
 
 /// Results besides the output and what is kept per row: the state of random numbers, lengths of nested tensors.
