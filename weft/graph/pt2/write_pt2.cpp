@@ -57,7 +57,9 @@ class NewFile {
   }
 
   void complete() {
-    check(::close(std::exchange(file_, -1)) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0, "cannot be written");
+    check(
+        ::close(std::exchange(file_, -1)) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0,
+        "cannot be written");
   }
 
  private:
@@ -76,12 +78,12 @@ class NewFile {
 
 void check_plain(const Program& program) {
   TORCH_CHECK_VALUE(
-      program.graph->return_node() != nullptr, "[write_pt2] a complete program is required, but its graph does not return.");
+      program.graph->return_node() != nullptr,
+      "[write_pt2] a complete program is required, but its graph does not return.");
   const auto check = [](const Value* value) {
     TORCH_CHECK_VALUE(
         value == nullptr || !value->layout,
-        "[write_pt2] a program of a rank is required, but got one whose tensors have layouts: %",
-        value->name(),
+        "[write_pt2] a program of a rank is required, but got one whose tensors have layouts: %", value->name(),
         ". Write what localize gives.");
   };
   for (const auto* input : program.graph->inputs()) {

@@ -30,9 +30,7 @@ std::vector<Entry> entries_of(const Program& program) {
     }
     const auto found = program.tensors.find(input.target);
     TORCH_CHECK_VALUE(
-        found != program.tensors.end(),
-        "[write_pt2] the tensor ",
-        input.target,
+        found != program.tensors.end(), "[write_pt2] the tensor ", input.target,
         ", an input of the program, is required, but the program has none of this name.");
     const auto& type = input.value->tensor();
     const bool is_parameter = input.kind == InputKind::Parameter;
@@ -52,9 +50,7 @@ std::vector<Entry> entries_of(const Program& program) {
   for (const auto& entry : entries) {
     TORCH_CHECK_VALUE(
         entry.tensor.defined() && entry.tensor.layout() == c10::kStrided && !entry.tensor.is_meta(),
-        "[write_pt2] the tensor ",
-        entry.name,
-        " must be a strided one that has values.");
+        "[write_pt2] the tensor ", entry.name, " must be a strided one that has values.");
   }
   return entries;
 }
@@ -124,8 +120,8 @@ class Writer {
   void add(const Group& group) {
     const bool is_constant = group.members[0]->is_constant;
     const auto folder = std::string(is_constant ? "data/constants/" : "data/weights/");
-    const auto path = is_constant ? "tensor_" + std::to_string(constants_count_++)
-                                  : "weight_" + std::to_string(weights_count_++);
+    const auto path =
+        is_constant ? "tensor_" + std::to_string(constants_count_++) : "weight_" + std::to_string(weights_count_++);
     const auto& base = group.base;
     const bool is_dense = base.is_non_overlapping_and_dense();
     // What is in memory as it is to be stored is not copied.
@@ -161,10 +157,7 @@ class Writer {
     auto meta = types_.tensor(type);
     meta["storage_offset"] = {{"as_int", offset}};
     (entry.is_constant ? constants_ : weights_)[entry.name] = {
-        {"path_name", path},
-        {"is_param", entry.is_parameter},
-        {"use_pickle", false},
-        {"tensor_meta", std::move(meta)}};
+        {"path_name", path}, {"is_param", entry.is_parameter}, {"use_pickle", false}, {"tensor_meta", std::move(meta)}};
   }
 
   std::string model_;
