@@ -124,8 +124,7 @@ Pt2File linear_pt2() {
   file.add_node(
       "torch.ops.aten.linear.default",
       json::array(
-          {named_argument("input", tensor_argument("x")),
-           named_argument("weight", tensor_argument("w")),
+          {named_argument("input", tensor_argument("x")), named_argument("weight", tensor_argument("w")),
            named_argument("bias", tensor_argument("b"))}),
       "linear");
   file.node(0)["metadata"]["nn_module_stack"] = "L__self__,,model.Model;L__self__wq,wq,torch.nn.modules.linear.Linear";

@@ -16,7 +16,9 @@ Origin origin_of(std::string text) {
 TEST(ModuleStack, GoesFromTheModelInwards) {
   const auto origin = origin_of(
       "L__self__,,model.Model;L__self__layers.0,layers.0,model.Block;L__self__layers.0.wq,layers.0.wq,torch.nn.Linear");
-  EXPECT_EQ(module_stack(origin), (Stack{{"", "model.Model"}, {"layers.0", "model.Block"}, {"layers.0.wq", "torch.nn.Linear"}}));
+  EXPECT_EQ(
+      module_stack(origin),
+      (Stack{{"", "model.Model"}, {"layers.0", "model.Block"}, {"layers.0.wq", "torch.nn.Linear"}}));
 }
 
 TEST(ModuleStack, TheNumberOfARepeatedCallIsNoPartOfThePath) {

@@ -49,9 +49,11 @@ TEST(JsonField, ErrorsNameTheRecordAndThePlaceInIt) {
 }
 
 TEST(JsonField, NumbersAreCheckedForWhatTheyHold) {
-  const auto record = record_of(R"([18446744073709551615, -9223372036854775808, 1.5, "Infinity", "-Infinity", "NaN", 1])");
+  const auto record =
+      record_of(R"([18446744073709551615, -9223372036854775808, 1.5, "Infinity", "-Infinity", "NaN", 1])");
   const JsonField root(record);
-  expect_contains(error_of([&] { root[0].integer(); }), "[0]: an integer of 64 bits is required, but got 18446744073709551615");
+  expect_contains(
+      error_of([&] { root[0].integer(); }), "[0]: an integer of 64 bits is required, but got 18446744073709551615");
   EXPECT_EQ(root[1].integer(), std::numeric_limits<int64_t>::min());
   EXPECT_EQ(root[3].real(), std::numeric_limits<double>::infinity());
   EXPECT_EQ(root[4].real(), -std::numeric_limits<double>::infinity());
@@ -61,7 +63,8 @@ TEST(JsonField, NumbersAreCheckedForWhatTheyHold) {
 }
 
 TEST(JsonField, TextThatIsNoJsonNamesTheRecord) {
-  expect_contains(error_of([] { record_of("{\"a\": "); }), "[read_pt2] m.pt2: models/model.json: JSON is required, but got:");
+  expect_contains(
+      error_of([] { record_of("{\"a\": "); }), "[read_pt2] m.pt2: models/model.json: JSON is required, but got:");
   expect_contains(error_of([] { record_of("\"\xff\""); }), "JSON is required");
   expect_contains(error_of([] { record_of("1e999"); }), "JSON is required");
 }

@@ -42,15 +42,14 @@ class ReadArguments : public ::testing::Test {
 
 TEST_F(ReadArguments, ArePlacedBySchemaAndAbsentWhereNothingIsSaid) {
   const auto call = read(
-      "aten::add",
-      "Tensor",
-      {named_argument("alpha", {{"as_float", 0.5}}),
-       named_argument("other", tensor_argument("x")),
+      "aten::add", "Tensor",
+      {named_argument("alpha", {{"as_float", 0.5}}), named_argument("other", tensor_argument("x")),
        named_argument("self", tensor_argument("x"))});
   EXPECT_EQ(call.operands, (std::vector<Value*>{x_, x_}));
   EXPECT_EQ(call.arguments[1].operand(), 1u);
   EXPECT_EQ(call.arguments[2].constant().toDouble(), 0.5);
-  EXPECT_TRUE(read("aten::relu", "", {named_argument("self", tensor_argument("x"))}).arguments[0].is_operand());
+  EXPECT_TRUE(
+      read("aten::relu", "", json::array({named_argument("self", tensor_argument("x"))})).arguments[0].is_operand());
 }
 
 TEST_F(ReadArguments, NumbersBecomeWhatTheSchemaAsksFor) {
@@ -62,7 +61,9 @@ TEST_F(ReadArguments, NumbersBecomeWhatTheSchemaAsksFor) {
       at::MemoryFormat::ChannelsLast);
   EXPECT_EQ(argument("aten::zeros_like", "", "layout", {{"as_layout", 7}}).constant().toLayout(), at::kStrided);
   EXPECT_EQ(
-      argument("aten::zeros_like", "", "device", {{"as_device", {{"type", "cuda"}, {"index", 1}}}}).constant().toDevice(),
+      argument("aten::zeros_like", "", "device", {{"as_device", {{"type", "cuda"}, {"index", 1}}}})
+          .constant()
+          .toDevice(),
       c10::Device(c10::kCUDA, 1));
   EXPECT_TRUE(argument("aten::clone", "", "memory_format", {{"as_none", true}}).constant().isNone());
   EXPECT_EQ(argument("aten::gelu", "", "approximate", {{"as_string", "tanh"}}).constant().toStringRef(), "tanh");
@@ -73,7 +74,9 @@ TEST_F(ReadArguments, NumbersBecomeWhatTheSchemaAsksFor) {
           .imag(),
       std::numeric_limits<double>::infinity());
   EXPECT_TRUE(argument("aten::upsample_nearest1d", "", "output_size", {{"as_ints", {6}}}).constant().isIntList());
-  EXPECT_EQ(argument("aten::upsample_nearest1d", "", "output_size", {{"as_int", 6}}).constant().toIntVector(), (std::vector<int64_t>{6}));
+  EXPECT_EQ(
+      argument("aten::upsample_nearest1d", "", "output_size", {{"as_int", 6}}).constant().toIntVector(),
+      (std::vector<int64_t>{6}));
   EXPECT_EQ(
       argument("aten::max_pool2d", "", "kernel_size", {{"as_int", 2}}).constant().toIntVector(),
       (std::vector<int64_t>{2, 2}));
@@ -109,15 +112,19 @@ TEST_F(ReadArguments, WhatDoesNotFitIsNamed) {
       "[read_pt2] m.pt2: models/model.json: [1].arg: an argument of type str is required, but got an object of "
       "\"as_int\".");
   expect_contains(error("aten::gelu", "", "loud", {{"as_int", 1}}), "aten::gelu has no argument \"loud\"");
-  expect_contains(error("aten::softmax", "int", "dim", tensor_argument("x")), "an argument of type int is required, but got the tensor x");
+  expect_contains(
+      error("aten::softmax", "int", "dim", tensor_argument("x")),
+      "an argument of type int is required, but got the tensor x");
   expect_contains(error("aten::softmax", "int", "dim", {{"as_none", true}}), "is required, but got None");
-  expect_contains(error("aten::softmax", "int", "dim", {{"as_graph", {{"name", "g"}}}}), "given by as_graph is not supported");
+  expect_contains(
+      error("aten::softmax", "int", "dim", {{"as_graph", {{"name", "g"}}}}), "given by as_graph is not supported");
   expect_contains(error("aten::softmax", "int", "dim", {{"as_float", 1.5}}), "an argument of type int is required");
   expect_contains(
       error("aten::mul", "Tensor", "other", tensor_argument("y")),
       "[1].arg.as_tensor.name: the name \"y\" is used, but not defined before it is");
   expect_contains(
-      error_text<c10::ValueError>([&] { read("aten::mul", "Tensor", {named_argument("self", tensor_argument("x"))}); }),
+      error_text<c10::ValueError>(
+          [&] { read("aten::mul", "Tensor", json::array({named_argument("self", tensor_argument("x"))})); }),
       "aten::mul needs the argument \"other\", but it is not given");
   expect_contains(
       error_text<c10::ValueError>([&] {

@@ -41,13 +41,11 @@ TEST(ReadGraph, OperatorsOfSeveralResultsNameThemOneByOne) {
   auto file = linear_pt2();
   file.add_node(
       "torch.ops.aten.topk.default",
-      {named_argument("self", tensor_argument("relu")), named_argument("k", {{"as_int", 3}})},
-      "values");
+      {named_argument("self", tensor_argument("relu")), named_argument("k", {{"as_int", 3}})}, "values");
   file.node(2)["outputs"] = {tensor_argument("values"), {{"as_none", true}}};
   file.add_node(
       "torch.ops.aten.unbind.int",
-      {named_argument("self", tensor_argument("relu")), named_argument("dim", {{"as_int", 1}})},
-      "one");
+      {named_argument("self", tensor_argument("relu")), named_argument("dim", {{"as_int", 1}})}, "one");
   file.graph()["tensor_values"]["two"] = tensor_meta({4}, {1});
   file.node(3)["outputs"] = {{{"as_tensors", {{{"name", "one"}}, {{"name", "two"}}}}}};
   const auto program = read_pt2_bytes(file.bytes());
@@ -63,10 +61,12 @@ TEST(ReadGraph, FunctionsOfNumbersTakeNumbers) {
   auto file = linear_pt2();
   const auto add = [&](const json& node) { file.graph()["nodes"].push_back(node); };
   const auto symbol = [](const char* text) -> json { return {{"as_expr", {{"expr_str", text}}}}; };
-  add({{"target", "torch.ops.aten.sym_size.int"},
+  add(
+      {{"target", "torch.ops.aten.sym_size.int"},
        {"inputs", {named_argument("self", tensor_argument("x")), named_argument("dim", {{"as_int", 0}})}},
        {"outputs", {number("batch")}}});
-  add({{"target", "_operator.mul"},
+  add(
+      {{"target", "_operator.mul"},
        {"inputs", {named_argument("a", number("batch")), named_argument("b", {{"as_int", 2}})}},
        {"outputs", {number("twice")}}});
   file.graph()["sym_int_values"] = {{"batch", symbol("s77")}, {"twice", symbol("2*s77")}};
@@ -122,7 +122,8 @@ TEST(ReadGraph, GraphsThatDoNotHoldAreNamedByTheirPlace) {
 
   file = linear_pt2();
   std::swap(file.node(0), file.node(1));
-  expect_contains(error_of(file), "nodes[0].inputs[0].arg.as_tensor.name: the name \"linear\" is used, but not defined");
+  expect_contains(
+      error_of(file), "nodes[0].inputs[0].arg.as_tensor.name: the name \"linear\" is used, but not defined");
   file = linear_pt2();
   file.node(1)["outputs"] = {tensor_argument("linear")};
   expect_contains(error_of(file), "nodes[1].outputs[0].as_tensor.name: the name \"linear\" is defined twice");

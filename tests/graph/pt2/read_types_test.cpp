@@ -60,7 +60,8 @@ TEST(ReadTypes, NumbersKeepWhatTheyAreOfSymbols) {
     const auto record = record_of(value);
     return read_number_type(record, kind, symbols).expression;
   };
-  EXPECT_EQ(read({{"as_expr", {{"expr_str", "Mul(Integer(2), Symbol('s1'))"}, {"hint", nullptr}}}}, NumberKind::Int), "2*s1");
+  EXPECT_EQ(
+      read({{"as_expr", {{"expr_str", "Mul(Integer(2), Symbol('s1'))"}, {"hint", nullptr}}}}, NumberKind::Int), "2*s1");
   EXPECT_EQ(read({{"as_int", 5}}, NumberKind::Int), "5");
   EXPECT_EQ(read({{"as_float", 0.5}}, NumberKind::Float), "0.5");
   EXPECT_EQ(read({{"as_bool", true}}, NumberKind::Bool), "True");

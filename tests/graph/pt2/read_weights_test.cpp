@@ -42,9 +42,7 @@ TEST(ReadWeights, StridesAndOffsetsAreViewsOfTheSameMemory) {
 
 TEST(ReadWeights, TensorsOutliveTheirFile) {
   at::Tensor weight;
-  {
-    weight = read(linear_pt2()).at("wq.weight");
-  }
+  { weight = read(linear_pt2()).at("wq.weight"); }
   weight.mul_(2);
   EXPECT_EQ(weight.sum().item<double>(), 42);
 }

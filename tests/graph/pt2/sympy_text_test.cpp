@@ -35,21 +35,9 @@ TEST(SympyText, FractionsThatComeOutWholeAreDivisions) {
 
 TEST(SympyText, WhatIsNoSizeGivesNone) {
   for (const auto* text :
-       {"",
-        "s77",
-        "Integer(",
-        "Integer()",
-        "Integer(99999999999999999999)",
-        "Symbol('')",
-        "Symbol('1')",
-        "Symbol(s77)",
-        "Equality(Integer(1), Integer(2))",
-        "Float('1.5', precision=53)",
-        "Add()",
-        "Integer(1) x",
-        "Mod(Integer(1), Integer(0))",
-        "Pow(Integer(2), Integer(100))",
-        "Rational(1, 0)"}) {
+       {"", "s77", "Integer(", "Integer()", "Integer(99999999999999999999)", "Symbol('')", "Symbol('1')", "Symbol(s77)",
+        "Equality(Integer(1), Integer(2))", "Float('1.5', precision=53)", "Add()", "Integer(1) x",
+        "Mod(Integer(1), Integer(0))", "Pow(Integer(2), Integer(100))", "Rational(1, 0)"}) {
     EXPECT_EQ(text_of(text), "none") << text;
   }
 }
@@ -67,7 +55,8 @@ TEST(SympyText, HostileTextIsRefusedAndNotFollowed) {
 
 TEST(SympyText, WhatIsWrittenIsReadAgain) {
   for (const auto* text :
-       {"8", "s77", "2*s77 + 3", "s77 - s0", "(s77 + 3)//4", "Max(0, Min(3, s77 - 3))", "Mod(s77, 4)*s0**2", "u3 + 1"}) {
+       {"8", "s77", "2*s77 + 3", "s77 - s0", "(s77 + 3)//4", "Max(0, Min(3, s77 - 3))", "Mod(s77, 4)*s0**2",
+        "u3 + 1"}) {
     const auto size = Size::parse(text);
     EXPECT_EQ(text_of(sympy_of_size(size)), size.to_string()) << sympy_of_size(size);
   }

@@ -42,13 +42,8 @@ TEST_F(WriteArguments, WhatIsAbsentIsLeftOutAndWhatComesAfterIsNamed) {
 
 TEST_F(WriteArguments, EnumsHaveTheFormatsNumbers) {
   const auto inputs = write(
-      "aten::zeros_like",
-      "",
-      {self_,
-       Argument(at::kBFloat16),
-       Argument(at::kStrided),
-       Argument(c10::Device("cuda:1")),
-       Argument(c10::IValue()),
+      "aten::zeros_like", "",
+      {self_, Argument(at::kBFloat16), Argument(at::kStrided), Argument(c10::Device("cuda:1")), Argument(c10::IValue()),
        Argument(at::MemoryFormat::Preserve)});
   EXPECT_EQ(inputs[1]["arg"], json({{"as_scalar_type", 13}}));
   EXPECT_EQ(inputs[2]["arg"], json({{"as_layout", 7}}));
@@ -62,8 +57,7 @@ TEST_F(WriteArguments, ListsAreOfNumbersTensorsOrBothKindsOfSizes) {
   EXPECT_EQ(
       write("aten::view", "", {self_, sizes})[1]["arg"],
       json({{"as_sym_ints", {{{"as_name", "size"}}, {{"as_int", 3}}}}}));
-  EXPECT_EQ(
-      write("aten::view", "", {self_, Argument(std::vector<int64_t>{6})})[1]["arg"], json({{"as_ints", {6}}}));
+  EXPECT_EQ(write("aten::view", "", {self_, Argument(std::vector<int64_t>{6})})[1]["arg"], json({{"as_ints", {6}}}));
   EXPECT_EQ(
       write("aten::view", "", {self_, Argument(std::vector<int64_t>{})})[1]["arg"], json({{"as_ints", json::array()}}));
   EXPECT_EQ(

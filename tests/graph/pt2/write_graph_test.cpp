@@ -38,7 +38,8 @@ TEST(WriteGraph, ConstantInputsAndUpdatesAreWritten) {
   program.outputs.push_back({OutputKind::InputMutation, "x", std::nullopt, 0});
   program.outputs.push_back({OutputKind::User, "", c10::IValue(), 0});
   const auto signature = write_signature(program, WrittenNames(program));
-  EXPECT_EQ(signature["input_specs"][3], json({{"constant_input", {{"name", "constant_3"}, {"value", {{"as_int", 3}}}}}}));
+  EXPECT_EQ(
+      signature["input_specs"][3], json({{"constant_input", {{"name", "constant_3"}, {"value", {{"as_int", 3}}}}}}));
   EXPECT_EQ(
       signature["output_specs"][1],
       json({{"user_input_mutation", {{"arg", {{"name", "relu"}}}, {"user_input_name", "x"}}}}));
@@ -59,10 +60,7 @@ TEST(WriteGraph, ListsAndMissingResultsKeepTheirPlaces) {
   graph.insert(nullptr, unbind, {Argument::operand(0), Argument()}, {x}, {{type, type}, {2}, {"a", "b"}});
   const auto topk = c10::Dispatcher::singleton().findSchemaOrThrow("aten::topk", "");
   graph.insert(
-      nullptr,
-      topk,
-      {Argument::operand(0), Argument(1), Argument(), Argument(), Argument()},
-      {x},
+      nullptr, topk, {Argument::operand(0), Argument(1), Argument(), Argument(), Argument()}, {x},
       {{type, std::nullopt}, {}, {"c", ""}});
   graph.set_return({x});
   TypeWriter types(program.symbols);

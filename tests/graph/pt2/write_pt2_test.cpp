@@ -20,7 +20,8 @@ using testing::linear_pt2;
 
 class WritePt2 : public ::testing::Test {
  protected:
-  WritePt2() : folder_(::testing::TempDir() + "write_pt2_test." + std::to_string(::getpid())), path_(folder_ + "/m.pt2") {
+  WritePt2()
+      : folder_(::testing::TempDir() + "write_pt2_test." + std::to_string(::getpid())), path_(folder_ + "/m.pt2") {
     std::filesystem::create_directory(folder_);
   }
   ~WritePt2() override {
@@ -82,13 +83,10 @@ TEST_F(WritePt2, AProgramOfNoFileHasCollectivesAndAFlatCallingConvention) {
   program.inputs.push_back({InputKind::User, "", true, std::nullopt, x});
   const auto find = [](const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); };
   auto* reduce = graph.insert(
-      nullptr,
-      find("_c10d_functional::all_reduce"),
-      {Argument::operand(0), Argument("sum"), Argument("dp,tp")},
-      {x},
+      nullptr, find("_c10d_functional::all_reduce"), {Argument::operand(0), Argument("sum"), Argument("dp,tp")}, {x},
       {{type}});
-  auto* wait =
-      graph.insert(nullptr, find("_c10d_functional::wait_tensor"), {Argument::operand(0)}, {reduce->output()}, {{type}});
+  auto* wait = graph.insert(
+      nullptr, find("_c10d_functional::wait_tensor"), {Argument::operand(0)}, {reduce->output()}, {{type}});
   graph.set_return({wait->output()});
   program.outputs.push_back({});
   write_pt2(program, path_);

@@ -14,10 +14,7 @@ TEST(WrittenNames, AreNamesToPythonEachOnce) {
   auto* z = graph.add_input("lambda", type);
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::topk", "");
   auto* node = graph.insert(
-      nullptr,
-      op,
-      {Argument::operand(0), Argument(2), Argument(), Argument(), Argument()},
-      {x},
+      nullptr, op, {Argument::operand(0), Argument(2), Argument(), Argument(), Argument()}, {x},
       {{type, type}, {}, {"topk", "2nd"}});
   graph.set_return({node->output(0)});
 
