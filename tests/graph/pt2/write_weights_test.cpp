@@ -20,7 +20,7 @@ class WriteWeights : public ::testing::Test {
     program_.tensors[name] = tensor;
   }
   void write() {
-    write_weights(program_, "model", [this](const std::string& name, const void* data, size_t size) {
+    write_weights(program_, "model", {}, [this](const std::string& name, const void* data, size_t size) {
       records_[name] = std::string(static_cast<const char*>(data), size);
     });
     weights_ = json::parse(records_.at("data/weights/model_weights_config.json"))["config"];
