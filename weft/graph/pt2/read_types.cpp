@@ -120,7 +120,7 @@ NumberType read_number_type(const JsonField& field, NumberKind kind, std::map<st
   if (tag == "as_expr") {
     // What is no size keeps the file's form.
     const auto size = read_expression(value, symbols);
-    return {kind, size ? size->to_string() : value["expr_str"].text()};
+    return {kind, size && kind == NumberKind::Int ? size->to_string() : value["expr_str"].text()};
   }
   if (tag == "as_int") {
     return {kind, std::to_string(value.integer())};

@@ -119,6 +119,9 @@ json TypeWriter::number(const NumberType& type) {
     }
   }
   const auto known = parsed(text);
+  if (known && type.kind == NumberKind::Float) {
+    return expression("ToFloat(" + sympy_of_size(*known) + ")", nullptr);
+  }
   if (known && known->is_number()) {
     return {{"as_int", known->number()}};
   }
