@@ -13,6 +13,7 @@ import instructions
 import local
 import plan
 import redistribute
+import shard_memory
 import training
 from rows import table
 
@@ -26,6 +27,7 @@ BENCHES = {
     "dispatch": dispatch,
     "instructions": instructions,
     "training": training,
+    "shard_memory": shard_memory,
 }
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -101,11 +101,11 @@ class Reader {
       case TypeKind::StringType:
         require(field, tag == "as_string", type);
         return IValue(value.text());
-      case TypeKind::AnyType: // a group's name
-        return tag == "as_string" ? IValue(value.text()) : IValue(converted(field, numeric(field), type));
       case TypeKind::DeviceObjType:
         require(field, tag == "as_device", type);
         return IValue(read_device(value));
+      case TypeKind::AnyType:
+        return tag == "as_string" ? Argument(IValue(value.text())) : Argument(numeric(field));
       case TypeKind::OptionalType:
         return tag == "as_none" ? Argument(IValue())
                                 : single(field, type->castRaw<c10::OptionalType>()->getElementType());
