@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 PYTHON = $(or $(WEFT_PYTHON),.venv/bin/python)
 SOURCES = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' | xargs -0r ls -d 2>/dev/null
 
-.PHONY: help setup demo test bench lint format asan tsan clean
+.PHONY: help setup demo test bench lint format asan tsan fuzz clean
 .PRECIOUS: build/%/build.ninja
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make format          format all sources"
 	@echo "make bench [ONLY=x]  build and run the benchmarks, or only x"
 	@echo "make asan, tsan      run all tests under the address (and undefined) or the thread sanitizer"
+	@echo "make fuzz            run the fuzzers over their corpus, each for FUZZ_SECONDS (600); -j2 runs both at once"
 	@echo "make clean           remove build/"
 
 setup:
@@ -38,6 +39,18 @@ tsan: check-tsan
 check-%: build/%/build.ninja
 	cmake --build --preset $* -j $(JOBS)
 	ctest --preset $* -j $(JOBS)
+
+# What is found goes to build/fuzz/found, what breaks to build/fuzz; fuzz/corpus stays as it is.
+FUZZ_SECONDS ?= 600
+FUZZERS = $(patsubst fuzz/%_fuzz.cpp,%,$(wildcard fuzz/*_fuzz.cpp))
+fuzz: $(addprefix fuzz-,$(FUZZERS))
+fuzz-%: build-fuzzers
+	@mkdir -p build/fuzz/found/$*
+	build/fuzz/fuzz/$*_fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=10 -malloc_limit_mb=256 -max_len=65536 \
+	  -dict=fuzz/model.dict -artifact_prefix=build/fuzz/$*- -print_final_stats=1 build/fuzz/found/$* fuzz/corpus/$*
+.PHONY: build-fuzzers
+build-fuzzers: build/fuzz/build.ninja
+	cmake --build --preset fuzz -j $(JOBS)
 
 lint: setup
 	@$(SOURCES) | xargs -r .venv/bin/clang-format --dry-run --Werror && echo "format: as .clang-format says"

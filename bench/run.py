@@ -9,12 +9,14 @@ from pathlib import Path
 
 import collectives
 import dispatch
+import executor
 import instructions
 import local
 import plan
 import redistribute
 import shard_memory
 import training
+import transform
 from rows import table
 
 # Every benchmark by name: a module with a docstring that says what is measured, and run(settings), which yields rows; with
@@ -27,6 +29,8 @@ BENCHES = {
     "dispatch": dispatch,
     "instructions": instructions,
     "training": training,
+    "executor": executor,
+    "transform": transform,
     "shard_memory": shard_memory,
 }
 

@@ -1,33 +1,29 @@
-#include "weft/comm/fake_world.h"
-#include "weft/graph/passes/common_redistributions.h"
-#include "weft/graph/passes/dead_code.h"
-#include "weft/graph/passes/localize.h"
-#include "weft/graph/passes/tensor_parallel.h"
+#include "weft/graph/passes/shard.h"
 #include "weft/graph/pt2/read_pt2.h"
 
-#include <chrono>
+#include <ctime>
 #include <iostream>
+#include <string_view>
 
-/// transform_main <file.pt2> <plan.json> <ranks>: seconds that analysis and rewrite take, and nodes.
+/// transform_main <file.pt2> --plan <plan.json> --ranks <n>: seconds of CPU time that the analysis of a program takes, and
+/// that it takes to write the program of one rank; and how many nodes it has. A line of JSON.
 int main(int argc, char** argv) {
   using namespace weft;
-  if (argc != 4) {
-    std::cerr << "usage: transform_main <file.pt2> <plan.json> <ranks>\n";
+  if (argc != 6 || std::string_view(argv[2]) != "--plan" || std::string_view(argv[4]) != "--ranks") {
+    std::cerr << "usage: transform_main <file.pt2> --plan <plan.json> --ranks <n>\n";
     return 2;
   }
   auto program = graph::read_pt2(argv[1]);
-  const auto plan = nn::ParallelPlan::load(argv[2]);
-  const auto ranks = std::stoll(argv[3]);
   const auto nodes = program.graph->size();
-  const DeviceMesh mesh(make_fake_world(ranks), c10::kCPU, {ranks}, {"tp"});
-  const auto begin = std::chrono::steady_clock::now();
-  graph::tensor_parallel(program, mesh, plan);
-  graph::common_redistributions(*program.graph);
-  graph::dead_code(*program.graph);
-  const auto analysed = std::chrono::steady_clock::now();
-  const auto local = graph::localize(program, ranks - 1);
-  const auto end = std::chrono::steady_clock::now();
-  const auto seconds = [](auto from, auto to) { return std::chrono::duration<double>(to - from).count(); };
-  std::cout << nodes << " " << seconds(begin, analysed) << " " << seconds(analysed, end) << " " << local.graph->size() << "\n";
+  const auto plan = nn::ParallelPlan::load(argv[3]);
+  const auto mesh = graph::analysis_mesh(std::string("tp=") + argv[5]);
+  const auto begin = std::clock();
+  graph::shard(program, mesh, plan);
+  const auto analysed = std::clock();
+  const auto local = graph::program_of_rank(program, mesh.size() - 1);
+  const auto end = std::clock();
+  const auto seconds = [](std::clock_t from, std::clock_t to) { return static_cast<double>(to - from) / CLOCKS_PER_SEC; };
+  std::cout << "{\"nodes\": " << nodes << ", \"analysis\": " << seconds(begin, analysed)
+            << ", \"rewrite\": " << seconds(analysed, end) << ", \"nodes_of_rank\": " << local.graph->size() << "}\n";
   return 0;
 }

@@ -27,7 +27,7 @@ file(GLOB _support CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support/*.cpp"
 list(FILTER _support EXCLUDE REGEX "_test\\.cpp$")
 if(_support)
   add_library(weft_test_support STATIC ${_support})
-  target_link_libraries(weft_test_support PUBLIC weft GTest::gtest)
+  target_link_libraries(weft_test_support PUBLIC weft GTest::gtest nlohmann_json::nlohmann_json)
   # Tests that start their ranks by torchrun take the one of this interpreter.
   set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/support/process_ranks.cpp" PROPERTIES
     COMPILE_DEFINITIONS "WEFT_TEST_PYTHON=\"${WEFT_PYTHON}\"")

@@ -10,9 +10,7 @@ void bind_graph(py::module_& module) {
       [](const std::string& in_path, const std::string& out_path) {
         graph::write_pt2(graph::read_pt2(in_path), out_path);
       },
-      py::arg("in_path"),
-      py::arg("out_path"),
-      py::call_guard<py::gil_scoped_release>(),
+      py::arg("in_path"), py::arg("out_path"), py::call_guard<py::gil_scoped_release>(),
       "Reads an exported program and writes it again, as torch.export.load takes it.");
 }
 

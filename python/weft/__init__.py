@@ -62,6 +62,7 @@ from weft._C import (
 from weft._comm_debug import comm_debug
 from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
+from weft._export import tensor_parallel, tensor_parallel_transformation
 from weft._groups import init_device_mesh
 from weft._materialize import materialize
 from weft._module import distribute_module
@@ -133,6 +134,8 @@ __all__ = [
     "set_random_state",
     "spec",
     "strict",
+    "tensor_parallel",
+    "tensor_parallel_transformation",
     "to_local",
     "to_torch",
     "visualize_sharding",

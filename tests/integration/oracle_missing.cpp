@@ -211,7 +211,8 @@ bool is_of_interest(const Sample& sample, const std::vector<Layout>& layouts) {
 /// not. For them, inputs that have a size in common must all be cut along it or none, and none holds positions. Backward
 /// forms of more than two dims (convolution, pooling, attention) are not tried at all.
 bool is_safe(const Sample& sample, const std::vector<Layout>& layouts) {
-  constexpr std::array kUnchecked = {"backward", "norm", "attention", "loss", "embedding", "conv", "pool", "sample"};
+  constexpr std::array kUnchecked = {"backward", "norm",   "attention", "loss", "embedding", "conv",
+                                     "pool",     "sample", "lstm",      "gru",  "rnn"};
   const bool is_unchecked = std::any_of(kUnchecked.begin(), kUnchecked.end(), [&](const char* part) {
     return sample.name.find(part) != std::string::npos;
   });

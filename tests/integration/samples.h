@@ -31,7 +31,10 @@ class Samples {
   void add_with(const std::string& op, Inputs inputs, std::function<Inputs(const Inputs&)> call);
   /// A call of this overload, whole though dispatch would take it apart. `arguments` gives the first ones, by the inputs;
   /// others have their defaults.
-  void add_whole(const std::string& op, Inputs inputs, std::function<std::vector<c10::IValue>(const Inputs&)> arguments);
+  void add_whole(
+      const std::string& op,
+      Inputs inputs,
+      std::function<std::vector<c10::IValue>(const Inputs&)> arguments);
   /// Calls of every operator that has a rule and no sample yet, made up from its schema.
   void add_made_up();
 

@@ -34,12 +34,10 @@ void add_norms(Samples& samples) {
     return Values{t[0], Ints{4}, t[1], t[2]};
   });
   samples.add_whole("aten::layer_norm", floats({{5, 3, 4}}), [](const Inputs& t) { return Values{t[0], Ints{3, 4}}; });
-  samples.add_whole("aten::rms_norm", floats({{5, 3, 4}, {4}}), [](const Inputs& t) {
-    return Values{t[0], Ints{4}, t[1]};
-  });
-  samples.add_whole("aten::group_norm", floats({{5, 6, 3}, {6}, {6}}), [](const Inputs& t) {
-    return Values{t[0], 2, t[1], t[2]};
-  });
+  samples.add_whole(
+      "aten::rms_norm", floats({{5, 3, 4}, {4}}), [](const Inputs& t) { return Values{t[0], Ints{4}, t[1]}; });
+  samples.add_whole(
+      "aten::group_norm", floats({{5, 6, 3}, {6}, {6}}), [](const Inputs& t) { return Values{t[0], 2, t[1], t[2]}; });
   samples.add_whole("aten::group_norm", floats({{2, 8, 3, 2}}), [](const Inputs& t) { return Values{t[0], 4}; });
   const auto none = c10::IValue();
   for (const std::string op : {"aten::batch_norm", "aten::instance_norm"}) {
@@ -53,8 +51,7 @@ void add_norms(Samples& samples) {
     samples.add_with(op, floats({{5, 6, 3}, {6}, {6}}), without_gradients([op](const Inputs& t) {
                        const auto mean = at::zeros_like(t[1]);
                        const auto var = at::ones_like(t[1]);
-                       auto all = call_whole(
-                           operator_named(op), {t[0], t[1], t[2], mean, var, true, 0.1, 1e-5, false});
+                       auto all = call_whole(operator_named(op), {t[0], t[1], t[2], mean, var, true, 0.1, 1e-5, false});
                        all.insert(all.end(), {mean, var});
                        return all;
                      }));
@@ -79,6 +76,12 @@ void add_attention(Samples& samples) {
   attend({{4, 5, 4}, {4, 5, 4}, {4, 5, 4}}, true, false);
   attend({{4, 5, 4}, {4, 3, 4}, {4, 3, 4}, {4, 5, 3}}, false, false);
   attend({{2, 4, 5, 4}, {2, 1, 3, 4}, {2, 1, 3, 4}}, false, true);
+  for (const auto& shapes :
+       {Shapes{{4, 2, 5, 4}, {4, 2, 3, 4}, {4, 2, 3, 4}}, Shapes{{4, 5, 4}, {4, 3, 4}, {4, 3, 4}}}) {
+    samples.add_whole("aten::_scaled_dot_product_attention_math", floats(shapes), [](const Inputs& t) {
+      return Values{t[0], t[1], t[2]};
+    });
+  }
 }
 
 void add_planes(Samples& samples) {

@@ -19,9 +19,8 @@ void add_casts(Samples& samples) {
   }
   for (const auto* op : {"aten::type_as", "aten::to.other"}) {
     samples.add_whole(op, {values[0], whole_numbers({5, 4}, 9)}, [](const Inputs& t) { return Values{t[0], t[1]}; });
-    samples.add_whole(op, {values[0], sample_values({3}, 2).to(at::kDouble)}, [](const Inputs& t) {
-      return Values{t[0], t[1]};
-    });
+    samples.add_whole(
+        op, {values[0], sample_values({3}, 2).to(at::kDouble)}, [](const Inputs& t) { return Values{t[0], t[1]}; });
   }
   samples.add_whole("aten::contiguous", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0]}; });
   samples.add_whole("aten::contiguous", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0].t()}; });
@@ -57,9 +56,8 @@ void add_choices(Samples& samples) {
     samples.add_whole(op, floats({{5, 4}, {4}}), [](const Inputs& t) { return Values{t[0], t[1]}; });
   }
   samples.add_whole("aten::clip", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0], 0.3, 0.6}; });
-  samples.add_whole("aten::clip.Tensor", floats({{5, 4}, {4}}), [](const Inputs& t) {
-    return Values{t[0], t[1], c10::IValue()};
-  });
+  samples.add_whole(
+      "aten::clip.Tensor", floats({{5, 4}, {4}}), [](const Inputs& t) { return Values{t[0], t[1], c10::IValue()}; });
 }
 
 void add_arithmetic(Samples& samples) {
@@ -71,12 +69,15 @@ void add_arithmetic(Samples& samples) {
   samples.add_whole("aten::divide.Tensor_mode", floats({{5, 4}, {4}}), [](const Inputs& t) {
     return Values{t[0] * 9, t[1], "floor"};
   });
+  samples.add_whole(
+      "aten::einsum", floats({{2, 3, 4}, {5, 4, 2}}), [](const Inputs& t) { return Values{"btd,edf->btef", t}; });
+  samples.add_whole(
+      "aten::einsum", floats({{2, 3, 5, 4}, {2, 3, 5}}), [](const Inputs& t) { return Values{"bted,bte->btd", t}; });
   for (const auto* op : {"aten::outer", "aten::ger"}) {
     samples.add_whole(op, floats({{5}, {4}}), [](const Inputs& t) { return Values{t[0], t[1]}; });
   }
-  samples.add_whole("aten::linalg_matmul", floats({{2, 5, 4}, {4, 3}}), [](const Inputs& t) {
-    return Values{t[0], t[1]};
-  });
+  samples.add_whole(
+      "aten::linalg_matmul", floats({{2, 5, 4}, {4, 3}}), [](const Inputs& t) { return Values{t[0], t[1]}; });
 }
 
 void add_reductions(Samples& samples) {
@@ -88,15 +89,13 @@ void add_reductions(Samples& samples) {
   }
   const auto none = c10::IValue();
   samples.add_whole("aten::linalg_norm", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0]}; });
-  samples.add_whole("aten::linalg_norm", floats({{5, 4}}), [none](const Inputs& t) {
-    return Values{t[0], none, Ints{-1}, true};
-  });
+  samples.add_whole(
+      "aten::linalg_norm", floats({{5, 4}}), [none](const Inputs& t) { return Values{t[0], none, Ints{-1}, true}; });
   samples.add_whole("aten::linalg_norm.ord_str", floats({{3, 5, 4}}), [](const Inputs& t) {
     return Values{t[0], "fro", Ints{1, 2}};
   });
   samples.add_whole("aten::nanmean", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0], Ints{0}}; });
-  samples.add_whole(
-      "aten::special_logsumexp", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0], Ints{1}}; });
+  samples.add_whole("aten::special_logsumexp", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0], Ints{1}}; });
   samples.add_whole(
       "aten::cosine_similarity", floats({{5, 4}, {5, 4}}), [](const Inputs& t) { return Values{t[0], t[1]}; });
   samples.add_whole(
@@ -136,9 +135,8 @@ void add_losses(Samples& samples) {
     const auto planes = sample_values({5, 4, 3}, 1);
     const auto none = c10::IValue();
     for (const auto* op : {"aten::nll_loss_nd", "aten::cross_entropy_loss"}) {
-      samples.add_whole(op, {scores, whole_numbers({5}, 4)}, [=](const Inputs& t) {
-        return Values{t[0], t[1], none, reduction};
-      });
+      samples.add_whole(
+          op, {scores, whole_numbers({5}, 4)}, [=](const Inputs& t) { return Values{t[0], t[1], none, reduction}; });
       samples.add_whole(op, {planes, whole_numbers({5, 3}, 4), sample_values({4}, 2)}, [=](const Inputs& t) {
         return Values{t[0], t[1], t[2], reduction};
       });

@@ -17,7 +17,8 @@ void add_shapes(Samples& samples) {
   reshape({5, 4}, {10, 2});
   samples.add_whole("aten::reshape", floats({{4, 6}}), [](const Inputs& t) { return Values{t[0].t(), Ints{24}}; });
   samples.add_whole("aten::flatten.using_ints", floats({{2, 4, 3}}), [](const Inputs& t) { return Values{t[0], 1}; });
-  samples.add_whole("aten::flatten.using_ints", floats({{4, 2, 3}}), [](const Inputs& t) { return Values{t[0], 0, 1}; });
+  samples.add_whole(
+      "aten::flatten.using_ints", floats({{4, 2, 3}}), [](const Inputs& t) { return Values{t[0], 0, 1}; });
   samples.add_whole("aten::flatten.using_ints", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0], -1}; });
   samples.add_whole("aten::flatten.using_ints", floats({{}}), [](const Inputs& t) { return Values{t[0]}; });
   samples.add_whole("aten::ravel", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0]}; });
@@ -88,20 +89,16 @@ void add_joins(Samples& samples) {
   samples.add_whole("aten::repeat_interleave.self_int", floats({{4, 3}}), [none](const Inputs& t) {
     return Values{t[0], 3, 0, none};
   });
-  samples.add_whole("aten::repeat_interleave.self_int", floats({{5, 4}}), [](const Inputs& t) {
-    return Values{t[0], 2, -1, 8};
-  });
-  samples.add_whole("aten::repeat_interleave.self_int", floats({{4, 3}}), [](const Inputs& t) {
-    return Values{t[0], 2};
-  });
+  samples.add_whole(
+      "aten::repeat_interleave.self_int", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0], 2, -1, 8}; });
+  samples.add_whole(
+      "aten::repeat_interleave.self_int", floats({{4, 3}}), [](const Inputs& t) { return Values{t[0], 2}; });
   samples.add_whole("aten::pad", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0], Ints{1, 2}}; });
-  samples.add_whole("aten::pad", floats({{5, 4}}), [](const Inputs& t) {
-    return Values{t[0], Ints{0, 0, 1, 0}, "constant", 2.0};
-  });
+  samples.add_whole(
+      "aten::pad", floats({{5, 4}}), [](const Inputs& t) { return Values{t[0], Ints{0, 0, 1, 0}, "constant", 2.0}; });
   for (const auto* mode : {"reflect", "replicate", "circular"}) {
-    samples.add_whole("aten::pad", floats({{3, 4, 5}}), [mode](const Inputs& t) {
-      return Values{t[0], Ints{1, 2}, mode};
-    });
+    samples.add_whole(
+        "aten::pad", floats({{3, 4, 5}}), [mode](const Inputs& t) { return Values{t[0], Ints{1, 2}, mode}; });
   }
 }
 

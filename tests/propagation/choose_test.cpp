@@ -206,5 +206,55 @@ TEST(Choose, AnOperandThatIsUpdatedKeepsItsLayout) {
   EXPECT_EQ(batch_norm("{S(1)}", "{P(sum)}"), "nothing");
 }
 
+TEST(Choose, AnOperandOfAnyLayoutStaysWhereItIs) {
+  EXPECT_EQ(
+      choice_text("aten::type_as", {"f32[8,4] @ mesh(tp=2) {R}", "f32[8,6] @ mesh(tp=2) {S(1)}"}), "{R} {S(1)} -> {R}");
+  EXPECT_EQ(
+      choice_text("aten::type_as", {"f32[8,4] @ mesh(tp=2) {S(0)}", "f32[8,4] @ mesh(tp=2) {P(sum)}"}),
+      "{S(0)} {P(sum)} -> {S(0)}");
+}
+
+// Programs of any length are asked about with primes in place of their symbols; times a multiple of the ranks, where a
+// symbol is known to be one.
+TEST(Choose, ASymbolIsCutUnevenlyUnlessItIsMerged) {
+  EXPECT_EQ(
+      choice_text("aten::reshape", {"f32[10007,16] @ mesh(tp=2) {S(0)}"}, {{"shape", Ints{10007, 4, 4}}}),
+      "{S(0)} -> {S(0)}");
+  EXPECT_EQ(
+      choice_text("aten::reshape", {"f32[10007,20011,64] @ mesh(tp=2) {S(2)}"}, {{"shape", Ints{-1, 64}}}),
+      "{S(2)} -> {S(1)}");
+  EXPECT_EQ(
+      choice_text("aten::reshape", {"f32[20014,20011,64] @ mesh(tp=2) {S(0)}"}, {{"shape", Ints{-1, 64}}}),
+      "{S(0)} -> {S(0)}");
+  EXPECT_EQ(
+      choice_text("aten::reshape", {"f32[10007,40022,64] @ mesh(tp=2) {S(1)}"}, {{"shape", Ints{-1, 64}}}),
+      "{S(1)} -> {SS(0,10007)}");
+  EXPECT_TRUE(choice_text("aten::reshape", {"f32[10007,20011,64] @ mesh(tp=2) {S(0)}"}, {{"shape", Ints{-1, 64}}})
+                  .starts_with("moves: "));
+}
+
+TEST(Choose, SizesAreNotCountedThrough) {
+  // Of a loop over one of them this test would not live to see the end.
+  const std::string mesh = " @ mesh(dp=2,tp=4) ";
+  const auto batch = std::to_string(int64_t{8} * 10000019);
+  const auto length = std::to_string(int64_t{8} * 10000079);
+  const auto hidden = "f32[" + batch + "," + length + ",64]" + mesh;
+  EXPECT_EQ(
+      choice_text("aten::flatten.using_ints", {hidden + "{S(0), S(1)}"}, {{"end_dim", 1}}),
+      "{S(0), S(1)} -> {S(0), SS(0,40000076)}");
+  EXPECT_EQ(
+      choice_text("aten::linear", {hidden + "{S(0), S(2)}", "f32[32,64]" + mesh + "{R, S(1)}"}),
+      "{S(0), S(2)} {R, S(1)} -> {S(0), P(sum)}");
+  EXPECT_EQ(
+      choice_text("aten::layer_norm", {hidden + "{S(0), S(2)}"}, {{"normalized_shape", Ints{64}}}).substr(0, 7),
+      "moves: ");
+  const auto heads = "f32[" + batch + ",8," + length + ",16]" + mesh;
+  EXPECT_EQ(
+      choice_text(
+          "aten::scaled_dot_product_attention",
+          {heads + "{S(0), S(1)}", heads + "{S(0), S(1)}", heads + "{S(0), S(2)}"}, {{"is_causal", true}}),
+      "moves: {S(0), S(1)} {S(0), S(1)} {S(0), S(1)} -> {S(0), S(1)}");
+}
+
 } // namespace
 } // namespace weft

@@ -56,13 +56,16 @@ TEST(Attention, TheMathFormGivesTheWeightsToo) {
   EXPECT_EQ(
       rule_text("aten::_scaled_dot_product_attention_math", kEqual),
       "([a,b,-,-],[a,b,-,-],[a,b,-,-])->([a,b,-,-],[a,b,-,-]) filled={a,b}");
+  EXPECT_EQ(
+      rule_text("aten::_scaled_dot_product_attention_math", {{4, 6, 8}, {4, 3, 8}, {4, 3, 8}}),
+      "([a,-,-],[a,-,-],[a,-,-])->([a,-,-],[a,-,-]) filled={a}");
 }
 
 TEST(Attention, RandomNumbersAndOtherShapesHaveNoRule) {
   EXPECT_EQ(rule_text("aten::_scaled_dot_product_flash_attention", kEqual, {{"dropout_p", 0.1}}), "none");
   EXPECT_EQ(rule_text("aten::_scaled_dot_product_flash_attention", kEqual, {{"return_debug_mask", true}}), "none");
   EXPECT_EQ(rule_text("aten::_scaled_dot_product_flash_attention.quantized", with(kEqual, {5, 4})), "none");
-  EXPECT_EQ(rule_text("aten::_scaled_dot_product_attention_math", {{4, 6, 8}, {4, 3, 8}, {4, 3, 8}}), "none");
+  EXPECT_EQ(rule_text("aten::_scaled_dot_product_attention_math", {{6, 8}, {3, 8}, {3, 8}}), "none");
   EXPECT_EQ(rule_text("aten::_scaled_dot_product_attention_math", {{5, 4, 6, 8}, {5, 1, 3, 8}, {5, 4, 3, 8}}), "none");
 }
 
@@ -97,6 +100,37 @@ TEST(Attention, TheGradientOfAMaskIsSummedWhereItBroadcasts) {
           {query, query, query, query, {5, 1, 6, 6}, query, {5, 4, 6}, {}, {}}),
       "([a,b,-,-],[a,b,-,-],[a,b,-,-],[a,b,-,-],[a,-,-,-],[a,b,-,-],[a,b,-],[],[])->"
       "([a,b,-,-],[a,b,-,-],[a,b,-,-],[a,-,-,-]) filled={a,b} linear={0}");
+}
+
+TEST(Attention, WhereAKernelIsChosenRowsOfTheQueryPassToo) {
+  EXPECT_EQ(
+      rule_text("aten::scaled_dot_product_attention", kEqual),
+      "([a,b,c,-],[a,b,-,-],[a,b,-,-])->([a,b,c,-]) filled={a,b,c}");
+  EXPECT_EQ(
+      mapping_text("aten::scaled_dot_product_attention", with(kEqual, {6, 3})),
+      "([a,b,c,-],[a,b,-,-],[a,b,-,-],[c,-])->([a,b,c,-])");
+  EXPECT_EQ(
+      mapping_text("aten::scaled_dot_product_attention", with(kEqual, {5, 1, 1, 3})),
+      "([a,b,c,-],[a,b,-,-],[a,b,-,-],[a,-,-,-])->([a,b,c,-])");
+}
+
+TEST(Attention, RowsThatAttendToWhatComesBeforeThemStayTogether) {
+  EXPECT_EQ(
+      rule_text("aten::scaled_dot_product_attention", kEqual, {{"is_causal", true}}),
+      "([a,b,-,-],[a,b,-,-],[a,b,-,-])->([a,b,-,-]) filled={a,b}");
+  EXPECT_EQ(
+      rule_text(
+          "aten::scaled_dot_product_attention", {{5, 4, 6, 8}, {5, 2, 6, 8}, {5, 2, 6, 8}},
+          {{"is_causal", true}, {"enable_gqa", true}}),
+      "([a,(b c),-,-],[a,b,-,-],[a,b,-,-])->([a,(b c),-,-]) filled={a,b,c}");
+}
+
+TEST(Attention, ThereMayBeNoHeads) {
+  EXPECT_EQ(
+      rule_text("aten::scaled_dot_product_attention", {{5, 6, 8}, {5, 3, 8}, {5, 3, 8}, {5, 6, 3}}),
+      "([a,b,-],[a,-,-],[a,-,-],[a,b,-])->([a,b,-]) filled={a,b}");
+  EXPECT_EQ(rule_text("aten::scaled_dot_product_attention", {{6, 8}, {3, 8}, {3, 8}}), "none");
+  EXPECT_EQ(rule_text("aten::scaled_dot_product_attention", kEqual, {{"dropout_p", 0.1}}), "none");
 }
 
 } // namespace

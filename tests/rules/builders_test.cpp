@@ -129,5 +129,15 @@ TEST(Builders, ADimThatBroadcastsHasNoFactor) {
   EXPECT_EQ(broadcast_dims(rule, {a, b}, {5, 1}), Rule::Dims({{a}, {}}));
 }
 
+TEST(Builders, TheLargerOfTwoPassesMaxima) {
+  EXPECT_EQ(built(larger_of(ReduceOp::Max), "aten::maximum", {{5}, {5}}), "([a],[a])->([a]) linear(max)={0,1}");
+}
+
+TEST(Builders, ARuleMayAskForDims) {
+  const auto rule = of_rank(2, copying());
+  EXPECT_FALSE(rule(RuleCall("aten::clone", {{5}}).call()).has_value());
+  EXPECT_TRUE(rule(RuleCall("aten::clone", {{5, 4}}).call()).has_value());
+}
+
 } // namespace
 } // namespace weft

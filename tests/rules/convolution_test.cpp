@@ -71,5 +71,17 @@ TEST(Convolution, WhatNoGradientNeedsIsNotRead) {
       "([a,b,-,-],[a,c,-,-],[b,c,-,-])->([a,c,-,-],[b,c,-,-],[b]) whole={c} filled={b,c} linear={0} unread={1,2}");
 }
 
+TEST(Convolution, OfAnyNumberOfDimsIsTheSame) {
+  EXPECT_EQ(
+      rule_text("aten::conv2d", {{2, 8, 5, 5}, {12, 2, 3, 3}, {12}}, {{"groups", 4}}),
+      "([a,(d c),-,-],[(d b),c,-,-],[(d b)])->([a,(d b),-,-]) sum={c} filled={b,c,d} added={2} linear={0,2}{1,2} "
+      "groups=[d]");
+  EXPECT_EQ(mapping_text("aten::conv1d.padding", {{2, 4, 5}, {6, 4, 3}}), "([a,c,-],[b,c,-])->([a,b,-])");
+  EXPECT_EQ(
+      mapping_text("aten::conv_transpose2d.input", {{2, 4, 3, 3}, {4, 6, 2, 2}, {6}}),
+      "([a,c,-,-],[c,b,-,-],[b])->([a,b,-,-])");
+  EXPECT_EQ(rule_text("aten::conv2d", {{4, 5, 5}, {6, 4, 3, 3}}), "none");
+}
+
 } // namespace
 } // namespace weft

@@ -36,5 +36,14 @@ TEST(Embedding, FrequenciesAreCountedOverAllPositions) {
       "([a,b],[a])->([c,b]) whole={a} filled={c} linear={0} num_weights=[c] lookup={1 in c}");
 }
 
+TEST(Embedding, BagsPassColumnsAlone) {
+  EXPECT_EQ(
+      rule_text("aten::embedding_bag", {{7, 4}, {6}, {3}}),
+      "([-,a],[-],[-])->([-,a],[-],[-],[-]) filled={a} linear={0} constant={1,2,3}");
+  EXPECT_EQ(
+      rule_text("aten::embedding_bag", {{7, 4}, {6}, {3}}, {{"mode", 2}}),
+      "([-,a],[-],[-])->([-,a],[-],[-],[-,a]) filled={a} constant={1,2}");
+}
+
 } // namespace
 } // namespace weft

@@ -83,5 +83,15 @@ TEST(Indexing, WhatIsPutByPartsIsAdded) {
       "([b,c],[a],[b,a])->([b,c]) sum={a} whole={c} added={0} linear={0,2}");
 }
 
+TEST(Indexing, NumbersBecomeRowsOfALengthThatIsSaid) {
+  EXPECT_EQ(rule_text("aten::one_hot", {{5, 3}}, {{"num_classes", 4}}), "([a,b])->([a,b,-])");
+  EXPECT_EQ(rule_text("aten::one_hot", {{5, 3}}), "none");
+}
+
+TEST(Indexing, TakingAlongADimIsGathering) {
+  EXPECT_EQ(rule_text("aten::take_along_dim", {{5, 4}, {5, 3}}, {{"dim", 1}}), "([b,-],[b,a])->([b,a]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::take_along_dim", {{5, 4}, {3}}), "none");
+}
+
 } // namespace
 } // namespace weft

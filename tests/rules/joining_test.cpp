@@ -85,5 +85,38 @@ TEST(Joining, ADiagonalIsPutIntoTwoNewDims) {
       rule_text("aten::diag_embed", {{5, 4}}, {{"dim1", 0}, {"dim2", 2}}), "([a,b])->([-,a,-]) whole={b} linear*={0}");
 }
 
+TEST(Joining, StacksOfManyNamesJoinAlongADim) {
+  EXPECT_EQ(rule_text("aten::vstack", {{3, 4}, {2, 4}}), "([-,b],[-,b])->([-,b]) linear*={0,1}");
+  EXPECT_EQ(rule_text("aten::hstack", {{3, 4}, {3, 4}}), "([a,b],[a,b])->([a,(c b)]) linear*={0,1}");
+  EXPECT_EQ(rule_text("aten::hstack", {{4}, {4}}), "([a],[a])->([(b a)]) linear*={0,1}");
+  EXPECT_EQ(rule_text("aten::dstack", {{3, 4, 2}, {3, 4, 2}}), "([a,b,c],[a,b,c])->([a,b,(d c)]) linear*={0,1}");
+  EXPECT_EQ(rule_text("aten::vstack", {{4}, {4}}), "none");
+}
+
+TEST(Joining, RepeatsByNumberFromTheBack) {
+  EXPECT_EQ(rule_text("aten::tile", {{5, 4}}, {{"dims", Ints{3}}}), "([a,b])->([a,(c b)]) linear*={0}");
+}
+
+TEST(Joining, CopiesThatFollowEachOtherAreTheFasterFactor) {
+  EXPECT_EQ(
+      rule_text("aten::repeat_interleave.self_int", {{5, 4}}, {{"repeats", 3}, {"dim", 0}}),
+      "([a,b])->([(a c),b]) linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::repeat_interleave.self_int", {{5, 4}}, {{"repeats", 3}, {"dim", -1}, {"output_size", 12}}),
+      "([a,b])->([a,(b c)]) linear*={0} output_size=[(b c)]");
+  EXPECT_EQ(
+      rule_text("aten::repeat_interleave.self_int", {{5, 4}}, {{"repeats", 2}}), "([a,b])->([(a b c)]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::repeat_interleave.self_Tensor", {{5, 4}, {5}}, {{"dim", 0}}), "none");
+  EXPECT_EQ(rule_text("aten::repeat_interleave.Tensor", {{5}}), "none");
+}
+
+TEST(Joining, PaddingThatIsMadeOfTheTensorIsCopied) {
+  const auto padded = [](const char* mode) {
+    return rule_text("aten::pad", {{5, 4, 3}}, {{"pad", Ints{1, 1}}, {"mode", mode}});
+  };
+  EXPECT_EQ(padded("constant"), "([a,b,c])->([a,b,-]) whole={c} linear={0}");
+  EXPECT_EQ(padded("reflect"), "([a,b,c])->([a,b,-]) whole={c} filled={a,b,c} linear*={0}");
+}
+
 } // namespace
 } // namespace weft

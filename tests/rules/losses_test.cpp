@@ -80,5 +80,18 @@ TEST(Losses, MarginsAreOfAllClasses) {
       "([],[a,-],[a])->([a,-]) whole={a} linear={0}");
 }
 
+TEST(Losses, CrossEntropyCutsRows) {
+  EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4}, {5}}, kSum), "([a,-],[a])->([]) sum={a}");
+  EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4, 3}, {5, 3}}, kNone), "([a,-,b],[a,b])->([a,b])");
+  EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4}, {5, 4}}, kSum), "([a,-],[a,-])->([]) sum={a}");
+  EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4}, {5}}, kMean), "([a,-],[a])->([]) whole={a}");
+  EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{4}, {}}, kSum), "none");
+}
+
+TEST(Losses, WithoutTheWeightOfAllRowsThereIsOneResult) {
+  EXPECT_EQ(rule_text("aten::nll_loss_nd", {{5, 4}, {5}}, kSum), "([a,-],[a])->([]) sum={a}");
+  EXPECT_EQ(rule_text("aten::nll_loss_nd", {{5, 4}, {5}}, kNone), "([a,-],[a])->([a]) linear={0}");
+}
+
 } // namespace
 } // namespace weft

@@ -121,5 +121,32 @@ TEST(Norms, BackwardIsCutIfTheBackendKeptNothing) {
       "([-,a,-],[-,a,-],[a],[a],[a],[a],[a],[-])->([-,a,-],[a],[a]) whole={a} linear={1} unread={3,4}");
 }
 
+TEST(Norms, WithoutWhatBackwardNeedsThereIsOneResult) {
+  EXPECT_EQ(
+      rule_text("aten::layer_norm", {{2, 5, 4}, {4}, {4}}, {{"normalized_shape", Ints{4}}}),
+      "([a,b,-],[-],[-])->([a,b,-])");
+  EXPECT_EQ(rule_text("aten::rms_norm", {{5, 4}, {4}}, {{"normalized_shape", Ints{4}}}), "([a,-],[-])->([a,-])");
+  EXPECT_EQ(
+      rule_text("aten::group_norm", {{5, 6, 3}, {6}, {6}}, {{"num_groups", 2}}),
+      "([a,(b c),-],[(b c)],[(b c)])->([a,(b c),-]) whole={c} filled={b} num_groups=[b]");
+  EXPECT_EQ(
+      rule_text("aten::batch_norm", {{5, 6, 3}, {6}, {6}, {6}, {6}}, {{"training", true}}),
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-]) filled={a} updated={3,4}");
+  EXPECT_EQ(
+      rule_text("aten::batch_norm", {{5, 6, 3}, {6}, {6}, {6}, {6}}, {{"training", false}}),
+      "([a,b,c],[b],[b],[b],[b])->([a,b,c]) filled={a,b,c}");
+}
+
+TEST(Norms, InstanceNormCutsSamplesUnlessTheirStatisticsAreKept) {
+  const auto norm = [](std::vector<Ints> shapes, bool use_input_stats) {
+    return rule_text("aten::instance_norm", std::move(shapes), {{"use_input_stats", use_input_stats}});
+  };
+  EXPECT_EQ(norm({{5, 6, 3}, {6}, {6}}, true), "([a,b,-],[b],[b])->([a,b,-]) filled={a,b}");
+  EXPECT_EQ(
+      norm({{5, 6, 3}, {6}, {6}, {6}, {6}}, true),
+      "([a,b,-],[b],[b],[b],[b])->([a,b,-]) whole={a} filled={a,b} updated={3,4}");
+  EXPECT_EQ(norm({{5, 6, 3}, {6}, {6}, {6}, {6}}, false), "([a,b,-],[b],[b],[b],[b])->([a,b,-]) filled={a,b}");
+}
+
 } // namespace
 } // namespace weft

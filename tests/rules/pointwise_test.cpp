@@ -126,5 +126,35 @@ TEST(Pointwise, EveryRuleIsOfAnOperatorThatThereIs) {
   }
 }
 
+TEST(Pointwise, OnlyTheDtypeOfAnotherTensorMatters) {
+  EXPECT_EQ(rule_text("aten::type_as", {{5, 4}, {3}}), "([a,b],[-])->([a,b]) linear*={0} any={1}");
+  EXPECT_EQ(rule_text("aten::to.other", {{5, 4}, {5, 4}}), "([a,b],[-,-])->([a,b]) linear*={0} any={1}");
+  EXPECT_EQ(rule_text("aten::to.dtype", {{5}}, {{"dtype", kDouble}}), "([a])->([a]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::to.dtype", {{5}}, {{"dtype", kLong}}), "([a])->([a])");
+}
+
+TEST(Pointwise, WhatDropsNothingCopies) {
+  EXPECT_EQ(rule_text("aten::dropout", {{5}}, {{"p", 0.5}, {"train", false}}), "([a])->([a]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::feature_dropout", {{5}}, {{"p", 0.0}, {"train", true}}), "([a])->([a]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::alpha_dropout", {{5}}, {{"p", 0.5}, {"train", true}}), "none");
+  EXPECT_EQ(rule_text("aten::rrelu", {{5}}, {{"training", true}}), "none");
+}
+
+TEST(Pointwise, ANumberThatIsPickedIsNoTerm) {
+  EXPECT_EQ(rule_text("aten::where.self", {{5, 1}, {5, 4}, {4}}), "([a,-],[a,b],[b])->([a,b]) linear*={1,2}");
+  EXPECT_EQ(rule_text("aten::where.ScalarOther", {{5, 1}, {5, 4}}, {{"other", 1}}), "([a,-],[a,b])->([a,b])");
+  EXPECT_EQ(rule_text("aten::where.Scalar", {{5}}, {{"self", 1}, {"other", 2}}), "([a])->([a])");
+  EXPECT_EQ(rule_text("aten::where", {{5}}), "none");
+}
+
+TEST(Pointwise, ASlopePerChannelIsCutAsTheChannels) {
+  EXPECT_EQ(rule_text("aten::prelu", {{5, 4, 2}, {4}}), "([a,b,c],[b])->([a,b,c])");
+  EXPECT_EQ(rule_text("aten::prelu", {{5, 4, 2}, {1}}), "([a,b,c],[-])->([a,b,c])");
+}
+
+TEST(Pointwise, TensorsAreBroadcastEachByItself) {
+  EXPECT_EQ(rule_text("aten::broadcast_tensors", {{5, 1}, {4}}), "([a,-],[b])->([a,b],[a,b]) linear*={0,1}");
+}
+
 } // namespace
 } // namespace weft

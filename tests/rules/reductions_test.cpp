@@ -82,5 +82,16 @@ TEST(Reductions, RenormKeepsTheDimsOfItsNormsWhole) {
       "([a,b,c])->([a,b,c]) whole={a,c}");
 }
 
+TEST(Reductions, AMaximumOfTwoTensorsReducesNothing) {
+  EXPECT_EQ(rule_text("aten::max.other", {{5, 4}, {4}}), "([a,b],[b])->([a,b]) linear(max)={0,1}");
+  EXPECT_EQ(rule_text("aten::min.other", {{5}, {5}}), "([a],[a])->([a]) linear(min)={0,1}");
+}
+
+TEST(Reductions, ASimilarityReducesADimOfBoth) {
+  EXPECT_EQ(rule_text("aten::cosine_similarity", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([a]) whole={b}");
+  EXPECT_EQ(
+      rule_text("aten::cosine_similarity", {{5, 4}, {3, 1, 4}}, {{"dim", -1}}), "([b,c],[a,-,c])->([a,b]) whole={c}");
+}
+
 } // namespace
 } // namespace weft

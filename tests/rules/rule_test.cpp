@@ -103,5 +103,14 @@ TEST(Rule, FactorsAfterTheLastLetterAreNumbered) {
   EXPECT_EQ(rule.to_string(), "([z,a1,b1])->([z,a1,b1]) whole={a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y}");
 }
 
+TEST(Rule, OperandsThatLieAnyWayAreNamed) {
+  Rule rule;
+  const auto a = rule.add_factor(5);
+  rule.inputs = {{{a}}, {{}}};
+  rule.outputs = {{{a}}};
+  rule.of_any_layout = {1};
+  EXPECT_EQ(rule.to_string(), "([a],[-])->([a]) any={1}");
+}
+
 } // namespace
 } // namespace weft

@@ -38,5 +38,12 @@ TEST(Softmax, TheNormalizedDimIsWholeInTheBackwardFormToo) {
   EXPECT_FALSE(rule->is_whole(0));
 }
 
+TEST(Softmax, MayBeOfAnotherDtype) {
+  EXPECT_EQ(
+      rule_text("aten::softmax.int", {{5, 4}}, {{"dim", -1}, {"dtype", static_cast<int64_t>(at::kDouble)}}),
+      "([a,b])->([a,b]) whole={b}");
+  EXPECT_EQ(rule_text("aten::log_softmax.int", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) whole={a}");
+}
+
 } // namespace
 } // namespace weft

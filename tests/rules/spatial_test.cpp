@@ -48,5 +48,10 @@ TEST(Spatial, ChannelsAreShuffledBetweenGroups) {
       "([a,(d b),c])->([a,(b d),c]) filled={d} linear*={0} groups=[d]");
 }
 
+TEST(Spatial, WithoutIndicesAPoolHasOneResult) {
+  EXPECT_EQ(rule_text("aten::max_pool2d", {{4, 3, 6, 6}}), "([a,b,-,-])->([a,b,-,-]) filled={b}");
+  EXPECT_EQ(rule_text("aten::adaptive_avg_pool1d", {{4, 3, 6}}), "([a,b,-])->([a,b,-]) filled={b} linear={0}");
+}
+
 } // namespace
 } // namespace weft

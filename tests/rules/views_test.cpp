@@ -107,20 +107,8 @@ TEST(Views, NothingIsPickedFromASingleNumber) {
   EXPECT_EQ(rule_text("aten::unbind.int", {{}}), "none");
 }
 
-TEST(Views, EveryPartOfASplitHasTheOtherDims) {
-  EXPECT_EQ(
-      rule_text("aten::split.Tensor", {{5, 4}}, {{"split_size", 2}, {"dim", 0}}),
-      "([a,b])->([-,b],[-,b],[-,b]) whole={a} linear*={0}");
-  EXPECT_EQ(
-      rule_text("aten::split_with_sizes", {{5, 4}}, {{"split_sizes", Ints{1, 3}}, {"dim", 1}}),
-      "([a,b])->([a,-],[a,-]) whole={b} linear*={0}");
+TEST(Views, EveryPartOfAnUnbindHasTheOtherDims) {
   EXPECT_EQ(rule_text("aten::unbind.int", {{2, 4}}), "([a,b])->([b],[b]) whole={a} linear*={0}");
-}
-
-TEST(Views, EqualPartsOfASplitMayBeCut) {
-  EXPECT_EQ(
-      rule_text("aten::split.Tensor", {{5, 12}}, {{"split_size", 4}, {"dim", 1}}),
-      "([a,(c b)])->([a,b],[a,b],[a,b]) whole={c} filled={b} linear*={0} split_size=[b]");
 }
 
 TEST(Views, AGradientIsPutBackWhereItCameFrom) {
@@ -149,6 +137,89 @@ TEST(Views, GradientsOfOverlappingWindowsAreAdded) {
       rule_text(
           "aten::unfold_backward", {{5, 3, 2}}, {{"input_sizes", Ints{5, 4}}, {"dim", 1}, {"size", 2}, {"step", 1}}),
       "([a,b,c])->([a,-]) whole={b,c} linear={0} input_sizes=[a,-]");
+}
+
+TEST(Views, AReshapeIsAViewWhoseArgumentIsAShape) {
+  EXPECT_EQ(
+      rule_text("aten::reshape", {{12, 8}}, {{"shape", Ints{3, -1, 8}}}),
+      "([(a b),c])->([a,b,c]) linear*={0} shape=[a,b,c]");
+  EXPECT_EQ(
+      RuleCall("aten::reshape", {{12, 8}}, {{"shape", Ints{3, -1, 8}}}).rule()->size_arguments[0].sizes,
+      Ints({3, 4, 8}));
+}
+
+TEST(Views, FlattenedDimsAreMerged) {
+  const auto flat = [](const Ints& shape, const Arguments& dims) {
+    return rule_text("aten::flatten.using_ints", {shape}, dims);
+  };
+  EXPECT_EQ(flat({2, 3, 4}, {}), "([a,b,c])->([(a b c)]) linear*={0}");
+  EXPECT_EQ(flat({2, 3, 4}, {{"start_dim", 1}}), "([a,b,c])->([a,(b c)]) linear*={0}");
+  EXPECT_EQ(flat({2, 3, 4}, {{"start_dim", 0}, {"end_dim", -2}}), "([a,b,c])->([(a b),c]) linear*={0}");
+  EXPECT_EQ(flat({}, {}), "([])->([-]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::ravel", {{2, 3}}), "([a,b])->([(a b)]) linear*={0}");
+}
+
+TEST(Views, AnUnflattenedDimStatesItsParts) {
+  const RuleCall call("aten::unflatten.int", {{5, 12}}, {{"dim", -1}, {"sizes", Ints{-1, 4}}});
+  EXPECT_EQ(call.rule()->to_string(), "([a,(b c)])->([a,b,c]) linear*={0} sizes=[b,c]");
+  EXPECT_EQ(call.rule()->size_arguments[0].sizes, Ints({3, 4}));
+}
+
+TEST(Views, AShapeOfAnotherTensorIsCutAsTheResult) {
+  EXPECT_EQ(rule_text("aten::view_as", {{12}, {3, 4}}), "([(a b)],[a,b])->([a,b]) linear*={0} unread={1}");
+  EXPECT_EQ(rule_text("aten::expand_as", {{5, 1}, {5, 4}}), "([a,-],[a,b])->([a,b]) linear*={0} unread={1}");
+  EXPECT_EQ(rule_text("aten::expand_as", {{5, 1}, {5}}), "none");
+}
+
+TEST(Views, DimsAreMovedByManyNames) {
+  EXPECT_EQ(mapping_text("aten::swapaxes", {{2, 3, 4}}, {{"axis0", 0}, {"axis1", 2}}), "([a,b,c])->([c,b,a])");
+  EXPECT_EQ(mapping_text("aten::swapdims", {{2, 3, 4}}, {{"dim0", 0}, {"dim1", 1}}), "([a,b,c])->([b,a,c])");
+  EXPECT_EQ(
+      mapping_text("aten::movedim.int", {{2, 3, 4}}, {{"source", 0}, {"destination", 2}}), "([a,b,c])->([b,c,a])");
+  EXPECT_EQ(
+      mapping_text("aten::movedim.intlist", {{2, 3, 4}}, {{"source", Ints{2, 0}}, {"destination", Ints{0, -1}}}),
+      "([a,b,c])->([c,b,a])");
+  EXPECT_EQ(mapping_text("aten::mT", {{2, 3, 4}}), "([a,b,c])->([a,c,b])");
+  EXPECT_EQ(mapping_text("aten::numpy_T", {{2, 3, 4}}), "([a,b,c])->([c,b,a])");
+  EXPECT_EQ(rule_text("aten::swapaxes_", {{2, 3}}, {{"axis0", 0}, {"axis1", 1}}), "none");
+}
+
+TEST(Views, WhereANarrowedPartBeginsMustBeKnown) {
+  EXPECT_EQ(
+      rule_text("aten::narrow", {{5, 4}}, {{"dim", 0}, {"start", 1}, {"length", 2}}),
+      "([a,b])->([-,b]) whole={a} linear*={0}");
+  EXPECT_EQ(rule_text("aten::narrow.Tensor", {{5, 4}, {}}, {{"dim", 0}, {"length", 2}}), "none");
+}
+
+// Programs of any length are asked about with primes in place of their symbols.
+TEST(Views, LargePrimesAreFactorsOfTheirOwn) {
+  constexpr int64_t kBatch = 10007;
+  constexpr int64_t kLength = 20011;
+  const auto reshaped = [](const Ints& from, const Ints& to) {
+    const RuleCall call("aten::reshape", {from}, {{"shape", to}});
+    auto text = call.rule()->to_string();
+    text.resize(text.find(" linear"));
+    return text + c10::str(" ", c10::IntArrayRef(call.rule()->sizes));
+  };
+  EXPECT_EQ(reshaped({kBatch, 16}, {kBatch, 4, 4}), c10::str("([a,(b c)])->([a,b,c]) [", kBatch, ", 4, 4]"));
+  EXPECT_EQ(
+      reshaped({kBatch, kLength, 64}, {kBatch * kLength, 64}),
+      c10::str("([a,b,c])->([(a b),c]) [", kBatch, ", ", kLength, ", 64]"));
+  EXPECT_EQ(
+      reshaped({kBatch, kLength, 64}, {-1, 64}), c10::str("([a,b,c])->([(a b),c]) [", kBatch, ", ", kLength, ", 64]"));
+  EXPECT_EQ(
+      reshaped({kBatch * kLength, 64}, {kBatch, -1, 4, 16}),
+      c10::str("([(a b),(c d)])->([a,b,c,d]) [", kBatch, ", ", kLength, ", 4, 16]"));
+  EXPECT_EQ(
+      reshaped({kBatch, 8, kLength, 64}, {kBatch * 8, kLength, 64}),
+      c10::str("([a,b,c,d])->([(a b),c,d]) [", kBatch, ", 8, ", kLength, ", 64]"));
+  EXPECT_EQ(
+      reshaped({kBatch, kLength, 3, 8, 4}, {kBatch, kLength, 96}),
+      c10::str("([a,b,c,d,e])->([a,b,(c d e)]) [", kBatch, ", ", kLength, ", 3, 8, 4]"));
+}
+
+TEST(Views, DimsOfOtherPrimesHaveNothingInCommon) {
+  EXPECT_EQ(mapping_text("aten::reshape", {{10007, 64}}, {{"shape", Ints{64, 10007}}}), "([-,-])->([-,-])");
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tests/support/rank_programs.h"
 #include "weft/graph/ir/parse.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/verify.h"
@@ -26,6 +27,25 @@ void expect_pass(const Pass& pass, std::string_view before, std::string_view aft
 template <class Pass>
 void expect_unchanged(const Pass& pass, std::string_view text) {
   expect_pass(pass, text, text);
+}
+
+/// That the pass keeps what a program of a rank computes, whenever its collectives read what they move.
+template <class Pass>
+void expect_same_results(const Pass& pass, const std::string& text) {
+  const auto expected = run_alone(graph::parse_program(text), Transfer::AtStart);
+  auto program = graph::parse_program(text);
+  pass(*program.graph);
+  graph::verify(program);
+  for (const auto transfer : {Transfer::AtStart, Transfer::AtWait}) {
+    const auto results = run_alone(program, transfer);
+    ASSERT_EQ(results.size(), expected.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      ASSERT_TRUE(results[i].equal(expected[i])) << i << " of\n"
+                                                 << text << "\ndiffers in\n"
+                                                 << graph::to_string(program);
+    }
+  }
+  ASSERT_FALSE(pass(*program.graph)) << "a second run changes\n" << text;
 }
 
 } // namespace weft::testing

@@ -55,7 +55,7 @@ RuleCall::RuleCall(const std::string& op_with_overload, std::vector<Ints> shapes
         tensors.push_back(std::nullopt);
         continue;
       }
-      tensors.push_back(at::empty(shapes_[next]));
+      tensors.push_back(at::empty(shapes_[next], at::kMeta));
       operands_.push_back({shapes_[next], at::kFloat});
     }
     ranges_.push_back({begin, static_cast<int64_t>(operands_.size()) - begin});

@@ -96,9 +96,9 @@ bool has_rule(const OpCall& call) {
   }
   const auto heads = rank == 4 ? 1 : 0; // which may be shared, but for samples without heads
   return query[0] == key[0] && query[0] == value[0] && key[heads] == value[heads] && key[heads] > 0 &&
-      query[heads] % key[heads] == 0 && call.number("dropout_p") == 0 &&
-      !call.operand_of("dropout_mask") && !call.operand_of("q_descale") && !call.operand_of("k_descale") &&
-      !call.operand_of("v_descale") && !call.boolean("return_debug_mask");
+      query[heads] % key[heads] == 0 && call.number("dropout_p") == 0 && !call.operand_of("dropout_mask") &&
+      !call.operand_of("q_descale") && !call.operand_of("k_descale") && !call.operand_of("v_descale") &&
+      !call.boolean("return_debug_mask");
 }
 
 /// Results besides the output and what is kept per row: the state of random numbers, lengths of nested tensors.
@@ -115,14 +115,15 @@ void add_constants(Rule& rule, const OpCall& call) {
   }
 }
 
-/// `kept_rank` is the rank of the second result: a number per row of the query, or a row.
+/// `kept_rank` is the rank of what the second result has for a sample and a head: a number per row of the query, or a row.
 RuleFunction attention(int64_t kept_rank) {
   return [kept_rank](const OpCall& call) -> std::optional<Rule> {
     if (!has_rule(call)) {
       return std::nullopt;
     }
     Attention attention(call);
-    attention.rule.outputs = {attention.query, attention.per_row(kept_rank)};
+    const auto leading = static_cast<int64_t>(attention.query.size()) - 2;
+    attention.rule.outputs = {attention.query, attention.per_row(leading + kept_rank)};
     add_constants(attention.rule, call);
     return attention.rule;
   };
@@ -162,8 +163,8 @@ void add_attention_rules(RuleRegistry& registry) {
   registry.add(
       {"_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
        "_scaled_dot_product_efficient_attention", "_scaled_dot_product_fused_attention_overrideable"},
-      attention(3));
-  registry.add({"_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math"}, attention(4));
+      attention(1));
+  registry.add({"_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math"}, attention(2));
   registry.add(
       {"_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention_backward",
        "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward",

@@ -106,7 +106,8 @@ void add_linear_rules(RuleRegistry& registry) {
   registry.add({"mul", "multiply"}, pointwise({{0}, {1}}));
   registry.add({"div", "divide", "true_divide"}, division);
   registry.add(
-      {"neg", "negative", "conj", "_conj", "_neg_view", "conj_physical", "_conj_physical", "deg2rad", "rad2deg", "ldexp"},
+      {"neg", "negative", "conj", "_conj", "_neg_view", "conj_physical", "_conj_physical", "deg2rad", "rad2deg",
+       "ldexp"},
       pointwise({{0}}));
   registry.add({"addcmul"}, pointwise({{0, 1}, {0, 2}}));
   registry.add({"addcdiv", "lerp"}, pointwise({{0, 1}}));
@@ -172,11 +173,11 @@ void add_pointwise_rules(RuleRegistry& registry) {
       pointwise());
   // Other names of the above, and what is made of several of them.
   registry.add(
-      {"absolute",      "arccos",        "arccosh",       "arcsin",       "arcsinh",       "arctan",
-       "arctan2",       "arctanh",       "clip",          "fix",          "float_power",   "greater",
-       "greater_equal", "isclose",       "isfinite",      "isreal",       "less",          "less_equal",
-       "log_sigmoid",   "not_equal",     "relu6",         "selu",         "special_erf",   "special_erfc",
-       "special_exp2",  "special_expit", "special_expm1", "special_i0",   "special_log1p", "special_logit",
+      {"absolute",      "arccos",        "arccosh",       "arcsin",        "arcsinh",       "arctan",
+       "arctan2",       "arctanh",       "clip",          "fix",           "float_power",   "greater",
+       "greater_equal", "isclose",       "isfinite",      "isreal",        "less",          "less_equal",
+       "log_sigmoid",   "not_equal",     "relu6",         "selu",          "special_erf",   "special_erfc",
+       "special_exp2",  "special_expit", "special_expm1", "special_i0",    "special_log1p", "special_logit",
        "special_ndtr",  "special_round", "special_sinc",  "special_xlogy", "square"},
       pointwise());
   registry.add({"prelu"}, prelu);

@@ -4,6 +4,7 @@
 #include "weft/tensor/dtensor_impl.h"
 #include "weft/tensor/from_local.h"
 #include "weft/tensor/implicit_move.h"
+#include "weft/tensor/move_observer.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -156,7 +157,8 @@ struct Embedding : torch::autograd::Function<Embedding> {
     const auto found = context->saved_data.find("table");
     const SpecPtr table = found == context->saved_data.end() ? SpecPtr() : as_dtensor(found->second.toTensor())->spec();
     variable_list results(5);
-    results[0] = table && is_cut(*table) && !at::GradMode::is_enabled()
+    const bool is_whole = at::GradMode::is_enabled() || is_watched();
+    results[0] = table && is_cut(*table) && !is_whole
         ? gradient_of_cut_table(
               distributed(gradients[0], table->mesh()), distributed(indices, table->mesh()), *table, padding,
               scale_grad_by_freq)

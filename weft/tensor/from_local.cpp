@@ -5,6 +5,7 @@
 #include "weft/tensor/boundary.h"
 #include "weft/tensor/dispatch.h"
 #include "weft/tensor/inspect.h"
+#include "weft/tensor/move_observer.h"
 #include "weft/tensor/redistribute.h"
 #include "weft/tensor/scopes.h"
 #include "weft/tensor/to_local.h"
@@ -111,7 +112,7 @@ struct Boundary : torch::CustomClassHolder {
 
 using BoundaryPtr = c10::intrusive_ptr<Boundary>;
 
-at::Tensor wrap(const at::Tensor& local, const Boundary& boundary) {
+at::Tensor wrapped(const at::Tensor& local, const Boundary& boundary) {
   const auto& spec = *boundary.spec;
   const auto given = local.requires_grad() ? untracked(local) : local;
   const auto part = laid_out(boundary.run_check ? from_first_rank(given, spec) : given, spec);
@@ -121,6 +122,10 @@ at::Tensor wrap(const at::Tensor& local, const Boundary& boundary) {
   const auto result = make_dtensor(part, boundary.spec);
   share_version(result, part);
   return result;
+}
+
+at::Tensor wrap(const at::Tensor& local, const Boundary& boundary) {
+  return observed(local, [&] { return wrapped(local, boundary); });
 }
 
 /// The gradient under a layout that may be partial, which a shard becomes by way of R.
@@ -149,7 +154,7 @@ struct FromLocal : torch::autograd::Function<FromLocal> {
     const auto moved = moved_to(gradients[0], kept->gradient_layout);
     // The local tensor itself where nothing is recorded: whoever accumulates gradients then sees who else holds it.
     const auto local = is_recorded(moved) ? to_local(moved, {.grad_placements = as_terms(kept->spec->layout())})
-                                          : as_dtensor(moved)->local();
+                                          : observed(moved, [&] { return as_dtensor(moved)->local(); });
     const auto terms = averaged_over(*kept->spec);
     return {terms == 1 ? local : local / terms, at::Tensor()};
   }

@@ -3,6 +3,7 @@
 #include "weft/comm/communicator.h"
 #include "weft/tensor/call_agreement.h"
 #include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/move_observer.h"
 #include "weft/tensor/redistribute.h"
 #include "weft/tensor/scopes.h"
 
@@ -239,7 +240,8 @@ class BackwardPass {
 
 bool reduce_in_bucket(const at::Tensor& gradient, const Layout& layout, GradAccumulator accumulator) {
   const auto& spec = *as_dtensor(gradient)->spec();
-  if (gradient_bucket_bytes() == 0 || !spec.mesh().is_member() || gradient.is_meta()) {
+  if (gradient_bucket_bytes() == 0 || MoveObserver::of_thread() != nullptr || !spec.mesh().is_member() ||
+      gradient.is_meta()) {
     return false;
   }
   auto reduction = reduction_to(spec, layout);

@@ -5,6 +5,7 @@
 #include "weft/tensor/boundary.h"
 #include "weft/tensor/call_cache.h"
 #include "weft/tensor/inspect.h"
+#include "weft/tensor/move_observer.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -59,7 +60,7 @@ const PreparedCall& prepared_move(const at::Tensor& tensor, const Layout& layout
   return found != nullptr ? *found : cache.add(key, prepare_move(tensor, layout, dtype));
 }
 
-at::Tensor run(const PreparedCall& call, const at::Tensor& tensor, at::ScalarType dtype, bool async_op) {
+at::Tensor move(const PreparedCall& call, const at::Tensor& tensor, at::ScalarType dtype, bool async_op) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const auto& impl = *as_dtensor(tensor);
   const auto& target = call.outputs[0];
@@ -75,6 +76,10 @@ at::Tensor run(const PreparedCall& call, const at::Tensor& tensor, at::ScalarTyp
   // What was on its way arrives in memory of its own.
   const auto& moved = result.wait();
   return make_dtensor_like(*target.like, moved.is_alias_of(impl.local()) ? moved.clone() : moved);
+}
+
+at::Tensor run(const PreparedCall& call, const at::Tensor& tensor, at::ScalarType dtype, bool async_op) {
+  return observed(tensor, [&] { return move(call, tensor, dtype, async_op); });
 }
 
 /// What backward has to know.

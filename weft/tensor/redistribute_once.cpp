@@ -1,6 +1,7 @@
 #include "weft/tensor/redistribute_once.h"
 
 #include "weft/tensor/boundary.h"
+#include "weft/tensor/move_observer.h"
 #include "weft/tensor/redistribute.h"
 
 #include <torch/csrc/autograd/variable.h>
@@ -69,7 +70,7 @@ at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout) {
   auto* impl = as_dtensor(tensor);
   // The graph of what is made of a leaf holds the leaf.
   const bool is_shared = impl != nullptr && !tensor.is_inference() && !(tensor.is_leaf() && tensor.requires_grad());
-  if (!is_shared) {
+  if (!is_shared || MoveObserver::of_thread() != nullptr) {
     return redistribute(tensor, layout);
   }
   if (const auto& shared = impl->shared_move()) {

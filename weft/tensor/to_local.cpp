@@ -4,6 +4,7 @@
 #include "weft/tensor/boundary.h"
 #include "weft/tensor/from_local.h"
 #include "weft/tensor/inspect.h"
+#include "weft/tensor/move_observer.h"
 #include "weft/tensor/redistribute.h"
 #include "weft/tensor/scopes.h"
 
@@ -29,10 +30,12 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const BoundaryPtr& boundary) {
     context->set_materialize_grads(false);
     context->saved_data["boundary"] = c10::IValue::make_capsule(boundary);
-    // A view, so that autograd refuses to change it in place: the tensor would change and not know.
-    const auto local = as_dtensor(tensor)->local().alias();
-    share_version(local, tensor);
-    return local;
+    return observed(tensor, [&] {
+      // A view, so that autograd refuses to change it in place: the tensor would change and not know.
+      auto local = as_dtensor(tensor)->local().alias();
+      share_version(local, tensor);
+      return local;
+    });
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     if (!gradients[0].defined()) {
@@ -73,9 +76,11 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
   if (options.grad_placements) {
     checked_gradient_layout("to_local", *spec, options.grad_placements);
   }
-  const auto local = untracked(impl.local());
-  share_version(local, tensor);
-  return local;
+  return observed(tensor, [&] {
+    auto local = untracked(impl.local());
+    share_version(local, tensor);
+    return local;
+  });
 }
 
 at::Tensor full_tensor(const at::Tensor& tensor, const ToLocalOptions& options) {

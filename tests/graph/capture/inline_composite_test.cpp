@@ -144,8 +144,7 @@ TEST(InlineComposite, LeavesAloneWhatItCannotRun) {
   const Tensors inputs{at::randn({2, 3}), at::tensor({1}, at::kLong)};
   OneCall relu("aten::relu", "", {operand(0)}, inputs);
   EXPECT_FALSE(inline_composite(relu.graph, relu.node)) << "not made of others";
-  OneCall split(
-      "aten::tensor_split", "tensor_indices_or_sections", {operand(0), operand(1), c10::IValue(1)}, inputs);
+  OneCall split("aten::tensor_split", "tensor_indices_or_sections", {operand(0), operand(1), c10::IValue(1)}, inputs);
   EXPECT_FALSE(inline_composite(split.graph, split.node)) << "it reads numbers";
   EXPECT_EQ(operators_of(split.graph), "tensor_split.tensor_indices_or_sections");
   OneCall symbolic("aten::linear", "", {operand(0), operand(0)}, {at::randn({3, 3})});
@@ -188,14 +187,39 @@ TEST(InlineKernel, ADecompositionBecomesOperatorsOnWholeTensors) {
   OneCall half("aten::mean", "dim", {operand(0), dims}, halves);
   EXPECT_EQ(inlined(half, halves, 0), "sum.dim_IntList div.Scalar to.dtype");
   OneCall variance("aten::var", "correction", {operand(0), dims}, inputs);
-  EXPECT_EQ(
-      inlined(variance, inputs, 0), "sum.dim_IntList div.Scalar sub.Tensor square sum.dim_IntList div.Scalar");
+  EXPECT_EQ(inlined(variance, inputs, 0), "sum.dim_IntList div.Scalar sub.Tensor square sum.dim_IntList div.Scalar");
   OneCall both("aten::var_mean", "correction", {operand(0), dims}, inputs);
   inlined(both, inputs, 0);
   OneCall loss("aten::mse_loss", "", {operand(0), operand(1)}, {inputs[0], inputs[0] + 1});
   EXPECT_EQ(inlined(loss, {inputs[0], inputs[0] + 1}, 0), "mse_loss div.Scalar");
+  OneCall norm("aten::linalg_vector_norm", "", {operand(0), c10::IValue(2), dims}, inputs);
+  EXPECT_EQ(inlined(norm, inputs, 0), "abs pow.Tensor_Scalar sum.dim_IntList pow.Tensor_Scalar");
+  const Tensors classes{at::randn({8, 6}).log_softmax(1), at::arange(8, at::kLong) % 6};
+  OneCall picked(
+      "aten::nll_loss_forward", "",
+      {operand(0), operand(1), c10::IValue(), c10::IValue(int64_t{at::Reduction::Mean}), c10::IValue(-100)}, classes);
+  EXPECT_EQ(inlined(picked, classes, 0), "nll_loss_forward div.Tensor") << "what is moved inside is left out";
   OneCall exponents("aten::logsumexp", "", {operand(0), dims}, inputs);
   inlined(exponents, inputs, 0);
+}
+
+TEST(InlineKernel, WhatCannotBeSaidOfWholeTensorsRaises) {
+  const Tensors inputs{at::randn({8, 6}), at::randn({8, 6})};
+  const DeviceMesh mesh(make_fake_world(4), c10::kCPU, {4}, {"tp"});
+  OneCall sum("aten::add", "Tensor", {operand(0), operand(1)}, inputs);
+  sum.graph.inputs()[0]->layout = Layout{Shard(0)};
+  const auto kernel = c10::KernelFunction::makeFromUnboxedLambda(
+      [](const at::Tensor& a, const at::Tensor& b, const at::Scalar& /*alpha*/) {
+        return as_dtensor(a)->local() + as_dtensor(b)->local();
+      });
+  expect_contains(
+      error_text<c10::NotImplementedError>([&] { inline_kernel(sum.graph, sum.node, kernel, mesh); }),
+      "do not use the local one");
+  EXPECT_EQ(operators_of(sum.graph), "add.Tensor");
+  std::get<TensorType>(sum.graph.inputs()[0]->type).sizes[0] = Size::symbol("s0");
+  expect_contains(
+      error_text<c10::NotImplementedError>([&] { inline_kernel(sum.graph, sum.node, kernel, mesh); }),
+      "the sizes of all operands must be numbers, but got symbols in those of aten::add.Tensor");
 }
 
 } // namespace

@@ -13,7 +13,11 @@ namespace weft::graph::testing {
 using Tensors = std::vector<at::Tensor>;
 using ValuesOf = std::unordered_map<const Value*, c10::IValue>;
 
-inline c10::IValue argument_value(const Node& node, const Argument& argument, const c10::TypePtr& type, ValuesOf& values) {
+inline c10::IValue argument_value(
+    const Node& node,
+    const Argument& argument,
+    const c10::TypePtr& type,
+    ValuesOf& values) {
   if (argument.is_operand()) {
     return values.at(node.operand(argument.operand()));
   }
@@ -23,7 +27,8 @@ inline c10::IValue argument_value(const Node& node, const Argument& argument, co
   if (type->str().find("Optional[Tensor]") != std::string::npos || type->str().find("Tensor?") != std::string::npos) {
     c10::List<std::optional<at::Tensor>> list;
     for (const auto& element : argument.elements()) {
-      list.push_back(element.is_operand() ? std::optional(values.at(node.operand(element.operand())).toTensor()) : std::nullopt);
+      list.push_back(
+          element.is_operand() ? std::optional(values.at(node.operand(element.operand())).toTensor()) : std::nullopt);
     }
     return list;
   }
@@ -52,7 +57,8 @@ inline Tensors run_graph(const Graph& graph, const Tensors& inputs) {
       const auto& formal = node->op()->schema().arguments()[i];
       const auto& argument = node->arguments()[i];
       stack.push_back(
-          argument.is_absent() ? formal.default_value().value() : argument_value(*node, argument, formal.type(), values));
+          argument.is_absent() ? formal.default_value().value()
+                               : argument_value(*node, argument, formal.type(), values));
     }
     node->op()->callBoxed(stack);
     size_t output = 0;

@@ -40,7 +40,8 @@ std::vector<at::Tensor> run_on(const DeviceMesh& mesh, const Build& add_nodes) {
 }
 
 Value* waited(ProgramBuilder& build, const std::string& collective, ProgramBuilder::Parts arguments) {
-  return build.call("_c10d_functional::wait_tensor", {build.call("_c10d_functional::" + collective, std::move(arguments))});
+  return build.call(
+      "_c10d_functional::wait_tensor", {build.call("_c10d_functional::" + collective, std::move(arguments))});
 }
 
 /// Runs one collective and compares with its definition.
@@ -72,7 +73,8 @@ void check_reductions(const DeviceMesh& mesh, const std::string& group, int64_t 
         mesh, group,
         [&](auto& build, auto* x) {
           build.output(waited(build, "all_reduce", {x, op, group}));
-          for (auto* each : build.call_list("_c10d_functional::all_reduce_coalesced", {std::vector{x, x}, op, group}, 2)) {
+          for (auto* each :
+               build.call_list("_c10d_functional::all_reduce_coalesced", {std::vector{x, x}, op, group}, 2)) {
             build.output(build.call("_c10d_functional::wait_tensor", {each}));
           }
         },
@@ -102,8 +104,7 @@ void check_moves(const DeviceMesh& mesh, const std::string& group, int64_t size)
       },
       [](const auto& inputs, int64_t /*member*/) { return at::cat(inputs); });
   check(
-      mesh, group,
-      [&](auto& build, auto* x) { build.output(waited(build, "broadcast", {x, size - 1, group})); },
+      mesh, group, [&](auto& build, auto* x) { build.output(waited(build, "broadcast", {x, size - 1, group})); },
       [](const auto& inputs, int64_t /*member*/) { return inputs.back(); });
   check(
       mesh, group,
@@ -227,8 +228,7 @@ TEST(CollectiveCall, IsWaitedForBeforeItsInputIsChanged) {
 TEST(CollectiveCall, IsLogged) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     Executor executor(
-        program_on(
-            mesh, [](auto& build, auto* x) { build.output(waited(build, "all_reduce", {x, "sum", "a"})); }),
+        program_on(mesh, [](auto& build, auto* x) { build.output(waited(build, "all_reduce", {x, "sum", "a"})); }),
         mesh);
     const CommLog log(mesh);
     executor.run({input_of(0)});
@@ -280,7 +280,8 @@ TEST(CollectiveCall, ChecksTheProgram) {
       "[reduce_scatter_tensor] dim 0 must be a multiple of the 2 members of group a (ranks 0,1), but got [5, 2].");
   expect_contains(
       refused([](auto& build, auto* x) {
-        build.output(waited(build, "all_to_all_single", {x, std::vector<int64_t>{3, 3}, std::vector<int64_t>{3, 2}, "a"}));
+        build.output(
+            waited(build, "all_to_all_single", {x, std::vector<int64_t>{3, 3}, std::vector<int64_t>{3, 2}, "a"}));
       }),
       "those of the input adding up to its dim 0, but got [3, 3] and [3, 2] for [6, 2].");
   expect_contains(

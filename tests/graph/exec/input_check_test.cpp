@@ -39,8 +39,7 @@ TEST(InputCheck, CountsInputs) {
 TEST(InputCheck, ChecksKindAndDtype) {
   const auto program = program_of_two();
   EXPECT_EQ(
-      refused(*program, {at::ones({4, 8}), 3}),
-      "[Executor] input 1 ('mask') must be a tensor bool[s0,8], but got 3.");
+      refused(*program, {at::ones({4, 8}), 3}), "[Executor] input 1 ('mask') must be a tensor bool[s0,8], but got 3.");
   EXPECT_EQ(
       refused(*program, {at::ones({4, 8}), at::ones({4, 8})}),
       "[Executor] input 1 ('mask') must be a tensor bool[s0,8], but got f32[4,8].");
@@ -126,8 +125,7 @@ TEST(InputCheck, ChecksNumbersAndConstants) {
   InputCheck(*program).check(std::vector<c10::IValue>{3, 0.5, true, "exact", {}, x});
   EXPECT_EQ(
       refused(*program, {0.5, 0.5, true, "exact", {}, x}), "[Executor] input 0 ('n') must be an int s0, but got 0.5.");
-  EXPECT_EQ(
-      refused(*program, {3, 1, true, "exact", {}, x}), "[Executor] input 1 ('p') must be a float, but got 1.");
+  EXPECT_EQ(refused(*program, {3, 1, true, "exact", {}, x}), "[Executor] input 1 ('p') must be a float, but got 1.");
   EXPECT_EQ(
       refused(*program, {3, 0.5, x, "exact", {}, x}), "[Executor] input 2 ('flag') must be a bool, but got f32[3].");
   EXPECT_EQ(

@@ -60,8 +60,7 @@ TEST(Instruction, RefusesAListOfAnotherLength) {
       build.output(build.call_list("aten::split.Tensor", {value, 3}, 2)[0]);
     });
   });
-  expect_contains(
-      text, "[Executor] aten::split.Tensor must give 2 values, as when the program was made, but gave 3.");
+  expect_contains(text, "[Executor] aten::split.Tensor must give 2 values, as when the program was made, but gave 3.");
 }
 
 TEST(Instruction, ReadsSizes) {

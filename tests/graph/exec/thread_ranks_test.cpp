@@ -97,6 +97,7 @@ TEST(ThreadRanks, SayWhichRankFailedFirst) {
   const auto text = error_text([&] { ranks.run_alike({at::full({1}, 5, at::kLong)}); });
   expect_contains(text, "index out of range");
   expect_contains(text, "on rank 1");
+  EXPECT_EQ(text.find("on rank 1"), text.rfind("on rank ")) << text;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
   const auto again = error_text([&] { ranks.run_alike({at::full({1}, 1, at::kLong)}); });
   expect_contains(again, "[ThreadRanks] ranks that run are required, but they have failed: ");

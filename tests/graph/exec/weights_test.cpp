@@ -106,16 +106,22 @@ TEST(Weights, MayLieInReadOnlyMemory) {
 }
 
 TEST(Weights, AreNotWrittenToWhereAnOperatorHidesThem) {
-  // Gives its input back where the dtype is right, and its schema does not say so.
-  ProgramBuilder build;
-  auto* weight = build.parameter("weight", at::ones({2}));
-  auto* same = build.call("aten::type_as", {weight, weight});
-  build.output(build.call("aten::add_.Scalar", {same, 1}));
-  const auto program = build.finish();
-  Executor executor(program);
-  const auto text = error_text<c10::NotImplementedError>([&] { executor.run({}); });
-  expect_contains(text, "[Executor] aten::add_.Scalar must write to memory that is known before to be written");
-  expect_equal(program->tensors.at("weight"), at::ones({2}));
+  for (const bool in_list : {false, true}) {
+    ProgramBuilder build;
+    auto* weight = build.parameter("weight", at::ones({2}));
+    // Gives its input back where the dtype is right, and its schema does not say so.
+    auto* same = build.call("aten::type_as", {weight, weight});
+    if (in_list) {
+      build.node("aten::_foreach_add_.Scalar", {std::vector{same}, 1});
+    } else {
+      build.node("aten::add_.Scalar", {same, 1});
+    }
+    const auto program = build.finish();
+    Executor executor(program);
+    const auto text = error_text<c10::NotImplementedError>([&] { executor.run({}); });
+    expect_contains(text, " must write to memory that is known before to be written");
+    expect_equal(program->tensors.at("weight"), at::ones({2}));
+  }
 }
 
 } // namespace

@@ -63,6 +63,21 @@ TEST(ConstantText, AnIntegerStaysOneWhereAFloatIsWanted) {
   expect_text(2, "2", c10::NumberType::get());
 }
 
+TEST(ConstantText, ANumberInThePlaceOfATensorIsOneThatStandsForIt) {
+  const auto type = optional(c10::TensorType::get());
+  const auto rows = std::vector<std::pair<const char*, at::ScalarType>>{
+      {"2", at::kLong}, {"0.5", at::kDouble}, {"True", at::kBool}, {"complex(0.0, 1.0)", at::kComplexDouble}};
+  for (const auto& [text, dtype] : rows) {
+    const auto tensor = parsed(text, type).toTensor();
+    EXPECT_EQ(tensor.scalar_type(), dtype);
+    EXPECT_EQ(tensor.dim(), 0);
+    EXPECT_TRUE(tensor.unsafeGetTensorImpl()->is_wrapped_number());
+    EXPECT_EQ(constant_text(tensor, *type), text);
+  }
+  EXPECT_TRUE(parsed("None", type).isNone());
+  EXPECT_EQ(constant_text(at::ones({}), *type), "<Tensor>");
+}
+
 TEST(ConstantText, StringsAreOnOneLine) {
   expect_text("tp", "\"tp\"");
   expect_text("", "\"\"");

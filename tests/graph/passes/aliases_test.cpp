@@ -13,7 +13,7 @@ program
 input %x: f32[4,8] = user
   %view: f32[32] = aten::view(%x, [32])
   %relu_: f32[32] = aten::relu_(%view)
-  %a: f32[16], %b: f32[16] = aten::split.Tensor(%relu_, 16)
+  [%a: f32[16], %b: f32[16]] = aten::split.Tensor(%relu_, 16)
   %add: f32[16] = aten::add.Tensor(%a, %b)
 output %add = user
 )");

@@ -236,5 +236,23 @@ TEST(BucketCollectives, LargeOnesStayAndBucketsHaveALimit) {
   EXPECT_FALSE(limited(*program.graph));
 }
 
+TEST(BucketCollectives, RandomProgramsComputeTheSame) {
+  std::mt19937 random(11);
+  size_t fewer = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto text = testing::random_rank_program(random, 5 + i % 40);
+    for (const int64_t bytes : {40, 1000}) {
+      const BucketOptions options{.small_bytes = 1000, .bucket_bytes = bytes};
+      testing::expect_same_results([&](Graph& graph) { return bucket_collectives(graph, options); }, text);
+    }
+    auto program = parse_program(text);
+    const auto before = testing::collectives_of(program).size();
+    bucket_collectives(*program.graph);
+    fewer += testing::collectives_of(program).size() < before ? 1 : 0;
+    ASSERT_FALSE(HasFailure()) << text;
+  }
+  EXPECT_GT(fewer, 50);
+}
+
 } // namespace
 } // namespace weft::graph

@@ -197,5 +197,20 @@ TEST(HoistCollectives, StepsOfAWholeProgramStay) {
       output %r = user)");
 }
 
+TEST(HoistCollectives, RandomProgramsComputeTheSameWithTheirCollectivesInOrder) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    const auto text = testing::random_rank_program(random, 5 + i % 40);
+    for (const size_t in_flight : {1, 2, 16}) {
+      testing::expect_same_results([=](Graph& graph) { return hoist_collectives(graph, in_flight); }, text);
+      auto program = parse_program(text);
+      const auto before = testing::collectives_of(program);
+      hoist_collectives(*program.graph, in_flight);
+      ASSERT_EQ(testing::collectives_of(program), before) << text;
+    }
+    ASSERT_FALSE(HasFailure()) << text;
+  }
+}
+
 } // namespace
 } // namespace weft::graph

@@ -45,7 +45,7 @@ TEST(LocalSizes, AStridedCutOfASymbolIsRefused) {
   expect_contains(
       error_text<c10::NotImplementedError>(
           [] { local_size(Size::symbol("s0"), 0, Layout({StridedShard(0, 2)}), MeshPlace{{2}, {0}}); }),
-      "[localize] the size s0 of a dim cut as SS(0,2) must be a number");
+      "[localize] the size s0 of a dim cut as {SS(0,2)} must be a number");
 }
 
 TEST(LocalSizes, ARankHasItsPlaceInTheMesh) {

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .model import BATCH, LENGTH, Model, Plan, refused_heads
+from .model import BATCH, LENGTH, Model, Plan, UNDECOMPOSED, refused_heads
 
 LAYERS = 2
 VOCABULARY = 97
@@ -108,6 +108,7 @@ PLANS = (
             }
         },
         {},
+        counted_in=UNDECOMPOSED,
     ),
 )
 EVERYWHERE = ("tp=2", "tp=3", "tp=4", "dp=2,tp=2")

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .model import BATCH, LENGTH, Model, Plan
+from .model import BATCH, LENGTH, Model, Plan, UNDECOMPOSED
 
 BLOCKS = 2
 
@@ -59,6 +59,7 @@ def plans(sequence_dim):
             "sharded input",
             {"": {"style": "input_output", "inputs": ["-> S(0)"], "outputs": ["-> S(0)"]}},
             {},
+            counted_in=UNDECOMPOSED,
         ),
     )
 

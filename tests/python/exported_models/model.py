@@ -24,9 +24,14 @@ class Plan:
     # Meshes on which the plan is an error, with what the error says, as a regular expression.
     refused: dict = field(default_factory=dict)
     meshes: tuple = MESHES
-    # Where only the programs of some variants are known to communicate so.
+    # The variants that communicate so; all of them where none are named.
     counted_in: tuple | None = None
 
+
+# Decomposed programs merge the batch with other dims. Where it does not divide by the ranks, or its size is open, parts of what
+# is merged are no parts of the batch, and something has to move.
+UNDECOMPOSED = ("exported", "dynamic", "strict", "strict_dynamic")
+OF_FIXED_BATCH = (*UNDECOMPOSED, "decomposed", "strict_decomposed")
 
 # Nothing is cut, so nothing moves. Every model is run with it.
 EMPTY = Plan("empty", {}, collectives={})

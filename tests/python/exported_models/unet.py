@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .model import BATCH, Model, Plan, refused_heads
+from .model import BATCH, Model, OF_FIXED_BATCH, Plan, refused_heads
 
 CHANNELS, TIME_DIM, HEADS = 12, 16, 6
 
@@ -89,7 +89,7 @@ PLANS = (
     Plan("no heads", {**TIME, **attention(None), "*.of_time": "colwise"}),
     Plan("channels", {"*.norm2": {"style": "sequence", "dim": 1}, "stem": {"style": "output", "outputs": ["-> S(1)"]}}),
     Plan("rows of the image", {"middle": {"style": "input", "inputs": ["-> S(2)", None]}, "grow": {"style": "input", "inputs": ["-> S(3)"]}}),
-    Plan("batch", {"": {"style": "input_output", "inputs": ["-> S(0)", "-> S(0)"], "outputs": ["-> S(0)"]}}, {}),
+    Plan("batch", {"": {"style": "input_output", "inputs": ["-> S(0)", "-> S(0)"], "outputs": ["-> S(0)"]}}, {}, counted_in=OF_FIXED_BATCH),
 )
 
 MODELS = [Model("unet", Unet, images, PLANS, dynamic_shapes=({0: BATCH}, {0: BATCH}), other_sizes={"batch": 5})]

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .model import BATCH, Model, Plan
+from .model import BATCH, Model, OF_FIXED_BATCH, Plan
 
 LAYERS = 2
 DIM, HEADS, HIDDEN = 24, 12, 50
@@ -75,7 +75,7 @@ PLANS = (
         },
     ),
     Plan("patches by channels", {"patches": {"style": "output", "outputs": ["-> S(1)"]}, **layers()}),
-    Plan("batch", {"": {"style": "input_output", "inputs": ["-> S(0)"], "outputs": ["-> S(0)"]}}, {}),
+    Plan("batch", {"": {"style": "input_output", "inputs": ["-> S(0)"], "outputs": ["-> S(0)"]}}, {}, counted_in=OF_FIXED_BATCH),
     Plan("head", {"head": "colwise"}, {"all_gather": 1}),
 )
 

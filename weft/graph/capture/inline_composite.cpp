@@ -76,7 +76,7 @@ Stack stack_of(const Node& node, c10::ArrayRef<at::Tensor> operands) {
 void add_outputs(Recorder& recorder, const c10::IValue& output, std::vector<std::optional<ValueId>>& outputs) {
   if (output.isTensor()) {
     const auto& tensor = output.toTensor();
-    outputs.push_back(tensor.defined() ? std::optional(recorder.value_of(tensor)) : std::nullopt);
+    outputs.push_back(tensor.defined() ? std::optional(recorder.output(tensor)) : std::nullopt);
   } else if (output.isTensorList() || output.isOptionalTensorList()) {
     for (const c10::IValue& element : output.toListRef()) {
       add_outputs(recorder, element, outputs);
@@ -170,12 +170,12 @@ class Splice {
 
   /// A number that the kernel made a tensor of.
   Value* number(ValueId id) {
-    const auto& [type, layout, maker, constant] = recording_.trace.values[id];
+    const auto& traced = recording_.trace.values[id];
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::scalar_tensor", "");
-    auto own = std::get<TensorType>(type);
+    const auto& own = std::get<TensorType>(traced.type);
     Arguments arguments{
-        c10::IValue(constant.item()), c10::IValue(static_cast<int64_t>(own.dtype)), Argument(), c10::IValue(own.device),
-        Argument()};
+        c10::IValue(traced.constant.item()), c10::IValue(static_cast<int64_t>(own.dtype)), Argument(),
+        c10::IValue(own.device), Argument()};
     auto* made = graph_.insert(node_, op, std::move(arguments), {}, {.types = {own}});
     made->origin = node_->origin;
     return made->output();
@@ -188,6 +188,11 @@ class Splice {
   }
 
   void insert(const TracedCall& call) {
+    if (std::holds_alternative<Step>(call.target)) {
+      // Of the whole tensor a redistribution changes nothing.
+      values_[*call.outputs[0]] = value(call.operands[0]);
+      return;
+    }
     std::vector<Value*> operands;
     for (const auto operand : call.operands) {
       operands.push_back(value(operand));
@@ -231,7 +236,9 @@ const at::Tensor* lost_constant(const Recording& recording, c10::ArrayRef<const 
   const auto& values = recording.trace.values;
   const auto is_lost = [&](ValueId id) {
     const auto& constant = values[id].constant;
-    return constant.defined() && (constant.dim() != 0 || constant.is_meta() || is_dtensor(constant));
+    return constant.defined() &&
+        (constant.dim() != 0 || constant.is_meta() || is_dtensor(constant) ||
+         constant.unsafeGetTensorImpl()->is_wrapped_number());
   };
   for (const auto* call : calls) {
     for (const auto operand : call->operands) {
@@ -261,8 +268,8 @@ SpecPtr spec_of_value(const Value& value, const DeviceMesh& mesh) {
 
 at::Tensor distributed_meta_tensor(const Value& value, const DeviceMesh& mesh) {
   const auto spec = spec_of_value(value, mesh);
-  const auto local = at::empty(
-      spec->local_shape_and_offset().shape, at::TensorOptions().dtype(spec->dtype()).device(at::kMeta));
+  const auto local =
+      at::empty(spec->local_shape_and_offset().shape, at::TensorOptions().dtype(spec->dtype()).device(at::kMeta));
   return make_dtensor(local, spec);
 }
 
@@ -283,8 +290,8 @@ bool inline_composite(Graph& graph, Node* node) {
     return false; // it asked for data
   }
   const auto calls = used_calls(recording);
-  const bool is_itself = calls.size() == 1 && calls[0]->target.index() == 0 &&
-      std::get<c10::OperatorHandle>(calls[0]->target) == *op;
+  const bool is_itself =
+      calls.size() == 1 && calls[0]->target.index() == 0 && std::get<c10::OperatorHandle>(calls[0]->target) == *op;
   if (is_itself || lost_constant(recording, calls) != nullptr) {
     return false;
   }
@@ -295,8 +302,9 @@ bool inline_composite(Graph& graph, Node* node) {
 void inline_kernel(Graph& graph, Node* node, const c10::KernelFunction& kernel, const DeviceMesh& mesh) {
   const auto& op = *node->op();
   TORCH_CHECK_NOT_IMPLEMENTED(
-      has_fixed_operands(*node), "[inline_kernel] the sizes of all operands must be numbers, but got symbols in those of ",
-      target_name(*node), ". Export the program with fixed sizes.");
+      has_fixed_operands(*node),
+      "[inline_kernel] the sizes of all operands must be numbers, but got symbols in those of ", target_name(*node),
+      ". Export the program with fixed sizes.");
   install_dispatch();
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const auto recording = record(

@@ -19,7 +19,7 @@ namespace weft::graph {
 bool inline_composite(Graph& graph, Node* node);
 
 /// As above by another kernel, such as a Decomposition's, that takes distributed tensors: each operand of its layout, and
-/// replicated where it has none. The new values have no layouts. Raises where the kernel fails, or does something that no
+/// replicated where it has none. The new values have no layouts, and redistributions are left out. Raises where the kernel fails, or does something that no
 /// operator on whole tensors says, and leaves the graph as it was. The mesh's world is never spoken to: one that is fake
 /// will do.
 void inline_kernel(Graph& graph, Node* node, const c10::KernelFunction& kernel, const DeviceMesh& mesh);

@@ -1,5 +1,6 @@
 #include "weft/graph/capture/recorder.h"
 
+#include "weft/graph/capture/recorded_operator.h"
 #include "weft/graph/capture/run_without_data.h"
 #include "weft/graph/capture/traced_type.h"
 #include "weft/tensor/dtensor_impl.h"
@@ -16,84 +17,6 @@ namespace {
 
 using torch::jit::Stack;
 
-bool is_below_autograd() {
-  return c10::impl::tls_local_dispatch_key_set().excluded_.has(c10::DispatchKey::AutogradFunctionality);
-}
-
-template <class Fn>
-void each_tensor(const c10::IValue& value, const Fn& fn) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) {
-      fn(value.toTensor());
-    }
-  } else if (value.isTensorList() || value.isOptionalTensorList()) {
-    for (const c10::IValue& element : value.toListRef()) {
-      each_tensor(element, fn);
-    }
-  }
-}
-
-bool is_written(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-}
-
-/// A view reads nothing of what it is a view of.
-bool is_view(const c10::FunctionSchema& schema) {
-  const auto& returns = schema.returns();
-  return !schema.is_mutable() && std::any_of(returns.begin(), returns.end(), [](const c10::Argument& result) {
-    return result.alias_info() != nullptr;
-  });
-}
-
-bool gives_tensors(const c10::FunctionSchema& schema) {
-  return std::any_of(schema.returns().begin(), schema.returns().end(), [](const c10::Argument& result) {
-    const auto list = result.type()->cast<c10::ListType>();
-    return (list ? list->getElementType() : result.type())->isSubtypeOf(*c10::OptionalType::ofTensor());
-  });
-}
-
-bool takes_tensors(c10::ArrayRef<c10::IValue> values) {
-  bool found = false;
-  for (const auto& value : values) {
-    each_tensor(value, [&](const at::Tensor&) { found = true; });
-  }
-  return found;
-}
-
-/// Where a number or a truth comes out that depends on values.
-bool reads_numbers(const c10::OperatorHandle& op) {
-  const auto& name = op.schema().name();
-  return op.hasTag(at::Tag::data_dependent_output) || name == "aten::item" || name == "aten::is_nonzero" ||
-      name == "aten::equal" || name == "aten::allclose";
-}
-
-/// Where the shape of what comes out depends on values.
-bool has_open_shape(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
-  if (!op.hasTag(at::Tag::dynamic_output_shape)) {
-    return false;
-  }
-  const auto& name = op.schema().name();
-  if (name == "aten::repeat_interleave") {
-    return values.back().isNone();
-  }
-  if (name != "aten::index" && name != "aten::_unsafe_index") {
-    return true;
-  }
-  bool has_mask = false;
-  each_tensor(values[1], [&](const at::Tensor& index) {
-    has_mask = has_mask || index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
-  });
-  return has_mask;
-}
-
-bool makes_blank(const TracedCall& call) {
-  static const std::vector<std::string_view> kNames = {
-      "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::empty_permuted", "aten::new_empty",
-      "aten::new_empty_strided"};
-  const auto& name = std::get<c10::OperatorHandle>(call.target).schema().name();
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-}
-
 bool is_clone(const TracedCall& call) {
   const auto* op = std::get_if<c10::OperatorHandle>(&call.target);
   return op != nullptr && op->schema().name() == "aten::clone";
@@ -102,11 +25,6 @@ bool is_clone(const TracedCall& call) {
 std::string name_of(const TracedCall& call) {
   const auto* op = std::get_if<c10::OperatorHandle>(&call.target);
   return op == nullptr ? "a redistribution" : c10::toString(op->operator_name());
-}
-
-bool is_default(const c10::Argument& argument, const c10::IValue& value) {
-  const auto& assumed = argument.default_value();
-  return assumed && assumed->tagKind() == value.tagKind() && *assumed == value;
 }
 
 void check_no_autocast(const c10::OperatorHandle& op) {
@@ -157,15 +75,18 @@ Recorder::~Recorder() {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(was_multithreaded_);
 }
 
+void Recorder::set_mesh(const DeviceMesh& mesh) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !trace_.mesh || *trace_.mesh == mesh, "[capture] all distributed tensors must be on one mesh, but got ",
+      *trace_.mesh, " and ", mesh, ". Capture what runs on each mesh by itself.");
+  trace_.mesh = mesh;
+}
+
 ValueId Recorder::add_value(const at::Tensor& tensor) {
-  TracedValue value{.type = traced_type(tensor)};
+  TracedValue value{.type = traced_type(tensor), .memory = TensorTable::memory(tensor)};
   if (const auto* distributed = as_dtensor(tensor)) {
-    const auto& spec = *distributed->spec();
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        !trace_.mesh || *trace_.mesh == spec.mesh(), "[capture] all distributed tensors must be on one mesh, but got ",
-        *trace_.mesh, " and ", spec.mesh(), ". Capture what runs on each mesh by itself.");
-    trace_.mesh = spec.mesh();
-    value.layout = spec.layout();
+    set_mesh(distributed->spec()->mesh());
+    value.layout = distributed->spec()->layout();
   }
   trace_.values.push_back(std::move(value));
   return trace_.values.size() - 1;
@@ -197,6 +118,11 @@ ValueId Recorder::add_constant(const at::Tensor& tensor) {
   trace_.values[value].constant = tensor;
   tensors_.set(tensor, value);
   return value;
+}
+
+ValueId Recorder::output(const at::Tensor& tensor) {
+  fill_blank(tensor);
+  return value_of(tensor);
 }
 
 ValueId Recorder::value_of(const at::Tensor& tensor) {
@@ -253,42 +179,55 @@ Argument Recorder::read_argument(TracedCall& call, const c10::IValue& value) {
 }
 
 void Recorder::read_arguments(TracedCall& call, c10::ArrayRef<c10::IValue> values) {
+  const auto op = std::get<c10::OperatorHandle>(call.target);
+  // A tensor that stands for a number takes no part in the choice of a dtype, as a constant would.
+  const auto number = values.size() > 1 ? wrapped_number(values[1]) : std::nullopt;
+  const auto of_number = number ? taking_number(op) : std::nullopt;
+  if (of_number) {
+    call.target = *of_number;
+  }
   const auto& schema = std::get<c10::OperatorHandle>(call.target).schema();
   for (size_t i = 0; i < values.size(); ++i) {
-    auto argument = read_argument(call, values[i]);
+    auto argument = i == 1 && of_number ? Argument(*number) : read_argument(call, values[i]);
     const bool is_assumed = argument.is_constant() && is_default(schema.arguments()[i], values[i]);
     call.arguments.push_back(is_assumed ? Argument() : std::move(argument));
   }
 }
 
 /// Memory that is read before any operator has written to it was filled past the operators: its values are a constant.
+void Recorder::fill_blank(const at::Tensor& tensor) {
+  const auto found = blanks_.find(TensorTable::memory(tensor));
+  if (found == blanks_.end()) {
+    return;
+  }
+  auto& value = trace_.values[found->second.value];
+  if (value.maker->outer == nullptr) {
+    value.maker->is_dropped = true;
+    value.maker = nullptr;
+    value.constant = found->second.tensor;
+  } else {
+    value.maker->outer->obstacle = "memory is filled past the operators in it";
+  }
+  blanks_.erase(found);
+}
+
 void Recorder::fill_blanks(const TracedCall& call, c10::ArrayRef<c10::IValue> values) {
   const auto& schema = std::get<c10::OperatorHandle>(call.target).schema();
   for (size_t i = 0; i < values.size() && !blanks_.empty(); ++i) {
     each_tensor(values[i], [&](const at::Tensor& tensor) {
-      const auto found =
-          is_dtensor(tensor) || !tensor.has_storage() ? blanks_.end() : blanks_.find(tensor.storage().unsafeGetStorageImpl());
-      if (found == blanks_.end() || (!is_written(schema.arguments()[i]) && is_view(schema))) {
-        return;
+      if (is_written(schema.arguments()[i])) {
+        blanks_.erase(TensorTable::memory(tensor));
+      } else if (!is_view(schema)) {
+        fill_blank(tensor);
       }
-      auto& value = trace_.values[found->second.value];
-      if (!is_written(schema.arguments()[i])) {
-        if (value.maker->outer == nullptr) {
-          value.maker->is_dropped = true;
-          value.maker = nullptr;
-          value.constant = found->second.tensor;
-        } else {
-          value.maker->outer->obstacle = "memory is filled past the operators in it";
-        }
-      }
-      blanks_.erase(found);
     });
   }
 }
 
 void Recorder::note_blank(const TracedCall& call, const at::Tensor& tensor) {
-  if (makes_blank(call) && !is_dtensor(tensor) && tensor.has_storage() && !tensor.is_meta()) {
-    blanks_.emplace(tensor.storage().unsafeGetStorageImpl(), Blank{tensor, *call.outputs[0]});
+  const auto& schema = std::get<c10::OperatorHandle>(call.target).schema();
+  if (gives_blank(schema) && !is_dtensor(tensor) && tensor.has_storage() && !tensor.is_meta()) {
+    blanks_.emplace(TensorTable::memory(tensor), Blank{tensor, *call.outputs[0]});
   }
 }
 
@@ -343,10 +282,27 @@ void Recorder::set_outputs(TracedCall& call, c10::ArrayRef<c10::IValue> outputs)
   }
 }
 
+/// Whether every tensor is a value, or can become a constant.
+bool Recorder::are_known(c10::ArrayRef<c10::IValue> arguments) const {
+  bool result = true;
+  for (const auto& argument : arguments) {
+    each_tensor(argument, [&](const at::Tensor& tensor) {
+      result = result && (tensors_.find(tensor) || (!tensors_.hidden_in(tensor) && !tensors_.overlapping(tensor)));
+    });
+  }
+  return result;
+}
+
+/// Whether what is called now is part of something that is recorded: of a kernel, or of a move.
+bool Recorder::is_inside() const {
+  const auto& excluded = c10::impl::tls_local_dispatch_key_set().excluded_;
+  return is_moving_ || (!open_.empty() && excluded.has(c10::DispatchKey::AutogradFunctionality));
+}
+
 /// A call that is part of a kernel: what it makes is not seen by the program.
 void Recorder::run_inside(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   run_without_data(op, keys, stack);
-  const auto name = name_of(*open_.front());
+  const auto name = open_.empty() ? std::string("a redistribution") : name_of(*open_.front());
   for (const auto& output : torch::jit::last(*stack, op.schema().returns().size())) {
     each_tensor(output, [&](const at::Tensor& tensor) { tensors_.set_hidden(tensor, name); });
   }
@@ -354,10 +310,14 @@ void Recorder::run_inside(const c10::OperatorHandle& op, c10::DispatchKeySet key
 
 void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const auto& schema = op.schema();
-  if (!open_.empty() && is_below_autograd()) {
+  if (is_inside()) {
     return run_inside(op, keys, stack);
   }
   const auto arguments = torch::jit::last(*stack, schema.arguments().size());
+  if (!open_.empty() && !are_known(arguments)) {
+    open_.back()->obstacle = "it works on parts of tensors";
+    return run_inside(op, keys, stack);
+  }
   if (reads_numbers(op) || has_open_shape(op, arguments)) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         !open_.empty(), "[capture] what operators give must not depend on the values of tensors other than by values, ",

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "weft/core/tensor_spec.h"
 #include "weft/graph/capture/tensor_table.h"
 #include "weft/graph/capture/trace.h"
 #include "weft/tensor/call_mode.h"
+#include "weft/tensor/move_observer.h"
 
 #include <c10/core/AutogradState.h>
 
@@ -12,7 +14,7 @@ namespace weft::graph {
 ///
 ///   Recorder recorder;
 ///   const auto x = recorder.input(tensor);
-///   const auto y = recorder.value_of(tensor.mul(2).relu());
+///   const auto y = recorder.output(tensor.mul(2).relu());
 ///   const Trace trace = recorder.finish();      // mul.Scalar(x, 2), relu
 ///
 /// Operators that are made of others are recorded whole (aten::linear), unless backward uses what was made inside of them:
@@ -20,14 +22,19 @@ namespace weft::graph {
 /// were taken before are values that change with it, so that the order of the calls counts. A tensor that is neither an
 /// input nor made by operators is a constant. Numbers that are read out of tensors raise, since what is done with them
 /// could not be recorded.
-class Recorder : private CallMode {
+///
+/// Of distributed tensors the whole is recorded: redistributions as steps, and nothing of what operators move inside.
+class Recorder : private CallMode, private MoveObserver {
  public:
   Recorder();
   ~Recorder() override;
 
   ValueId input(const at::Tensor& tensor);
-  /// Of a tensor that was given or recorded, or of a constant.
-  ValueId value_of(const at::Tensor& tensor);
+  bool is_value(const at::Tensor& tensor) const {
+    return tensors_.find(tensor).has_value();
+  }
+  /// Of a tensor that was recorded or given, or of a constant.
+  ValueId output(const at::Tensor& tensor);
   /// What was recorded so far; the recorder is done.
   Trace finish();
 
@@ -40,24 +47,37 @@ class Recorder : private CallMode {
   };
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) override;
+  at::Tensor observe(const at::Tensor& tensor, c10::function_ref<at::Tensor()> move) override;
+  bool is_watching() const override {
+    return !is_inside();
+  }
+  bool is_inside() const;
+  bool are_known(c10::ArrayRef<c10::IValue> arguments) const;
   void run_inside(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
+  void set_mesh(const DeviceMesh& mesh);
   ValueId add_value(const at::Tensor& tensor);
   ValueId add_constant(const at::Tensor& tensor);
+  ValueId value_of(const at::Tensor& tensor);
   void use(ValueId value);
   void read_arguments(TracedCall& call, c10::ArrayRef<c10::IValue> values);
   Argument read_argument(TracedCall& call, const c10::IValue& value);
   Argument operand(TracedCall& call, const at::Tensor& tensor);
+  void fill_blank(const at::Tensor& tensor);
   void fill_blanks(const TracedCall& call, c10::ArrayRef<c10::IValue> values);
   void note_blank(const TracedCall& call, const at::Tensor& tensor);
   bool is_made_inside(const TracedCall& call, c10::ArrayRef<c10::IValue> outputs) const;
   void set_outputs(TracedCall& call, c10::ArrayRef<c10::IValue> outputs);
   std::optional<ValueId> set_output(TracedCall& call, const at::Tensor& tensor);
 
+  ValueId add_call(Target target, Arguments arguments, ValueId operand, TracedValue value);
+  ValueId add_steps(ValueId value, const SpecPtr& from, const SpecPtr& to);
+
   Trace trace_;
   TensorTable tensors_;
   std::vector<TracedCall*> open_;
-  std::unordered_map<const c10::StorageImpl*, Blank> blanks_;
+  std::unordered_map<const void*, Blank> blanks_;
+  bool is_moving_ = false;
   bool was_multithreaded_;
 };
 

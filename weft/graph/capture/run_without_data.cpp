@@ -51,8 +51,9 @@ bool can_run_on_zeros(const c10::OperatorHandle& op) {
 }
 
 at::Tensor zeros_like_meta(const at::Tensor& tensor) {
-  return tensor.is_meta() ? at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).zero_()
-                          : tensor;
+  return tensor.is_meta()
+      ? at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).zero_()
+      : tensor;
 }
 
 at::Tensor on_meta(const at::Tensor& tensor) {

@@ -61,6 +61,10 @@ std::pair<int64_t, int64_t> bytes_of(const at::Tensor& tensor) {
 
 } // namespace
 
+const void* TensorTable::memory(const at::Tensor& tensor) {
+  return storage_of(tensor);
+}
+
 TensorTable::Memory* TensorTable::memory_of(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
   if (storage == nullptr) {

@@ -20,6 +20,9 @@ class TensorTable {
   std::optional<ValueId> find_object(const at::Tensor& tensor) const;
   void set(const at::Tensor& tensor, ValueId value);
 
+  /// Whose address stands for the tensor's memory, of a distributed one for that of its part; nullptr where it has none.
+  static const void* memory(const at::Tensor& tensor);
+
   /// Notes memory that was taken inside of an operator, by the operator's name, unless it is a value's.
   void set_hidden(const at::Tensor& tensor, const std::string& op);
   /// The name of the operator inside of which the tensor's memory was taken; nullptr where that is not known.

@@ -38,8 +38,9 @@ struct TracedCall {
 struct TracedValue {
   Type type;
   std::optional<Layout> layout = std::nullopt;
-  TracedCall* maker = nullptr; // the innermost; none of an input and of a constant
-  at::Tensor constant = {};    // what was there before, or was not made by operators
+  TracedCall* maker = nullptr;  // the innermost; none of an input and of a constant
+  at::Tensor constant = {};     // what was there before, or was not made by operators
+  const void* memory = nullptr; // the same for a tensor and its views
 };
 
 /// What was recorded, in order.

@@ -54,7 +54,7 @@ struct Executor::State {
   InputCheck input_check;
   std::vector<Mutation> mutations;
   RandomSource random;
-  std::vector<size_t> user_inputs;     // their numbers among Program::inputs
+  std::vector<size_t> user_inputs;           // their numbers among Program::inputs
   std::unordered_set<size_t> changed_inputs; // of these numbers, those that runs write to
   Weights weights;
   Frame frame;

@@ -25,7 +25,8 @@ std::string tensor_text(c10::ScalarType dtype, const Elements& sizes, c10::Devic
 std::string came(const c10::IValue& value) {
   if (value.isTensor()) {
     const auto& tensor = value.toTensor();
-    return tensor.defined() ? tensor_text(tensor.scalar_type(), tensor.sizes(), tensor.device()) : "an undefined tensor";
+    return tensor.defined() ? tensor_text(tensor.scalar_type(), tensor.sizes(), tensor.device())
+                            : "an undefined tensor";
   }
   if (value.isString() || value.isInt() || value.isDouble() || value.isBool() || value.isNone()) {
     return c10::str(value);
@@ -153,8 +154,8 @@ void InputCheck::check_kind(size_t input, const c10::IValue& value) const {
           value.toTensor().device().type() == tensor.device.type(),
       "[Executor] ", describe(input), " must be a tensor ", required(input), ", but got ", came(value), ".");
   TORCH_CHECK_VALUE(
-      value.toTensor().dim() == tensor.dim(), "[Executor] ", describe(input), " must be ", required(input), ", but got ",
-      came(value), ": it must have ", tensor.dim(), " dims.");
+      value.toTensor().dim() == tensor.dim(), "[Executor] ", describe(input), " must be ", required(input),
+      ", but got ", came(value), ": it must have ", tensor.dim(), " dims.");
 }
 
 void InputCheck::bind(size_t input, const c10::IValue& value, Bound& bound) const {

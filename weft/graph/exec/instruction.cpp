@@ -8,7 +8,7 @@ namespace {
 
 /// A program's memory is not written to, and what a collective still reads is not written to before it is done.
 void before_write(Frame& frame, const c10::OperatorHandle& op, const c10::IValue& value) {
-  if (value.isTensorList()) {
+  if (value.isList()) {
     for (const auto& element : value.toListRef()) {
       before_write(frame, op, element);
     }
@@ -20,7 +20,8 @@ void before_write(Frame& frame, const c10::OperatorHandle& op, const c10::IValue
   const auto* memory = value.toTensor().storage().unsafeGetStorageImpl();
   TORCH_CHECK_NOT_IMPLEMENTED(
       frame.read_only.count(memory) == 0, "[Executor] ", op.operator_name(),
-      " must write to memory that is known before to be written, but got a tensor that another operator made of a weight ",
+      " must write to memory that is known before to be written, but got a tensor that another operator made of a "
+      "weight ",
       "without saying so. Clone the weight before it is changed.");
   for (auto& transfer : frame.transfers) {
     if (std::find(transfer.reads.begin(), transfer.reads.end(), memory) != transfer.reads.end()) {
@@ -38,7 +39,10 @@ void put(Frame& frame, uint32_t slot, c10::IValue value) {
 class OperatorCall final : public Instruction {
  public:
   OperatorCall(const c10::OperatorHandle& op, std::vector<Source> arguments, OutputSlots outputs)
-      : op_(op), arguments_(std::move(arguments)), outputs_(std::move(outputs)), written_(written_arguments(op.schema())) {
+      : op_(op),
+        arguments_(std::move(arguments)),
+        outputs_(std::move(outputs)),
+        written_(written_arguments(op.schema())) {
     if (is_random(op)) {
       random_ = RandomOperator(op.schema());
     }

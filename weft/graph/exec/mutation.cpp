@@ -17,8 +17,8 @@ std::vector<Mutation> find_mutations(const Program& program) {
     };
     const auto found = std::find_if(program.inputs.begin(), program.inputs.end(), is_target);
     TORCH_CHECK_VALUE(
-        found != program.inputs.end(), "[Executor] what an output is written to must be an input of the program, but got '",
-        output.target, "'.");
+        found != program.inputs.end(),
+        "[Executor] what an output is written to must be an input of the program, but got '", output.target, "'.");
     mutations.push_back({i, static_cast<size_t>(found - program.inputs.begin())});
   }
   return mutations;

@@ -115,9 +115,8 @@ class Preparer {
         formal.type()->str(), ", but got a list.");
     ListSource list{type->getElementType(), {}};
     for (const auto& element : argument.elements()) {
-      const bool is_number = list.element_type->kind() == c10::TypeKind::FloatType;
       list.elements.push_back(
-          element.is_operand() ? number_or_tensor(node, element, is_number)
+          element.is_operand() ? number_or_tensor(node, element, list.element_type)
                                : Source::constant_of(element.is_constant() ? element.constant() : c10::IValue()));
     }
     Source source;
@@ -126,12 +125,14 @@ class Preparer {
     return source;
   }
 
-  Source number_or_tensor(const Node& node, const Argument& argument, bool as_float) {
+  Source number_or_tensor(const Node& node, const Argument& argument, const c10::TypePtr& type) {
     const auto* value = node.operand(argument.operand());
     auto source = use(value);
     const auto* number = std::get_if<NumberType>(&value->type);
-    if (as_float && number != nullptr && number->kind != NumberKind::Float) {
+    if (number != nullptr && type->kind() == c10::TypeKind::FloatType && number->kind != NumberKind::Float) {
       source.kind = Source::Kind::AsDouble;
+    } else if (number != nullptr && type->kind() == c10::TypeKind::TensorType) {
+      source.kind = Source::Kind::AsTensor;
     }
     return source;
   }
@@ -141,8 +142,7 @@ class Preparer {
       case Argument::Kind::Constant:
         return Source::constant_of(as_argument(argument.constant(), formal));
       case Argument::Kind::Operand:
-        return number_or_tensor(
-            node, argument, without_optional(formal.type())->kind() == c10::TypeKind::FloatType);
+        return number_or_tensor(node, argument, without_optional(formal.type()));
       case Argument::Kind::List:
         return list_source(node, argument, formal);
       case Argument::Kind::Absent:

@@ -1,5 +1,7 @@
 #include "weft/graph/exec/source.h"
 
+#include <ATen/ScalarOps.h>
+
 namespace weft::graph {
 
 namespace {
@@ -33,6 +35,11 @@ c10::IValue Source::take(Frame& frame) const {
       return std::move(frame.slots[slot]);
     case Kind::AsDouble:
       return frame.slots[slot].toScalar().toDouble();
+    case Kind::AsTensor: {
+      auto tensor = at::scalar_to_tensor(frame.slots[slot].toScalar());
+      tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+      return tensor;
+    }
     case Kind::List:
       return list_of(*list, frame);
   }

@@ -10,7 +10,8 @@ struct ListSource;
 
 /// Where an argument of a call comes from when the program runs: it is a constant, in a slot, or a list of such.
 struct Source {
-  enum class Kind : uint8_t { Constant, Copy, Move, AsDouble, List };
+  /// AsTensor: a number where the operator takes a tensor, which it is then as in Python.
+  enum class Kind : uint8_t { Constant, Copy, Move, AsDouble, AsTensor, List };
 
   static Source constant_of(c10::IValue value) {
     Source source;

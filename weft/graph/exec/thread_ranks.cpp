@@ -55,11 +55,11 @@ struct ThreadRanks::State {
 
   std::mutex mutex;
   std::condition_variable changed;
-  size_t runs = 0;       // that were asked for
-  int64_t idle = 0;      // ranks that wait for the next
-  bool is_over = false;  // no more runs are to come
+  size_t runs = 0;      // that were asked for
+  int64_t idle = 0;     // ranks that wait for the next
+  bool is_over = false; // no more runs are to come
   bool has_ended = false;
-  std::thread threads;   // starts the ranks and joins them
+  std::thread threads; // starts the ranks and joins them
 };
 
 ThreadRanks::State::State(std::vector<std::shared_ptr<const Program>> programs_, RunOptions options)
@@ -110,7 +110,8 @@ void ThreadRanks::State::be_rank(int64_t rank) {
     serve(rank, executor);
   } catch (...) {
     keep_error(rank);
-    throw;
+    // One of its own: that which is kept is read by another thread.
+    throw std::runtime_error(first_line_of(std::current_exception()));
   }
 }
 

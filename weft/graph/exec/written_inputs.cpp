@@ -1,6 +1,7 @@
 #include "weft/graph/exec/written_inputs.h"
 
 #include "weft/graph/exec/collective_call.h"
+#include "weft/graph/ir/schema_gaps.h"
 
 #include <unordered_map>
 
@@ -30,11 +31,8 @@ class SharedMemory {
   std::unordered_map<const Value*, const Value*> parents_;
 };
 
-/// Operators that may give back their input as it is and whose schemas do not say so.
 bool may_forward(const c10::OperatorHandle& op) {
-  static const std::unordered_set<std::string> names = {
-      "aten::dropout", "aten::alpha_dropout", "aten::feature_dropout", "aten::feature_alpha_dropout"};
-  return is_wait(op) || names.count(op.schema().name()) > 0;
+  return is_wait(op) || may_give_back_operand(op);
 }
 
 template <class Fn>
@@ -82,7 +80,10 @@ std::unordered_set<const Value*> written_inputs(const Graph& graph) {
       continue;
     }
     join_views(*node, memory);
-    for (const auto position : written_arguments(node->op()->schema())) {
+    auto positions = written_arguments(node->op()->schema());
+    const auto silent = silently_written_arguments(*node);
+    positions.insert(positions.end(), silent.begin(), silent.end());
+    for (const auto position : positions) {
       for_each_tensor(*node, node->arguments()[position], [&](const Value* value) { written.push_back(value); });
     }
   }

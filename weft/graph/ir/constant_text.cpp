@@ -2,6 +2,7 @@
 
 #include "weft/core/dtype_text.h"
 
+#include <ATen/ScalarOps.h>
 #include <c10/core/Layout.h>
 #include <c10/core/MemoryFormat.h>
 
@@ -194,6 +195,25 @@ std::optional<IValue> number_or_word(std::string_view token, const c10::Type& ty
   return real ? std::optional<IValue>(*real) : std::nullopt;
 }
 
+/// The number that stands for a tensor, as `add(x, 1)` has it.
+std::optional<IValue> wrapped_number(const IValue& value) {
+  if (!value.isTensor() || !value.toTensor().defined() || value.toTensor().dim() != 0 ||
+      !value.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
+    return std::nullopt;
+  }
+  return IValue(value.toTensor().item());
+}
+
+/// Where the schema wants a tensor, a number is one.
+IValue in_place_of(const c10::Type& type, IValue value) {
+  if (type.kind() != TypeKind::TensorType || value.isNone()) {
+    return value;
+  }
+  auto tensor = c10::scalar_to_tensor(value.toScalar());
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
 double parse_float(TextCursor& cursor) {
   const auto token = token_ahead(cursor, false);
   const auto number = whole_number<double>(token);
@@ -284,6 +304,9 @@ std::string constant_text(const IValue& value, const c10::Type& type) {
   if (value.isDevice()) {
     return value.toDevice().str();
   }
+  if (const auto number = wrapped_number(value)) {
+    return constant_text(*number, *c10::NumberType::get());
+  }
   if (value.isList()) {
     const auto element = element_type(type);
     std::string text = "[";
@@ -296,6 +319,7 @@ std::string constant_text(const IValue& value, const c10::Type& type) {
 }
 
 IValue parse_constant(TextCursor& cursor, const c10::TypePtr& type) {
+  const auto& bare = without_none(*type);
   const auto rest = cursor.rest();
   if (rest.starts_with('"')) {
     return parse_quoted(cursor);
@@ -308,9 +332,8 @@ IValue parse_constant(TextCursor& cursor, const c10::TypePtr& type) {
     cursor.expect(",");
     const auto imaginary = parse_float(cursor);
     cursor.expect(")");
-    return c10::complex<double>(real, imaginary);
+    return in_place_of(bare, c10::complex<double>(real, imaginary));
   }
-  const auto& bare = without_none(*type);
   const auto token = token_ahead(cursor, bare.kind() == TypeKind::DeviceObjType);
   std::optional<IValue> value;
   try {
@@ -322,7 +345,7 @@ IValue parse_constant(TextCursor& cursor, const c10::TypePtr& type) {
     cursor.fail("a constant of type " + bare.str());
   }
   cursor.skip(token.size());
-  return *value;
+  return in_place_of(bare, std::move(*value));
 }
 
 } // namespace weft::graph

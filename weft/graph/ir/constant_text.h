@@ -12,7 +12,8 @@ namespace weft::graph {
 ///
 ///   3   1.0   1e-05   -inf   complex(0.0, 1.0)   True   None   "a \"name\""   [2, 2]   f32   strided   channels_last   cuda:0
 ///
-/// What has no text (a generator, a tensor) is shown in angle brackets and does not parse.
+/// In the place of a tensor a number is one that stands for it (a wrapped number, as `x + 1` has it).
+/// What has no text (a generator, any other tensor) is shown in angle brackets and does not parse.
 std::string constant_text(const c10::IValue& value, const c10::Type& type);
 c10::IValue parse_constant(TextCursor& cursor, const c10::TypePtr& type);
 

@@ -1,5 +1,7 @@
 #include "weft/graph/passes/aliases.h"
 
+#include "weft/graph/ir/schema_gaps.h"
+
 namespace weft::graph {
 
 size_t Aliases::memory_of(const Value* value) {
@@ -19,7 +21,9 @@ void Aliases::add_call(const Node& node, const OperatorSchema& schema) {
   size_t next = 0;
   for (size_t r = 0; r < schema.returns.size() && r < node.output_lists().size(); ++r) {
     const auto count = std::max<int64_t>(node.output_lists()[r], node.output_lists()[r] == Node::kSingle ? 1 : 0);
-    const auto argument = schema.returns[r].stored_in >= 0 ? schema.returns[r].stored_in : schema.returns[r].view_of;
+    const auto argument = schema.returns[r].stored_in >= 0 ? schema.returns[r].stored_in
+        : may_give_back_operand(*node.op())                ? 0
+                                                           : schema.returns[r].view_of;
     const auto sources = argument >= 0 ? operands_of_argument(node, argument) : std::vector<size_t>{};
     for (int64_t k = 0; k < count; ++k, ++next) {
       const auto* output = node.output(next);
@@ -55,6 +59,14 @@ const Value* Aliases::parted_by_write(
     }
   }
   return nullptr;
+}
+
+const Value* Aliases::original_of(const Value* value) {
+  auto memory = memory_of(value);
+  while (memories_[memory].copied_from) {
+    memory = *memories_[memory].copied_from;
+  }
+  return memories_[memory].values[0];
 }
 
 std::vector<size_t> operands_of_argument(const Node& node, size_t argument) {

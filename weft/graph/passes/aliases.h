@@ -20,6 +20,8 @@ class Aliases {
   /// A value that shares contents, but not memory, with one that is written to now, and is still read after it: the program
   /// means one tensor where there would be two. `is_read_later(value)` is asked of both sides; nullptr where there is none.
   const Value* parted_by_write(const Value* written, const std::function<bool(const Value*)>& is_read_later);
+  /// The first value whose contents, copied or not, the value has.
+  const Value* original_of(const Value* value);
   /// Values that lie in a memory.
   const std::vector<const Value*>& values_in(size_t memory) const {
     return memories_[memory].values;

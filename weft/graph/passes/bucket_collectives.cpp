@@ -285,7 +285,12 @@ class Bucketing {
 } // namespace
 
 bool bucket_collectives(Graph& graph, const BucketOptions& options) {
-  return Bucketing(graph, options).run();
+  bool changed = false;
+  // Operands that were put together are copies: what writes to them may no longer be in the way of the next.
+  while (Bucketing(graph, options).run()) {
+    changed = true;
+  }
+  return changed;
 }
 
 } // namespace weft::graph

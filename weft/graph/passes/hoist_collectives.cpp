@@ -87,9 +87,17 @@ bool is_only_awaited(const Value& value) {
       value.uses().begin(), value.uses().end(), [](const Value::Use& use) { return waits_for_collective(*use.node); });
 }
 
-bool wait_late(Graph& graph) {
+bool wait_late(Graph& graph, size_t in_flight) {
   Order order(graph);
   const auto& nodes = order.nodes();
+  std::vector<size_t> starts;
+  std::unordered_map<const Node*, size_t> turns;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (starts_collective(*nodes[i])) {
+      turns.emplace(nodes[i], starts.size());
+      starts.push_back(i);
+    }
+  }
   std::vector<std::vector<Node*>> before(nodes.size());
   std::vector<bool> is_moved(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -101,7 +109,13 @@ bool wait_late(Graph& graph) {
     if (start == nullptr || !starts_collective(*start) || !is_only_awaited(*node.operand(0))) {
       continue;
     }
-    before[latest_place(order, node, i)].push_back(nodes[i]);
+    auto place = latest_place(order, node, i);
+    // Not behind the start that would be one too many under way.
+    const auto beyond = turns.at(start) + in_flight;
+    if (beyond < starts.size() && starts[beyond] > i) {
+      place = std::min(place, starts[beyond]);
+    }
+    before[place].push_back(nodes[i]);
     is_moved[i] = true;
   }
   std::vector<Node*> arranged;
@@ -176,9 +190,17 @@ bool start_early(Graph& graph, size_t in_flight) {
 } // namespace
 
 bool hoist_collectives(Graph& graph, size_t in_flight) {
-  // A node that neither starts nor waits stays where it is, so no use of a wait comes before it when starts move.
-  const bool waits_moved = wait_late(graph);
-  return start_early(graph, in_flight) || waits_moved;
+  bool changed = false;
+  // A start that came forward leaves a wait room to fall back behind it. Starts move forward only and waits back only, so
+  // there is an end; most programs are done at once.
+  while (true) {
+    const bool waits_moved = wait_late(graph, in_flight);
+    const bool starts_moved = start_early(graph, in_flight);
+    if (!waits_moved && !starts_moved) {
+      return changed;
+    }
+    changed = true;
+  }
 }
 
 } // namespace weft::graph

@@ -62,10 +62,11 @@ Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, cons
       continue;
     }
     const auto split = written_out(layout[m].split_factor(), place.stand_ins);
+    const auto piece = divided(length, split);
     TORCH_CHECK_NOT_IMPLEMENTED(
-        split == Size(1) || cuts.size() == 1, "[localize] the size ", size.to_string(), " of a dim cut as ", layout,
+        split == Size(1) || (cuts.size() == 1 && piece.kind() != Size::Kind::FloorDivision), "[localize] the size ", size.to_string(), " of a dim cut as ", layout,
         " must be a number. Export the program with a fixed size there.");
-    length = split * chunk(divided(length, split), place.shape[m], place.coordinate[m]).length;
+    length = split * chunk(piece, place.shape[m], place.coordinate[m]).length;
   }
   return length;
 }

@@ -37,8 +37,8 @@ Sizes strides_like(const Sizes& sizes, const Sizes& strides) {
   return result;
 }
 
-MeshPlace with_stand_ins(MeshPlace place, const Program& program) {
-  place.stand_ins = TrialValues(program).stand_ins();
+MeshPlace with_stand_ins(MeshPlace place, const TrialValues& values) {
+  place.stand_ins = values.stand_ins();
   return place;
 }
 
@@ -47,7 +47,8 @@ class Localizer {
   Localizer(const Program& program, int64_t rank, const LocalizeOptions& options)
       : program_(program),
         mesh_(*program.mesh),
-        place_(with_stand_ins(place_in(mesh_, rank), program)),
+        trial_values_(program),
+        place_(with_stand_ins(place_in(mesh_, rank), trial_values_)),
         defers_copies_(options.defers_copies),
         build_(*result_.graph),
         steps_(build_, mesh_, place_, options.group_names) {}
@@ -155,13 +156,39 @@ class Localizer {
       for (const auto& size : sizes) {
         ready(size);
       }
-      values_[node.output()] = steps_.lower(*step, local(node.operand(0)), sizes);
+      auto* part = repeated_part(node, *step);
+      values_[node.output()] = part != nullptr ? part : steps_.lower(*step, local(node.operand(0)), sizes);
       return;
     }
     if (is_size_query(node) && replaces_size(node)) {
       return;
     }
     add_call(node);
+  }
+
+  /// What a rank takes of repeated heads, where that is one head: it needs no repetition.
+  Value* repeated_part(const Node& node, const Step& step) {
+    const auto* producer = node.operand(0)->producer();
+    if (step.kind != StepKind::Slice || producer == nullptr ||
+        target_name(*producer) != "aten::repeat_interleave.self_int" || producer->arguments().size() < 3 ||
+        !producer->arguments()[1].is_constant() || !producer->arguments()[2].is_constant()) {
+      return nullptr;
+    }
+    const auto times = producer->arguments()[1].constant().toInt();
+    const auto dim = producer->arguments()[2].constant().toInt();
+    const auto& whole = node.operand(0)->tensor().sizes;
+    const auto cuts = step.after.shard_order(dim);
+    if (cuts.size() != 1 || MeshDims{cuts[0]} != step.mesh_dims || !whole[dim].is_number() ||
+        whole[dim].number() != place_.shape[cuts[0]]) {
+      return nullptr;
+    }
+    const auto head = place_.coordinate[cuts[0]] / times;
+    auto* source = local(producer->operand(0));
+    auto sizes = source->tensor().sizes;
+    sizes[dim] = 1;
+    const auto type = contiguous_type(source->tensor().dtype, sizes, source->tensor().device);
+    return build_.call(
+        "aten::slice.Tensor", {source, c10::IValue(dim), c10::IValue(head), c10::IValue(head + 1)}, type);
   }
 
   Value* local(const Value* value) {
@@ -288,18 +315,24 @@ class Localizer {
       const auto dim = static_cast<int64_t>(d);
       const auto element = element_of(written, d);
       const bool is_cut = !stated.layout.shard_order(dim).empty();
-      if (!is_cut) {
+      // What is inferred of the whole tensor cannot be of a part that is empty.
+      const bool is_inferred = element.is_constant() && element.constant().isInt() && element.constant().toInt() == -1;
+      if (!is_cut && !is_inferred) {
         elements.push_back(copied(node, element, operands));
         continue;
       }
-      // What is inferred of the whole tensor cannot be of a part that is empty.
-      const bool is_inferred = element.is_constant() && element.constant().isInt() && element.constant().toInt() == -1;
       const auto whole = element.is_operand() ? size_of(node.operand(element.operand()))
-          : is_inferred                       ? node.output()->tensor().sizes[d]
+          : is_inferred                       ? inferred_size(node, d, stated.sizes[d])
                                               : Size(stated.sizes[d]);
       elements.push_back(size(local_size(whole, dim, stated.layout, place_), operands));
     }
     return is_list ? list(std::move(elements)) : elements[0];
+  }
+
+  /// In symbols where the output has it so.
+  Size inferred_size(const Node& node, size_t d, int64_t stated) const {
+    const auto& sizes = node.output()->tensor().sizes;
+    return d < sizes.size() && trial_values_.of(sizes[d]) == stated ? sizes[d] : Size(stated);
   }
 
   static Argument element_of(const Argument& written, size_t d) {
@@ -358,6 +391,7 @@ class Localizer {
 
   const Program& program_;
   const DeviceMesh& mesh_;
+  TrialValues trial_values_;
   MeshPlace place_;
   bool defers_copies_;
   Program result_;

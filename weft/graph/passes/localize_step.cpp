@@ -139,7 +139,12 @@ Value* StepLowering::split_and_join(Value* local, int64_t from_dim, int64_t to_d
   const auto& type = local->tensor();
   const auto length = floor_divide(type.sizes[from_dim], parts);
   auto piece = with_size(type, from_dim, length);
-  const auto pieces = build_.list("aten::split.Tensor", {local, length, c10::IValue(from_dim)}, std::vector<TensorType>(parts, piece));
+  // Of pieces that are empty, or may be when the program runs, split.Tensor would make one.
+  const bool may_be_empty = !length.is_number() || length.number() == 0;
+  const auto pieces = build_.list(
+      may_be_empty ? "aten::split_with_sizes" : "aten::split.Tensor",
+      {local, may_be_empty ? GraphBuilder::Argument(Sizes(parts, length)) : GraphBuilder::Argument(length), c10::IValue(from_dim)},
+      std::vector<TensorType>(parts, piece));
   return build_.call("aten::cat", {pieces, c10::IValue(to_dim)}, with_size(piece, to_dim, piece.sizes[to_dim] * Size(parts)));
 }
 
@@ -173,6 +178,16 @@ Value* StepLowering::make_partial(const Step& step, Value* local) {
 }
 
 Value* StepLowering::reduce_scatter(const Step& step, Value* local, const Sizes& sizes) {
+  const bool is_strided = std::any_of(
+      step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) { return step.after[m].split_factor() > 1; });
+  if (is_strided) {
+    // No collective scatters such pieces.
+    auto reduced = step.before;
+    for (const auto m : step.mesh_dims) {
+      reduced = reduced.with(m, Replicate());
+    }
+    return transfer({StepKind::Slice, step.mesh_dims, reduced, step.after}, all_reduce(step, local), sizes);
+  }
   auto layout = step.before;
   for (const auto m : outermost_first(step)) {
     const auto op = step.before[m].reduce_op();
@@ -243,7 +258,8 @@ Value* StepLowering::unfolded(const Step& step, Value* local, const Sizes& sizes
   const auto d = pieces->tensor_dim;
   const auto count = written_out(pieces->count, place_.stand_ins);
   const auto length = divided(sizes[d], count);
-  if (sizes[d].is_number() && sizes[d].number() % pieces->count != 0) {
+  // Pieces that are not equal are no dim.
+  if (sizes[d].is_number() ? sizes[d].number() % pieces->count != 0 : length.kind() == Size::Kind::FloorDivision) {
     return nullptr;
   }
   auto apart = sizes;

@@ -1,5 +1,6 @@
 #include "weft/graph/passes/memory_sharing.h"
 
+#include "weft/graph/ir/schema_gaps.h"
 #include "weft/graph/passes/effects.h"
 
 #include <algorithm>
@@ -47,6 +48,9 @@ std::vector<const Value*> written_operands(const Node& node) {
     if (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite()) {
       for_each_operand(node, node.arguments()[i], [&](const Value* value) { written.push_back(value); });
     }
+  }
+  for (const auto argument : silently_written_arguments(node)) {
+    for_each_operand(node, node.arguments()[argument], [&](const Value* value) { written.push_back(value); });
   }
   return written;
 }

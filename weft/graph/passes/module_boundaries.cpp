@@ -33,8 +33,6 @@ ModuleBoundaries::ModuleBoundaries(
     : mesh_(mesh), redistributions_(redistributions), modules_(program), mesh_dim_(nn::plan_mesh_dim(mesh, mesh_dim)) {
   const auto whole = without_local_tensors(plan);
   layouts_ = nn::lay_out(whole, modules_.modules(), mesh, mesh_dim_);
-  entered_.resize(layouts_.size());
-  left_.resize(layouts_.size());
   for (auto& layout : layouts_) {
     layout.entry = nullptr; // of a plan that ends here
     has_inputs_.push_back(brings_somewhere(layout.inputs) ? 1 : 0);
@@ -83,9 +81,9 @@ Layout ModuleBoundaries::user_output_layout(size_t position, const Value& value)
   return is_said ? value.layout->with(mesh_dim_, outputs[position].to->normalized(value.tensor().dim())) : replicated();
 }
 
-bool ModuleBoundaries::is_in(const Node& node, size_t module) {
+bool ModuleBoundaries::is_in(const Node& node, const Call& call) {
   const auto& around = modules_.around(node);
-  return std::find(around.begin(), around.end(), module) != around.end();
+  return std::find(around.begin(), around.end(), call) != around.end();
 }
 
 Value* ModuleBoundaries::cross(
@@ -114,16 +112,16 @@ Value* ModuleBoundaries::cross(
 
 void ModuleBoundaries::enter(Node* node) {
   const auto& around = modules_.around(*node);
-  for (const auto module : around) {
-    if (has_inputs_[module] == 0) {
+  for (const auto& call : around) {
+    if (has_inputs_[call.module] == 0) {
       continue;
     }
     for (const auto& [argument, position, operand] : CallAnalysis::tensor_operands(*node)) {
       auto* value = node->operand(operand);
       const auto* source = redistributions_.source_of(value);
-      const bool comes_from_outside = source->producer() == nullptr || !is_in(*source->producer(), module);
+      const bool comes_from_outside = source->producer() == nullptr || !is_in(*source->producer(), call);
       if (comes_from_outside && parameters_.count(source) == 0) {
-        node->set_operand(operand, cross(value, layouts_[module].inputs, entered_[module], node));
+        node->set_operand(operand, cross(value, layouts_[call.module].inputs, entered_[call.call], node));
       }
     }
   }
@@ -138,20 +136,20 @@ void ModuleBoundaries::leave(Node* node) {
     }
     // Innermost first: what leaves a module is what the one around it goes on with.
     auto* value = output;
-    for (auto module = around.rbegin(); module != around.rend(); ++module) {
-      if (has_outputs_[*module] == 0) {
+    for (auto call = around.rbegin(); call != around.rend(); ++call) {
+      if (has_outputs_[call->module] == 0) {
         continue;
       }
       std::vector<Value::Use> outside;
       for (const auto& use : value->uses()) {
-        if (use.node->step() == nullptr && !is_in(*use.node, *module)) {
+        if (use.node->step() == nullptr && !is_in(*use.node, *call)) {
           outside.push_back(use);
         }
       }
       if (outside.empty()) {
         continue;
       }
-      auto* const crossed = cross(value, layouts_[*module].outputs, left_[*module], next);
+      auto* const crossed = cross(value, layouts_[call->module].outputs, left_[call->call], next);
       for (const auto& use : outside) {
         use.node->set_operand(use.operand, crossed);
       }

@@ -32,7 +32,9 @@ class ModuleBoundaries {
  private:
   using Crossings = std::vector<nn::Crossing>;
 
-  bool is_in(const Node& node, size_t module);
+  using Call = ProgramModules::Call;
+
+  bool is_in(const Node& node, const Call& call);
   Value* cross(Value* value, const Crossings& crossings, std::vector<const Value*>& order, Node* before);
   Layout replicated() const;
 
@@ -41,8 +43,8 @@ class ModuleBoundaries {
   ProgramModules modules_;
   int64_t mesh_dim_;
   std::vector<nn::ModuleLayout> layouts_;               // by module
-  std::vector<std::vector<const Value*>> entered_;      // by module, the values that entered, in order
-  std::vector<std::vector<const Value*>> left_;         // by module
+  std::unordered_map<size_t, std::vector<const Value*>> entered_; // by call, the values that entered, in order
+  std::unordered_map<size_t, std::vector<const Value*>> left_;
   std::vector<char> has_inputs_;                        // by module: whether anything is to be done there
   std::vector<char> has_outputs_;
   std::unordered_set<const Value*> parameters_;

@@ -84,14 +84,17 @@ void ProgramModules::add_parameters(const Program& program) {
   }
 }
 
-const std::vector<size_t>& ProgramModules::around(const Node& node) {
+const std::vector<ProgramModules::Call>& ProgramModules::around(const Node& node) {
   const auto [found, is_new] = stacks_.try_emplace(place_of(node.origin));
   if (is_new) {
-    for (const auto& [path, type] : module_stack(node.origin)) {
+    const auto stack = module_stack(node.origin);
+    const auto calls = module_calls(node.origin);
+    for (size_t i = 0; i < stack.size(); ++i) {
+      const auto& [path, type] = stack[i];
       if (!path.empty()) {
         const auto number = module(path);
         types_[number] = type;
-        found->second.push_back(number);
+        found->second.push_back({number, calls_.try_emplace(calls[i], calls_.size() + 1).first->second});
       }
     }
   }

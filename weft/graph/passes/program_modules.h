@@ -17,8 +17,14 @@ class ProgramModules {
   const std::vector<nn::ModuleInfo>& modules() const {
     return modules_;
   }
-  /// The modules that a node is in, outermost first; the model itself is not among them.
-  const std::vector<size_t>& around(const Node& node);
+  /// A call of a module, both by number.
+  struct Call {
+    size_t module;
+    size_t call;
+    friend bool operator==(const Call&, const Call&) = default;
+  };
+  /// The calls that a node is in, outermost first; that of the model itself is not among them.
+  const std::vector<Call>& around(const Node& node);
   /// A parameter's place: module and position among the module's parameters.
   struct ParameterPlace {
     size_t module;
@@ -36,7 +42,8 @@ class ProgramModules {
   std::vector<nn::ModuleInfo> modules_;
   std::vector<std::string> types_;
   std::unordered_map<std::string, size_t> by_path_;
-  std::unordered_map<std::string, std::vector<size_t>> stacks_; // by the text that nodes carry
+  std::unordered_map<std::string, std::vector<Call>> stacks_; // by the text that nodes carry
+  std::unordered_map<std::string, size_t> calls_;
   std::map<std::string, ParameterPlace> parameters_;
 };
 

@@ -19,6 +19,32 @@ int64_t elements(const Sizes& sizes) {
   return count;
 }
 
+/// What a step's node costs, sizes of symbols being what they were at the export.
+class StepCosts {
+ public:
+  explicit StepCosts(const Program& program)
+      : mesh_(*program.mesh), links_(LinkModel::for_mesh(mesh_)), values_(hints(program)) {}
+
+  template <class Measure>
+  double of(const Node& node, const Measure& measure) const {
+    std::vector<int64_t> sizes;
+    for (const auto& size : node.output()->tensor().sizes) {
+      sizes.push_back(size.evaluate(values_));
+    }
+    const CostContext context{
+        .sizes = sizes,
+        .element_bytes = static_cast<int64_t>(c10::elementSize(node.output()->tensor().dtype)),
+        .mesh_shape = mesh_.shape(),
+        .links = links_};
+    return measure(*node.step(), context);
+  }
+
+ private:
+  DeviceMesh mesh_;
+  LinkModel links_;
+  Size::Values values_;
+};
+
 void count_parameters(const Program& program, Summary& summary) {
   const auto& mesh = *program.mesh;
   std::vector<MeshPlace> places;
@@ -49,19 +75,20 @@ Size::Values hints(const Program& program) {
 }
 
 int64_t received_bytes(const Program& program, const Node& step) {
-  TORCH_INTERNAL_ASSERT(step.step() != nullptr && program.mesh);
-  const auto values = hints(program);
-  std::vector<int64_t> sizes;
-  for (const auto& size : step.output()->tensor().sizes) {
-    sizes.push_back(size.evaluate(values));
+  return static_cast<int64_t>(StepCosts(program).of(step, [](const Step& of_node, const CostContext& context) {
+    return weft::received_bytes(of_node, context);
+  }));
+}
+
+double communication_seconds(const Program& program) {
+  const StepCosts costs(program);
+  double seconds = 0;
+  for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
+    if (node->step() != nullptr) {
+      seconds += costs.of(*node, [](const Step& step, const CostContext& context) { return cost(step, context); });
+    }
   }
-  const auto links = LinkModel::for_mesh(*program.mesh);
-  const CostContext context{
-      .sizes = sizes,
-      .element_bytes = static_cast<int64_t>(c10::elementSize(step.output()->tensor().dtype)),
-      .mesh_shape = program.mesh->shape(),
-      .links = links};
-  return static_cast<int64_t>(weft::received_bytes(*step.step(), context));
+  return seconds;
 }
 
 Summary summarize(const Program& program) {

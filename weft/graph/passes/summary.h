@@ -24,6 +24,9 @@ Summary summarize(const Program& program);
 /// Bytes that the rank with the most to receive gets in a step's node.
 int64_t received_bytes(const Program& program, const Node& step);
 
+/// Seconds that all redistributions of a call take, by the link model.
+double communication_seconds(const Program& program);
+
 /// The numbers that symbols had when the program was exported; 1 where that is not known.
 Size::Values hints(const Program& program);
 

@@ -1,9 +1,15 @@
 #include "weft/graph/passes/tensor_parallel.h"
 
+#include "weft/graph/ir/clone.h"
 #include "weft/graph/ir/print.h"
+#include "weft/graph/ir/schema_gaps.h"
+#include "weft/graph/passes/buffer_layouts.h"
+#include "weft/graph/passes/canonicalize.h"
 #include "weft/graph/passes/inline_call.h"
 #include "weft/graph/passes/module_boundaries.h"
 #include "weft/graph/passes/redistributions.h"
+#include "weft/graph/passes/shared_heads.h"
+#include "weft/graph/passes/summary.h"
 #include "weft/tensor/boundary.h"
 
 #include <c10/util/Exception.h>
@@ -14,14 +20,24 @@ namespace weft::graph {
 
 namespace {
 
+/// A write would reach one of two tensors that the program means to be one.
+struct PartedByWrite {
+  std::string original; // the value that, kept whole, need not be copied
+  std::string message;
+};
+
 class TensorParallel {
  public:
   TensorParallel(
       Program& program,
       const DeviceMesh& mesh,
       const nn::ParallelPlan& plan,
-      const TensorParallelOptions& options)
+      const TensorParallelOptions& options,
+      const BufferLayouts& buffers,
+      const std::unordered_set<std::string>& kept_whole)
       : program_(program),
+        buffers_(buffers),
+        kept_whole_(kept_whole),
         graph_(*program.graph),
         mesh_(mesh),
         options_(options),
@@ -35,6 +51,7 @@ class TensorParallel {
 
   void run() {
     program_.mesh = mesh_;
+    canonicalize(graph_);
     place_inputs();
     for (auto* node = graph_.first(); node != nullptr;) {
       node = visit(node);
@@ -58,23 +75,29 @@ class TensorParallel {
         layout = asked != options_.inputs.end() ? asked->second
                                                 : boundaries_.user_input_layout(user_inputs.size(), *input.value);
         user_inputs.push_back(input.value);
+      } else if (const auto chosen = buffers_.find(input.target); chosen != buffers_.end()) {
+        layout = chosen->second;
       } else if (!is_mutated_in_place(input.value)) {
         free_.insert(input.value);
       }
-      *layout = layout->normalized(input.value->tensor().dim());
+      *layout = is_kept_whole(input.value) ? replicated_ : layout->normalized(input.value->tensor().dim());
     }
     boundaries_.enter_model(user_inputs, graph_.first());
   }
 
   /// Buffers that are written to by operators keep their layout from the start.
   bool is_mutated_in_place(const Value* value) {
-    for (const auto& use : value->uses()) {
-      if (use.node->op() != nullptr && (!analysis_.traits(*use.node->op()).schema.written.empty() ||
-                                        analysis_.traits(*use.node->op()).schema.is_view)) {
-        return true;
-      }
-    }
-    return false;
+    return std::any_of(value->uses().begin(), value->uses().end(), [&](const auto& use) {
+      return use.node->op() != nullptr &&
+          (!written_arguments(*use.node).empty() || analysis_.traits(*use.node->op()).schema.is_view);
+    });
+  }
+
+  std::vector<size_t> written_arguments(const Node& node) {
+    auto written = silently_written_arguments(node);
+    const auto& marked = analysis_.traits(*node.op()).schema.written;
+    written.insert(written.end(), marked.begin(), marked.end());
+    return written;
   }
 
   /// Gives the node to visit next.
@@ -89,22 +112,19 @@ class TensorParallel {
     if (node->op() == nullptr || is_size_query(*node)) {
       return next;
     }
-    if (target_name(*node) == "aten::_assert_tensor_metadata") {
-      graph_.erase(node); // it states what whole tensors are
-      return next;
-    }
     boundaries_.enter(node);
     if (CallAnalysis::tensor_operands(*node).empty()) {
       place_outputs(node, nullptr);
       return next;
     }
+    repeat_shared_heads(graph_, node, mesh_);
     const auto is_stationary = [this](const Value* value) { return stationary_.count(value) != 0; };
-    auto decision = analysis_.decide(*node, is_stationary);
+    auto decision = decided(node, is_stationary, /*decomposes=*/true);
     if (auto* first = inlined(node, *decision)) {
       return first;
     }
     if (decision->decomposition != nullptr) {
-      decision = analysis_.decide(*node, is_stationary, /*decomposes=*/false);
+      decision = decided(node, is_stationary, /*decomposes=*/false);
     }
     move_operands(node, *decision);
     check_writes(node);
@@ -112,7 +132,48 @@ class TensorParallel {
     place_outputs(node, decision.get());
     visited_.insert(node);
     boundaries_.leave(node);
+    keep_whole(node);
     return next;
+  }
+
+  bool is_kept_whole(const Value* value) const {
+    return kept_whole_.count(value->name()) != 0;
+  }
+
+  /// What is written to through views that would have to move is made whole before.
+  void keep_whole(Node* node) {
+    for (auto* output : node->outputs()) {
+      if (output == nullptr || !output->is_tensor() || !is_kept_whole(output) || *output->layout == replicated_) {
+        continue;
+      }
+      auto* const whole = redistributions_.bring(output, replicated_, node->next());
+      const auto uses = output->uses();
+      for (const auto& use : uses) {
+        if (use.node->step() == nullptr) {
+          use.node->set_operand(use.operand, whole);
+        }
+      }
+    }
+  }
+
+  std::shared_ptr<const Decision> decided(
+      Node* node,
+      const std::function<bool(const Value*)>& is_stationary,
+      bool decomposes) {
+    try {
+      return analysis_.decide(*node, is_stationary, decomposes);
+    } catch (const c10::ValueError& error) {
+      // What cannot be written to where it lies can be where it is whole.
+      for (const auto argument : written_arguments(*node)) {
+        for (const auto number : operands_of_argument(*node, argument)) {
+          const auto* original = aliases_.original_of(node->operand(number));
+          if (!is_kept_whole(original)) {
+            throw PartedByWrite{original->name(), error.what_without_backtrace()};
+          }
+        }
+      }
+      throw;
+    }
   }
 
   /// Where the call is run as others, which are then in its place: the first of them.
@@ -146,8 +207,7 @@ class TensorParallel {
 
   /// After the operands moved: what is written to must be the one tensor that the program means.
   void check_writes(Node* node) {
-    const auto& schema = analysis_.traits(*node->op()).schema;
-    for (const auto argument : schema.written) {
+    for (const auto argument : written_arguments(*node)) {
       for (const auto number : operands_of_argument(*node, argument)) {
         const auto* written = node->operand(number);
         const auto* other = aliases_.parted_by_write(written, [&](const Value* value) {
@@ -155,11 +215,15 @@ class TensorParallel {
                    return use.node != node && use.node->step() == nullptr && visited_.count(use.node) == 0;
                  });
         });
-        TORCH_CHECK_NOT_IMPLEMENTED(
-            other == nullptr, "[tensor_parallel] ", to_string(*node), " writes to %", written->name(),
-            ", which had to be redistributed from %", other == nullptr ? "" : other->name(),
-            ", so that the write would be lost there. Make the program functional with run_decompositions() before "
-            "saving it, or choose a plan under which the tensor stays where it is.");
+        if (other != nullptr) {
+          throw PartedByWrite{
+              aliases_.original_of(written)->name(),
+              c10::str(
+                  "[tensor_parallel] ", to_string(*node), " writes to %", written->name(),
+                  ", which had to be redistributed from %", other->name(),
+                  ", so that the write would be lost there. Make the program functional with run_decompositions() "
+                  "before saving it, or choose a plan under which the tensor stays where it is.")};
+        }
         redistributions_.forget_copies_of(written);
       }
     }
@@ -258,6 +322,8 @@ class TensorParallel {
   }
 
   Program& program_;
+  const BufferLayouts& buffers_;
+  const std::unordered_set<std::string>& kept_whole_;
   Graph& graph_;
   DeviceMesh mesh_;
   const TensorParallelOptions& options_;
@@ -274,6 +340,40 @@ class TensorParallel {
   std::unordered_set<const Node*> visited_;
   std::unordered_map<std::string, std::shared_ptr<const CallSharding>> plain_shardings_;
 };
+
+/// Of a program that writes: what is viewed and written to is kept whole where it would have to move.
+Program parallel_copy(
+    const Program& program,
+    const DeviceMesh& mesh,
+    const nn::ParallelPlan& plan,
+    const TensorParallelOptions& options,
+    const BufferLayouts& buffers) {
+  std::unordered_set<std::string> kept_whole;
+  while (true) {
+    auto attempt = clone(program);
+    try {
+      TensorParallel(attempt, mesh, plan, options, buffers, kept_whole).run();
+      return attempt;
+    } catch (const PartedByWrite& parted) {
+      TORCH_CHECK_NOT_IMPLEMENTED(kept_whole.insert(parted.original).second, parted.message);
+    }
+  }
+}
+
+bool writes(const Program& program) {
+  const bool mutates = std::any_of(program.outputs.begin(), program.outputs.end(), [](const Output& output) {
+    return output.kind != OutputKind::User;
+  });
+  if (mutates) {
+    return true;
+  }
+  for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
+    if (node->op() != nullptr && (node->op()->schema().is_mutable() || !silently_written_arguments(*node).empty())) {
+      return true;
+    }
+  }
+  return false;
+}
 
 void check_options(const Program& program, const DeviceMesh& mesh, const TensorParallelOptions& options) {
   std::vector<std::string> names;
@@ -317,7 +417,15 @@ void tensor_parallel(
   TORCH_CHECK_VALUE(
       !program.mesh, "[tensor_parallel] a program that is not sharded is required, but it is, over ", *program.mesh, ".");
   check_options(program, mesh, options);
-  TensorParallel(program, mesh, plan, options).run();
+  if (!writes(program)) {
+    TensorParallel(program, mesh, plan, options, {}, {}).run();
+    return;
+  }
+  const auto mesh_dim = nn::plan_mesh_dim(mesh, options.mesh_dim);
+  const auto buffers = choose_buffer_layouts(program, mesh, mesh_dim, [&](const BufferLayouts& layouts) {
+    return communication_seconds(parallel_copy(program, mesh, plan, options, layouts));
+  });
+  program = parallel_copy(program, mesh, plan, options, buffers);
 }
 
 } // namespace weft::graph

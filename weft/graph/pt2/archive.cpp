@@ -83,7 +83,8 @@ class Parser {
       const bool has_locator = at >= kLocatorSize && number(at - kLocatorSize, 4) == kWideDirectoryLocator;
       check(has_locator, "the zip file's directory is said to be elsewhere, but not where");
       const auto wide = number(at - kLocatorSize + 8, 8);
-      const bool has_wide = fits(wide, kWideDirectoryEndSize, at - kLocatorSize) && number(wide, 4) == kWideDirectoryEnd;
+      const bool has_wide =
+          fits(wide, kWideDirectoryEndSize, at - kLocatorSize) && number(wide, 4) == kWideDirectoryEnd;
       check(has_wide, "the zip file's directory is not at the place that is given for it");
       count_ = number(wide + 32, 8);
       directory_size = number(wide + 40, 8);
@@ -93,12 +94,8 @@ class Parser {
     check(fits(directory_, directory_size, directory_end_), "the zip file's directory lies outside of the file");
     directory_end_ = directory_ + directory_size;
     check(
-        count_ <= directory_size / kDirectoryEntrySize,
-        "the zip file's directory of ",
-        directory_size,
-        " bytes cannot have ",
-        count_,
-        " records");
+        count_ <= directory_size / kDirectoryEntrySize, "the zip file's directory of ", directory_size,
+        " bytes cannot have ", count_, " records");
   }
 
   Entry read_entry(uint64_t& at) const {
@@ -115,15 +112,13 @@ class Parser {
     const auto name_at = at + kDirectoryEntrySize;
     check(
         fits(name_at, name_size + extra_size + comment_size, directory_end_),
-        "the zip file's directory is broken at byte ",
-        at);
+        "the zip file's directory is broken at byte ", at);
     Entry entry{bytes_.substr(name_at, name_size), {}};
     const auto name = printable(entry.name);
     read_wide(name, name_at + name_size, extra_size, size, stored, header);
     check((flags & 1) == 0, name, ": a record must not be encrypted");
     check(
-        method == 0 && size == stored,
-        name,
+        method == 0 && size == stored, name,
         ": a record must be stored as it is, but it is compressed. torch.export.save writes it so");
     entry.data = read_data(name, entry.name, header, size);
     at = name_at + name_size + extra_size + comment_size;
@@ -157,17 +152,16 @@ class Parser {
     }
   }
 
-  std::string_view read_data(const std::string& name, std::string_view full_name, uint64_t header, uint64_t size) const {
+  std::string_view read_data(const std::string& name, std::string_view full_name, uint64_t header, uint64_t size)
+      const {
     const bool has_header = fits(header, kLocalHeaderSize, directory_) && number(header, 4) == kLocalHeader;
     check(has_header, name, ": the record is not at the place that is given for it, byte ", header);
     const auto name_size = number(header + 26, 2);
     const auto extra_size = number(header + 28, 2);
     const auto name_at = header + kLocalHeaderSize;
     check(
-        fits(name_at, name_size + extra_size, directory_) && bytes_.substr(name_at, name_size) == full_name,
-        name,
-        ": another record is at the place that is given for it, byte ",
-        header);
+        fits(name_at, name_size + extra_size, directory_) && bytes_.substr(name_at, name_size) == full_name, name,
+        ": another record is at the place that is given for it, byte ", header);
     const auto begin = name_at + name_size + extra_size;
     check(fits(begin, size, directory_), name, ": the record of ", size, " bytes lies outside of the file");
     return bytes_.substr(begin, size);
@@ -188,19 +182,11 @@ Archive::Archive(std::shared_ptr<const MappedFile> file) : file_(std::move(file)
   const auto folder = entries.front().name.substr(0, entries.front().name.find('/') + 1);
   for (const auto& [full_name, data] : entries) {
     TORCH_CHECK_VALUE(
-        !folder.empty() && full_name.substr(0, folder.size()) == folder,
-        "[read_pt2] ",
-        file_->name(),
-        ": all records must be in one folder, but got ",
-        printable(full_name),
-        ".");
+        !folder.empty() && full_name.substr(0, folder.size()) == folder, "[read_pt2] ", file_->name(),
+        ": all records must be in one folder, but got ", printable(full_name), ".");
     std::string name(full_name.substr(folder.size()));
     TORCH_CHECK_VALUE(
-        records_.emplace(name, data).second,
-        "[read_pt2] ",
-        file_->name(),
-        ": ",
-        printable(name),
+        records_.emplace(name, data).second, "[read_pt2] ", file_->name(), ": ", printable(name),
         ": there are two records of this name.");
     names_.push_back(std::move(name));
   }
@@ -209,11 +195,7 @@ Archive::Archive(std::shared_ptr<const MappedFile> file) : file_(std::move(file)
 std::string_view Archive::record(const std::string& name) const {
   const auto found = records_.find(name);
   TORCH_CHECK_VALUE(
-      found != records_.end(),
-      "[read_pt2] ",
-      file_->name(),
-      ": ",
-      printable(name),
+      found != records_.end(), "[read_pt2] ", file_->name(), ": ", printable(name),
       ": there is no such record, but an exported program has it. Write the file with torch.export.save.");
   return found->second;
 }

@@ -66,8 +66,7 @@ json flat_entry(const Program& program) {
     outputs.push_back(leaf());
   }
   const auto arguments = container(
-      "builtins.tuple",
-      "null",
+      "builtins.tuple", "null",
       {container("builtins.tuple", "null", std::move(inputs)), container("builtins.dict", "[]", json::array())});
   const auto results = outputs.size() == 1 ? leaf() : container("builtins.tuple", "null", std::move(outputs));
   return {
@@ -112,7 +111,9 @@ void drop_stale_signatures(json& entries, const Program& program) {
   const auto is_known = [&names](const json& arguments) {
     return std::all_of(arguments.begin(), arguments.end(), [&names](const json& argument) {
       const auto& value = argument.begin().value();
-      const auto name = !value.is_object() ? value.end() : value.contains("name") ? value.find("name") : value.find("as_name");
+      const auto name = !value.is_object() ? value.end()
+          : value.contains("name")         ? value.find("name")
+                                           : value.find("as_name");
       return name != value.end() && name->is_string() && names.count(name->get_ref<const std::string&>()) != 0;
     });
   };

@@ -26,15 +26,8 @@ std::optional<JsonField> named(std::string_view tag, const JsonField& value) {
 
 bool is_list_tag(std::string_view tag) {
   for (const auto* name :
-       {"as_tensors",
-        "as_optional_tensors",
-        "as_ints",
-        "as_floats",
-        "as_bools",
-        "as_strings",
-        "as_sym_ints",
-        "as_sym_floats",
-        "as_sym_bools"}) {
+       {"as_tensors", "as_optional_tensors", "as_ints", "as_floats", "as_bools", "as_strings", "as_sym_ints",
+        "as_sym_floats", "as_sym_bools"}) {
     if (tag == name) {
       return true;
     }
@@ -46,6 +39,20 @@ IValue wrapped_number(const c10::Scalar& number) {
   auto tensor = at::scalar_to_tensor(number);
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
+}
+
+/// Sizes that may not be known are integers once they are.
+c10::TypePtr plain_type(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case TypeKind::SymIntType:
+      return c10::IntType::get();
+    case TypeKind::SymFloatType:
+      return c10::FloatType::get();
+    case TypeKind::SymBoolType:
+      return c10::BoolType::get();
+    default:
+      return type;
+  }
 }
 
 /// Arguments of one call, by the types of its schema.
@@ -104,7 +111,7 @@ class Reader {
       case TypeKind::DeviceObjType:
         require(field, tag == "as_device", type);
         return IValue(read_device(value));
-      case TypeKind::AnyType:
+      case TypeKind::AnyType: // a group's name
         return tag == "as_string" ? Argument(IValue(value.text())) : Argument(numeric(field));
       case TypeKind::OptionalType:
         return tag == "as_none" ? Argument(IValue())
@@ -121,13 +128,10 @@ class Reader {
     if (kind == TypeKind::OptionalType) {
       kind = type->castRaw<c10::OptionalType>()->getElementType()->kind();
     }
+    // A number does for a tensor, as in Python: it is one of no dims then.
     name.check(
-        is_tensor == (kind == TypeKind::TensorType),
-        "an argument of type ",
-        type->repr_str(),
-        " is required, but got ",
-        is_tensor ? "the tensor " : "the number ",
-        name.text().substr(0, 80));
+        !is_tensor || kind == TypeKind::TensorType, "an argument of type ", type->repr_str(),
+        " is required, but got the tensor ", name.text().substr(0, 80));
     return argument;
   }
 
@@ -162,9 +166,7 @@ class Reader {
         return Argument::list(std::move(elements));
       }
     }
-    // Sizes that are not known are integers to whoever calls.
-    const auto type = element->kind() == TypeKind::SymIntType ? c10::TypePtr(c10::IntType::get()) : element;
-    c10::impl::GenericList list(type);
+    c10::impl::GenericList list(plain_type(element));
     for (const auto& argument : elements) {
       list.push_back(argument.constant());
     }
@@ -243,8 +245,6 @@ class Reader {
       case TypeKind::MemoryFormatType:
         require(field, is_whole, type);
         return number.toScalar().to<int64_t>();
-      case TypeKind::AnyType:
-        return number;
       default:
         field.fail_not_implemented("an argument of type " + type->repr_str() + " is not supported");
     }
@@ -287,10 +287,7 @@ CallArguments read_arguments(const JsonField& inputs, const c10::FunctionSchema&
       result.arguments[i] = reader.read(*given[i], argument.real_type(), argument.N());
     } else {
       inputs.check(
-          argument.default_value().has_value(),
-          schema.name(),
-          " needs the argument \"",
-          argument.name(),
+          argument.default_value().has_value(), schema.name(), " needs the argument \"", argument.name(),
           "\", but it is not given");
     }
   }

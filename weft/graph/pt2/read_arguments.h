@@ -25,7 +25,8 @@ struct CallArguments {
 };
 
 /// Of an operator: one argument per argument of its schema and of its type, absent where the node says nothing.
-/// A number where the schema has a tensor becomes the tensor of no dims that stands for a number in PyTorch.
+/// A constant number where the schema has a tensor becomes the tensor of no dims that stands for a number in PyTorch; a
+/// number that is computed stays one.
 CallArguments read_arguments(const JsonField& inputs, const c10::FunctionSchema& schema, const NamedValues& values);
 /// Of a function of numbers: in order.
 CallArguments read_numbers(const JsonField& inputs, const NamedValues& values);

@@ -23,17 +23,13 @@ c10::OperatorHandle find_operator(const JsonField& target) {
   const auto overload_at = text.rfind('.');
   target.check(
       name_at != std::string::npos && overload_at > name_at,
-      "torch.ops.<library>.<operator>.<overload> is required, but got \"",
-      text.substr(0, 200),
-      "\"");
-  const auto name = text.substr(kOperators.size(), name_at - kOperators.size()) + "::" +
-      text.substr(name_at + 1, overload_at - name_at - 1);
+      "torch.ops.<library>.<operator>.<overload> is required, but got \"", text.substr(0, 200), "\"");
+  const auto name = text.substr(kOperators.size(), name_at - kOperators.size()) +
+      "::" + text.substr(name_at + 1, overload_at - name_at - 1);
   const auto overload = text.substr(overload_at + 1);
   const auto found = c10::Dispatcher::singleton().findSchema({name, overload == "default" ? "" : overload});
   target.check(
-      found.has_value(),
-      "the operator ",
-      text.substr(0, 200),
+      found.has_value(), "the operator ", text.substr(0, 200),
       " is not registered. Load the library that defines it before the program is read");
   return *found;
 }
@@ -85,11 +81,7 @@ class NodeReader {
     }
     auto call = read_numbers(node["inputs"], values_);
     node["inputs"].check(
-        call.arguments.size() == function->arity,
-        function->name,
-        " takes ",
-        function->arity,
-        " numbers, but got ",
+        call.arguments.size() == function->arity, function->name, " takes ", function->arity, " numbers, but got ",
         call.arguments.size());
     for (const auto* operand : call.operands) {
       node["inputs"].check(
@@ -182,11 +174,8 @@ class NodeReader {
     const auto graph = region["graph"];
     const auto parameters = graph["inputs"];
     parameters.check(
-        parameters.size() + 2 == inputs.size(),
-        "as many inputs as the region is called with are required, ",
-        inputs.size() - 2,
-        ", but got ",
-        parameters.size());
+        parameters.size() + 2 == inputs.size(), "as many inputs as the region is called with are required, ",
+        inputs.size() - 2, ", but got ", parameters.size());
     NamedValues inner;
     for (size_t i = 0; i < parameters.size(); ++i) {
       inner.define(name_of(parameters[i]), values_.find(name_of(inputs[i + 2]["arg"])));
@@ -209,9 +198,7 @@ class NodeReader {
 
   void define_results(const JsonField& outer, const JsonField& results, const NamedValues& inner) {
     size_t count = 0;
-    const auto define = [&](const JsonField& name) {
-      values_.define(name, inner.find(name_of(results[count++])));
-    };
+    const auto define = [&](const JsonField& name) { values_.define(name, inner.find(name_of(results[count++]))); };
     for (size_t i = 0; i < outer.size(); ++i) {
       const auto [tag, value] = outer[i].tagged();
       if (tag == "as_none") {

@@ -21,14 +21,10 @@ std::string without_space(std::string_view text) {
 void check_format(const Archive& archive) {
   const auto& file = archive.file()->name();
   TORCH_CHECK_VALUE(
-      !archive.has("serialized_exported_program.json"),
-      "[read_pt2] ",
-      file,
+      !archive.has("serialized_exported_program.json"), "[read_pt2] ", file,
       ": the file is of an older form than torch 2.11 writes. Load it with torch.export.load and save it again.");
   TORCH_CHECK_VALUE(
-      without_space(archive.record("archive_format")) == "pt2",
-      "[read_pt2] ",
-      file,
+      without_space(archive.record("archive_format")) == "pt2", "[read_pt2] ", file,
       ": archive_format: an exported program is required, which has \"pt2\" here.");
   if (archive.has("archive_version")) {
     const auto version = without_space(archive.record("archive_version"));
@@ -38,12 +34,8 @@ void check_format(const Archive& archive) {
   if (archive.has("byteorder")) {
     const auto order = without_space(archive.record("byteorder"));
     TORCH_CHECK_VALUE(
-        order == "little",
-        "[read_pt2] ",
-        file,
-        ": byteorder: weights of little endian are required, but got ",
-        order.substr(0, 20),
-        ".");
+        order == "little", "[read_pt2] ", file, ": byteorder: weights of little endian are required, but got ",
+        order.substr(0, 20), ".");
   }
 }
 
@@ -58,12 +50,8 @@ std::string model_name(const Archive& archive) {
     }
   }
   TORCH_CHECK_VALUE(
-      models.size() == 1,
-      "[read_pt2] ",
-      archive.file()->name(),
-      ": models/: one program is required, but the file has ",
-      models.size(),
-      ".");
+      models.size() == 1, "[read_pt2] ", archive.file()->name(),
+      ": models/: one program is required, but the file has ", models.size(), ".");
   return models[0];
 }
 
@@ -101,13 +89,8 @@ void check_tensors(const JsonField& specs, const Program& program) {
       is_same = type.sizes[dim] == Size(tensor.size(dim));
     }
     specs[i].check(
-        is_same,
-        "the graph takes \"",
-        input.target,
-        "\" for another tensor than the file has, one of ",
-        tensor.scalar_type(),
-        " and sizes ",
-        tensor.sizes());
+        is_same, "the graph takes \"", input.target, "\" for another tensor than the file has, one of ",
+        tensor.scalar_type(), " and sizes ", tensor.sizes());
   }
 }
 
@@ -120,11 +103,8 @@ Program read(std::shared_ptr<const MappedFile> file) {
   const JsonField root(record);
   const auto version = root["schema_version"];
   version["major"].check(
-      version["major"].integer() == kSchemaVersion,
-      "a program of the schema version ",
-      kSchemaVersion,
-      " is required, but got ",
-      version["major"].integer());
+      version["major"].integer() == kSchemaVersion, "a program of the schema version ", kSchemaVersion,
+      " is required, but got ", version["major"].integer());
 
   Program program;
   NamedValues values;

@@ -14,7 +14,8 @@ Input read_own(const JsonField& spec, InputKind kind, const char* target_key, co
   if (kind == InputKind::Buffer) {
     input.is_persistent = spec["persistent"].truth();
   }
-  argument.check(argument.tagged().tag == "as_tensor", "a tensor is required, since the signature has it for ", input.target);
+  argument.check(
+      argument.tagged().tag == "as_tensor", "a tensor is required, since the signature has it for ", input.target);
   return input;
 }
 
@@ -100,11 +101,8 @@ void read_inputs(const JsonField& graph_module, Program& program, NamedValues& v
   const auto arguments = graph["inputs"];
   const auto specs = graph_module["signature"]["input_specs"];
   specs.check(
-      specs.size() == arguments.size(),
-      "one entry per input of the graph is required, ",
-      arguments.size(),
-      ", but got ",
-      specs.size());
+      specs.size() == arguments.size(), "one entry per input of the graph is required, ", arguments.size(),
+      ", but got ", specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
     auto input = read_input(specs[i], arguments[i]);
     if (!input.constant) {
@@ -120,11 +118,8 @@ void read_outputs(const JsonField& graph_module, Program& program, const NamedVa
   const auto arguments = graph_module["graph"]["outputs"];
   const auto specs = graph_module["signature"]["output_specs"];
   specs.check(
-      specs.size() == arguments.size(),
-      "one entry per output of the graph is required, ",
-      arguments.size(),
-      ", but got ",
-      specs.size());
+      specs.size() == arguments.size(), "one entry per output of the graph is required, ", arguments.size(),
+      ", but got ", specs.size());
   std::vector<Value*> results;
   for (size_t i = 0; i < specs.size(); ++i) {
     auto output = read_output(specs[i]);

@@ -107,11 +107,8 @@ TensorType read_tensor_type(const JsonField& field, std::map<std::string, Symbol
   type.device = read_device(field["device"]);
   type.requires_grad = field["requires_grad"].truth();
   field.check(
-      type.strides.size() == type.sizes.size(),
-      "as many strides as sizes are required, but got ",
-      type.strides.size(),
-      " and ",
-      type.sizes.size());
+      type.strides.size() == type.sizes.size(), "as many strides as sizes are required, but got ", type.strides.size(),
+      " and ", type.sizes.size());
   for (const auto& size : type.sizes) {
     field.check(!size.is_number() || size.number() >= 0, "sizes must not be negative, but got ", size.to_string());
   }

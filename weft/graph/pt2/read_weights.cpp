@@ -16,10 +16,8 @@ c10::Storage storage_of(const Archive& archive, std::string_view bytes, size_t a
   }
   auto* keep = new std::shared_ptr<const MappedFile>(archive.file());
   c10::DataPtr data(
-      const_cast<char*>(bytes.data()),
-      keep,
-      [](void* file) { delete static_cast<std::shared_ptr<const MappedFile>*>(file); },
-      c10::kCPU);
+      const_cast<char*>(bytes.data()), keep,
+      [](void* file) { delete static_cast<std::shared_ptr<const MappedFile>*>(file); }, c10::kCPU);
   return c10::Storage(
       c10::Storage::use_byte_size_t(), bytes.size(), std::move(data), /*allocator=*/nullptr, /*resizable=*/false);
 }
@@ -27,14 +25,19 @@ c10::Storage storage_of(const Archive& archive, std::string_view bytes, size_t a
 std::vector<int64_t> numbers(const JsonField& field, const Sizes& sizes) {
   std::vector<int64_t> result;
   for (const auto& size : sizes) {
-    field.check(size.is_number() && size.number() >= 0, "numbers are required for a stored tensor, but got ", size.to_string());
+    field.check(
+        size.is_number() && size.number() >= 0, "numbers are required for a stored tensor, but got ", size.to_string());
     result.push_back(size.number());
   }
   return result;
 }
 
 /// How many bytes a tensor takes from the beginning of its record; none for more than can be counted.
-std::optional<uint64_t> bytes_needed(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, int64_t offset, int64_t width) {
+std::optional<uint64_t> bytes_needed(
+    const std::vector<int64_t>& sizes,
+    const std::vector<int64_t>& strides,
+    int64_t offset,
+    int64_t width) {
   int64_t count = 1;
   int64_t last = offset;
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
@@ -82,19 +85,9 @@ class Reader {
     const auto width = static_cast<int64_t>(c10::elementSize(type.dtype));
     const auto needed = bytes_needed(sizes, strides, offset, width);
     meta.check(
-        needed && *needed <= bytes.size(),
-        "the record ",
-        record,
-        " has ",
-        bytes.size(),
-        " bytes, but a tensor of sizes [",
-        c10::Join(", ", sizes),
-        "] and strides [",
-        c10::Join(", ", strides),
-        "] at ",
-        offset,
-        " needs ",
-        needed ? std::to_string(*needed) : "more than can be counted");
+        needed && *needed <= bytes.size(), "the record ", record, " has ", bytes.size(),
+        " bytes, but a tensor of sizes [", c10::Join(", ", sizes), "] and strides [", c10::Join(", ", strides), "] at ",
+        offset, " needs ", needed ? std::to_string(*needed) : "more than can be counted");
     auto found = storages_.find(record);
     if (found == storages_.end()) {
       found = storages_.emplace(record, storage_of(archive_, bytes, width)).first;

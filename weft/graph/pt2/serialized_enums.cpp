@@ -33,13 +33,8 @@ constexpr std::pair<int64_t, ScalarType> kScalarTypes[] = {
 };
 
 constexpr std::pair<int64_t, c10::Layout> kLayouts[] = {
-    {1, c10::Layout::Sparse},
-    {2, c10::Layout::SparseCsr},
-    {3, c10::Layout::SparseCsc},
-    {4, c10::Layout::SparseBsr},
-    {5, c10::Layout::SparseBsc},
-    {6, c10::Layout::Mkldnn},
-    {7, c10::Layout::Strided},
+    {1, c10::Layout::Sparse},    {2, c10::Layout::SparseCsr}, {3, c10::Layout::SparseCsc}, {4, c10::Layout::SparseBsr},
+    {5, c10::Layout::SparseBsc}, {6, c10::Layout::Mkldnn},    {7, c10::Layout::Strided},
 };
 
 constexpr std::pair<int64_t, c10::MemoryFormat> kMemoryFormats[] = {

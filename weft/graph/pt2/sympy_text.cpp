@@ -129,7 +129,9 @@ class Parser {
 
   std::optional<Fraction> number(bool has_denominator) {
     const auto top = literal();
-    const auto bottom = has_denominator && take(',') ? literal() : has_denominator ? std::nullopt : std::optional<int64_t>(1);
+    const auto bottom = has_denominator && take(',') ? literal()
+        : has_denominator                            ? std::nullopt
+                                                     : std::optional<int64_t>(1);
     if (!top || !bottom || *bottom <= 0 || !take(')')) {
       return std::nullopt;
     }

@@ -68,21 +68,14 @@ class Writer {
 
   json write(const Node& node) {
     TORCH_CHECK_VALUE(
-        node.step() == nullptr,
-        "[write_pt2] a program of a rank is required, but got one with the redistribution ",
-        target_name(node),
-        ". Write what localize gives.");
+        node.step() == nullptr, "[write_pt2] a program of a rank is required, but got one with the redistribution ",
+        target_name(node), ". Write what localize gives.");
     json metadata = json::object();
     for (const auto& [key, value] : node.origin.metadata) {
       metadata[key] = value;
     }
-    return {
-        {"target", target_text(node)},
-        {"inputs", write_arguments(node, names_)},
-        {"outputs", outputs(node)},
-        {"metadata", std::move(metadata)},
-        {"is_hop_single_tensor_return", nullptr},
-        {"name", names_.of(&node)}};
+    return {{"target", target_text(node)},     {"inputs", write_arguments(node, names_)}, {"outputs", outputs(node)},
+            {"metadata", std::move(metadata)}, {"is_hop_single_tensor_return", nullptr},  {"name", names_.of(&node)}};
   }
 
   json outputs(const Node& node) {
@@ -130,8 +123,7 @@ json input_spec(const Input& input, size_t index, const WrittenNames& names) {
     case InputKind::Parameter:
       return {{"parameter", {{"arg", argument}, {"parameter_name", input.target}}}};
     case InputKind::Buffer:
-      return {
-          {"buffer", {{"arg", argument}, {"buffer_name", input.target}, {"persistent", input.is_persistent}}}};
+      return {{"buffer", {{"arg", argument}, {"buffer_name", input.target}, {"persistent", input.is_persistent}}}};
     default:
       return {{"tensor_constant", {{"arg", argument}, {"tensor_constant_name", input.target}}}};
   }
@@ -144,13 +136,13 @@ std::string input_name(const Program& program, const std::string& name, const Wr
       return names.of(input);
     }
   }
-  TORCH_CHECK_VALUE(false, "[write_pt2] an output updates the input ", name, ", but the program has none of this name.");
+  TORCH_CHECK_VALUE(
+      false, "[write_pt2] an output updates the input ", name, ", but the program has none of this name.");
 }
 
 json output_spec(const Program& program, const Output& output, const WrittenNames& names) {
-  const auto argument = output.constant
-      ? write_constant(*output.constant)
-      : write_value(program.graph->return_node()->operand(output.operand), names);
+  const auto argument = output.constant ? write_constant(*output.constant)
+                                        : write_value(program.graph->return_node()->operand(output.operand), names);
   if (output.kind == OutputKind::User) {
     return {{"user_output", {{"arg", argument}}}};
   }
@@ -164,8 +156,7 @@ json output_spec(const Program& program, const Output& output, const WrittenName
       return {{"parameter_mutation", {{"arg", tensor}, {"parameter_name", output.target}}}};
     default:
       return {
-          {"user_input_mutation",
-           {{"arg", tensor}, {"user_input_name", input_name(program, output.target, names)}}}};
+          {"user_input_mutation", {{"arg", tensor}, {"user_input_name", input_name(program, output.target, names)}}}};
   }
 }
 

@@ -21,12 +21,12 @@ constexpr int kZipVersion = 6; // what torch.export.save asks for
 
 void check_plain(const Program& program) {
   TORCH_CHECK_VALUE(
-      program.graph->return_node() != nullptr, "[write_pt2] a complete program is required, but its graph does not return.");
+      program.graph->return_node() != nullptr,
+      "[write_pt2] a complete program is required, but its graph does not return.");
   const auto check = [](const Value* value) {
     TORCH_CHECK_VALUE(
         value == nullptr || !value->layout,
-        "[write_pt2] a program of a rank is required, but got one whose tensors have layouts: %",
-        value->name(),
+        "[write_pt2] a program of a rank is required, but got one whose tensors have layouts: %", value->name(),
         ". Write what localize gives.");
   };
   for (const auto* input : program.graph->inputs()) {

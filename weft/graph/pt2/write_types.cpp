@@ -56,7 +56,8 @@ TypeWriter::TypeWriter(const std::map<std::string, Symbol>& symbols) : symbols_(
     }
     if (is_unbacked(name)) {
       const auto digits = name.substr(1);
-      const bool is_counted = !digits.empty() && digits.size() < 9 && digits.find_first_not_of("0123456789") == std::string::npos;
+      const bool is_counted =
+          !digits.empty() && digits.size() < 9 && digits.find_first_not_of("0123456789") == std::string::npos;
       next_unknown_ = is_counted ? std::max(next_unknown_, std::stoul(digits) + 1) : next_unknown_;
     }
   }
@@ -85,7 +86,8 @@ json TypeWriter::size(const Size& size) {
 
 json TypeWriter::tensor(const TensorType& type) {
   const auto dtype = serialized_scalar_type(type.dtype);
-  TORCH_CHECK_NOT_IMPLEMENTED(dtype, "[write_pt2] tensors of ", type.dtype, " cannot be written: the format has no number for it.");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      dtype, "[write_pt2] tensors of ", type.dtype, " cannot be written: the format has no number for it.");
   json sizes = json::array();
   json strides = json::array();
   for (const auto& one : type.sizes) {

@@ -30,9 +30,7 @@ std::vector<Entry> entries_of(const Program& program, bool can_make) {
     }
     const auto found = program.tensors.find(input.target);
     TORCH_CHECK_VALUE(
-        found != program.tensors.end(),
-        "[write_pt2] the tensor ",
-        input.target,
+        found != program.tensors.end(), "[write_pt2] the tensor ", input.target,
         ", an input of the program, is required, but the program has none of this name.");
     const auto& type = input.value->tensor();
     const bool is_parameter = input.kind == InputKind::Parameter;
@@ -186,10 +184,7 @@ class Writer {
     auto meta = types_.tensor(type);
     meta["storage_offset"] = {{"as_int", offset}};
     (entry.is_constant ? constants_ : weights_)[entry.name] = {
-        {"path_name", path},
-        {"is_param", entry.is_parameter},
-        {"use_pickle", false},
-        {"tensor_meta", std::move(meta)}};
+        {"path_name", path}, {"is_param", entry.is_parameter}, {"use_pickle", false}, {"tensor_meta", std::move(meta)}};
   }
 
   std::string model_;

@@ -7,9 +7,10 @@ namespace {
 // What a variable cannot be called in Python.
 const std::unordered_set<std::string>& keywords() {
   static const std::unordered_set<std::string> all = {
-      "False", "None",   "True",    "and",      "as",       "assert", "async", "await", "break",  "class", "continue", "def",
-      "del",   "elif",   "else",    "except",   "finally",  "for",    "from",  "global", "if",    "import", "in",      "is",
-      "lambda", "nonlocal", "not",  "or",       "pass",     "raise",  "return", "try",  "while",  "with",  "yield"};
+      "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+      "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+      "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+      "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"};
   return all;
 }
 
@@ -42,7 +43,7 @@ WrittenNames::WrittenNames(const Program& program) {
   for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
     const bool is_single = node->outputs().size() == 1 && node->output() != nullptr &&
         node->output_lists().size() == 1 && node->output_lists()[0] == Node::kSingle;
-    const auto full = target_name(*node);
+    const auto full = node->op() != nullptr ? node->op()->schema().name() : target_name(*node);
     nodes_.emplace(node, is_single ? of(node->output()) : fresh(full.substr(full.find_last_of(":.") + 1)));
   }
 }

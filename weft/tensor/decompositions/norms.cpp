@@ -3,6 +3,7 @@
 #include "weft/tensor/decompositions/reduced_dims.h"
 #include "weft/tensor/dtensor_impl.h"
 #include "weft/tensor/implicit_move.h"
+#include "weft/tensor/move_observer.h"
 
 #include <ATen/ATen.h>
 
@@ -49,6 +50,24 @@ std::vector<int64_t> kept_shape(c10::IntArrayRef sizes, c10::IntArrayRef dims) {
   return shape;
 }
 
+/// The same by operators on whole tensors alone.
+at::Tensor norm_of_whole(
+    const at::Tensor& self,
+    double order,
+    c10::IntArrayRef dims,
+    bool keepdim,
+    at::ScalarType dtype) {
+  const auto values = self.to(accumulation_dtype(dtype)).abs();
+  if (std::isinf(order)) {
+    return (order > 0 ? values.amax(dims, keepdim) : values.amin(dims, keepdim)).to(dtype);
+  }
+  if (order == 0) {
+    return values.ne(0).sum(dims, keepdim, accumulation_dtype(dtype)).to(dtype);
+  }
+  const NormMerge merge{order};
+  return merge.from_terms(merge.to_terms(values).sum(dims, keepdim)).to(dtype);
+}
+
 at::Tensor vector_norm(
     const at::Tensor& self,
     const at::Scalar& order,
@@ -61,6 +80,9 @@ at::Tensor vector_norm(
   const auto global = at::linalg_vector_norm(
       at::empty(self.sizes(), self.options().device(at::kMeta)), order, dims, /*keepdim=*/true, dtype);
   const auto result_dtype = global.scalar_type();
+  if (is_watched()) {
+    return norm_of_whole(self, merge.order, dims, keepdim, result_dtype);
+  }
   const auto terms_dtype = accumulation_dtype(result_dtype);
   const auto whole = reduced(self);
   const auto& spec = as_dtensor(whole)->spec();
@@ -120,6 +142,13 @@ std::vector<at::Tensor> foreach_norm(
     at::TensorList self,
     const at::Scalar& order,
     std::optional<at::ScalarType> dtype) {
+  if (is_watched()) {
+    std::vector<at::Tensor> norms;
+    for (const auto& tensor : self) {
+      norms.push_back(vector_norm(tensor, order, std::nullopt, /*keepdim=*/false, dtype));
+    }
+    return norms;
+  }
   const NormMerge merge{order.toDouble()};
   std::vector<SpecPtr> specs;
   std::vector<at::Tensor> locals;
