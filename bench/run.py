@@ -14,6 +14,7 @@ import instructions
 import local
 import plan
 import redistribute
+import shard_memory
 import training
 import transform
 from rows import table
@@ -30,6 +31,7 @@ BENCHES = {
     "training": training,
     "executor": executor,
     "transform": transform,
+    "shard_memory": shard_memory,
 }
 
 ROOT = Path(__file__).resolve().parent.parent

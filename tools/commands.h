@@ -9,6 +9,8 @@ namespace weft {
 /// One function per subcommand, each in a file of its name.
 void add_shard_command(CLI::App& app);
 void add_run_command(CLI::App& app);
+void add_plan_command(CLI::App& app);
+void add_explain_command(CLI::App& app);
 void add_check_plan_command(CLI::App& app);
 void add_redistribute_command(CLI::App& app);
 void add_show_command(CLI::App& app);

@@ -42,6 +42,8 @@ int main(int argc, char** argv) {
       "weft");
   app.require_subcommand(1);
   app.set_help_all_flag("--help-all", "Print the help of all commands");
+  weft::add_plan_command(app);
+  weft::add_explain_command(app);
   weft::add_shard_command(app);
   weft::add_run_command(app);
   weft::add_check_plan_command(app);

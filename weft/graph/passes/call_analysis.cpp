@@ -121,6 +121,29 @@ std::shared_ptr<const Decision> CallAnalysis::decide(
   return decision;
 }
 
+std::optional<Rule> CallAnalysis::rule(const Node& node) {
+  const auto& op = *node.op();
+  const auto* entry = traits(op).rule;
+  const bool is_random = draws_random_numbers(op) && !may_draw_nothing(op.schema());
+  if (entry == nullptr || entry->per_element || is_random) {
+    return std::nullopt;
+  }
+  const auto places = tensor_operands(node);
+  std::vector<std::vector<int64_t>> sizes;
+  for (const auto& place : places) {
+    sizes.push_back(values_.of(node.operand(place.operand)->tensor().sizes));
+  }
+  std::vector<Operand> operands;
+  std::vector<OpCall::Range> ranges(node.arguments().size(), {0, 0});
+  for (size_t i = 0; i < places.size(); ++i) {
+    auto& range = ranges[places[i].argument];
+    range = {range.count == 0 ? static_cast<int64_t>(i) : range.begin, range.count + 1};
+    operands.push_back({sizes[i], node.operand(places[i].operand)->tensor().dtype});
+  }
+  const auto arguments = arguments_of(node);
+  return entry->rule(OpCall(op.schema(), arguments, operands, ranges));
+}
+
 bool draws_random_numbers(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::nondeterministic_seeded);
 }

@@ -27,6 +27,10 @@ class CallAnalysis {
       const std::function<bool(const Value*)>& is_stationary,
       bool decomposes = true);
 
+  /// What the rules say of this call, for its tensors in the order of `tensor_operands`; none where they say nothing, or
+  /// something of each element of lists.
+  std::optional<Rule> rule(const Node& node);
+
   /// A tensor among a node's arguments: which argument, where in a list or -1, which of the node's operands.
   struct TensorOperand {
     int32_t argument;

@@ -1,0 +1,67 @@
+#include "weft/graph/pt2/new_file.h"
+
+#include "tests/support/error_text.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace weft::graph {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::error_text;
+
+class NewFiles : public ::testing::Test {
+ protected:
+  NewFiles() {
+    fs::create_directories(folder_);
+  }
+  ~NewFiles() override {
+    fs::remove_all(folder_);
+  }
+  static std::string text_of(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  size_t count() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+
+  fs::path folder_ = fs::path(::testing::TempDir()) / "weft_new_file_test";
+};
+
+TEST_F(NewFiles, AreThereWhenTheyAreComplete) {
+  const auto path = (folder_ / "file").string();
+  {
+    NewFile file("test", path);
+    file.write("one ", 4);
+    file.write("two", 3);
+    EXPECT_FALSE(fs::exists(path));
+    file.complete();
+  }
+  EXPECT_EQ(text_of(path), "one two");
+  EXPECT_EQ(count(), 1u);
+}
+
+TEST_F(NewFiles, LeaveNothingBehindOtherwise) {
+  const auto path = (folder_ / "file").string();
+  std::ofstream(path) << "before";
+  {
+    NewFile file("test", path);
+    file.write("after", 5);
+  }
+  EXPECT_EQ(text_of(path), "before");
+  EXPECT_EQ(count(), 1u);
+}
+
+TEST_F(NewFiles, SayWhyTheyCannotBeMade) {
+  const auto path = (folder_ / "none" / "file").string();
+  EXPECT_EQ(
+      error_text<c10::ValueError>([&] { NewFile("write_pt2", path); }),
+      "[write_pt2] " + path + ": cannot be created: No such file or directory.");
+}
+
+} // namespace
+} // namespace weft::graph

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace weft::graph {
+
+/// A pattern for a module's path: numbers between dots become `*`, from the left, where every path that would then match
+/// is one of the `same`.
+///
+///   widened("layers.0.mlp.2", paths, is_rowwise)      // "layers.*.mlp.2"
+std::string widened(
+    const std::string& path,
+    const std::vector<std::string>& paths,
+    const std::function<bool(const std::string&)>& same);
+
+} // namespace weft::graph
