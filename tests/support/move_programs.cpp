@@ -30,10 +30,11 @@ Program move_program(
   x->layout = source;
   program.inputs.emplace_back().value = x;
   for (const auto& size : sizes) {
-    if (size.is_symbol() && program.symbols.count(size.name()) == 0) {
-      program.symbols[size.name()] = {.hint = 4, .min = 0, .max = std::nullopt};
-      const graph::NumberType number{graph::NumberKind::Int, size.name()};
-      program.inputs.emplace_back().value = built.add_input("size_" + size.name(), number);
+    for (const auto& symbol : size.symbols()) {
+      if (program.symbols.try_emplace(symbol, graph::Symbol{.hint = 4, .min = 0, .max = std::nullopt}).second) {
+        const graph::NumberType number{graph::NumberKind::Int, symbol};
+        program.inputs.emplace_back().value = built.add_input("size_" + symbol, number);
+      }
     }
   }
   const graph::TrialValues values(program);
@@ -56,22 +57,18 @@ Program move_program(
 std::vector<MoveResults> run_moves(
     const Program& program,
     const Layout& source,
-    const std::vector<at::Tensor>& wholes,
+    const std::vector<MoveRun>& runs,
     const std::function<Program(int64_t)>& make) {
   const auto& mesh = *program.mesh;
-  const auto& sizes = program.inputs[0].value->tensor().sizes;
   std::vector<MoveResults> results(
-      wholes.size(), MoveResults(program.outputs.size(), std::vector<at::Tensor>(mesh.size())));
+      runs.size(), MoveResults(program.outputs.size(), std::vector<at::Tensor>(mesh.size())));
   run_on_ranks(mesh.size(), [&](int64_t rank) {
     graph::Executor executor(std::make_shared<const Program>(make(rank)));
-    for (size_t run = 0; run < wholes.size(); ++run) {
-      const auto& whole = wholes[run];
+    for (size_t run = 0; run < runs.size(); ++run) {
       std::vector<c10::IValue> inputs = {
-          local_by_definition(whole, source, mesh.shape(), coordinate_at(rank, mesh.shape()))};
+          local_by_definition(runs[run].whole, source, mesh.shape(), coordinate_at(rank, mesh.shape()))};
       for (size_t i = 1; i < program.inputs.size(); ++i) {
-        const auto& symbol = std::get<graph::NumberType>(program.inputs[i].value->type).expression;
-        const auto dim = std::find(sizes.begin(), sizes.end(), Size::symbol(symbol)) - sizes.begin();
-        inputs.emplace_back(whole.size(dim));
+        inputs.emplace_back(runs[run].symbols.at(std::get<graph::NumberType>(program.inputs[i].value->type).expression));
       }
       const auto outputs = executor.run(std::move(inputs));
       for (size_t i = 0; i < outputs.size(); ++i) {

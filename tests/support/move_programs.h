@@ -3,6 +3,8 @@
 #include "tests/support/layout_cases.h"
 #include "weft/graph/ir/program.h"
 
+#include <functional>
+
 namespace weft::testing {
 
 /// A program that is sharded already: its tensor input "x" lies as `source`, and output i is the same tensor under
@@ -15,15 +17,21 @@ graph::Program move_program(
     const std::vector<Layout>& targets,
     c10::ScalarType dtype = at::kFloat);
 
+/// A run of such a program: the whole tensor, and what its symbols are then.
+struct MoveRun {
+  at::Tensor whole;
+  graph::Size::Values symbols = {};
+};
+
 /// Tensors of every target and rank: results[target][rank].
 using MoveResults = std::vector<std::vector<at::Tensor>>;
 
-/// Runs such a program on ranks as threads, once per whole tensor, whose sizes the symbols are. `make(rank)` gives a
-/// rank's program. results[run][target][rank].
+/// Runs such a program on ranks as threads, once per whole tensor. `make(rank)` gives a rank's program.
+/// results[run][target][rank].
 std::vector<MoveResults> run_moves(
     const graph::Program& program,
     const Layout& source,
-    const std::vector<at::Tensor>& wholes,
+    const std::vector<MoveRun>& runs,
     const std::function<graph::Program(int64_t)>& make);
 
 /// That the ranks hold what the layout says of the whole tensor; partial values after they are reduced.

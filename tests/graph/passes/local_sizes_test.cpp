@@ -39,13 +39,51 @@ TEST(LocalSizes, PiecesTakeTheirFullSizeFirst) {
   EXPECT_EQ(part.length.number(), 1);
   EXPECT_EQ(chunk_length(Size(10), 4).number(), 3);
   EXPECT_EQ(chunk_length(Size::symbol("s0"), 4).to_string(), "(s0 + 3)//4");
+  const auto first = chunk(Size::symbol("s0"), 4, 0);
+  EXPECT_EQ(first.begin.number(), 0);
+  EXPECT_EQ(first.length.to_string(), "(s0 + 3)//4");
 }
 
 TEST(LocalSizes, AStridedCutOfASymbolIsRefused) {
   expect_contains(
       error_text<c10::NotImplementedError>(
           [] { local_size(Size::symbol("s0"), 0, Layout({StridedShard(0, 2)}), MeshPlace{{2}, {0}}); }),
-      "[localize] the size s0 of a dim cut as {SS(0,2)} must be a number");
+      "[localize] the size s0 of a dim cut as {SS(0,2)} must be a number, or one that its 2 pieces divide. Export the "
+      "program with a fixed size there.");
+}
+
+TEST(LocalSizes, AQuotientIsOneWhateverTheSymbolsAre) {
+  const auto text = [](const char* a, const char* b) {
+    const auto result = quotient(Size::parse(a), Size::parse(b));
+    return result ? result->to_string() : "none";
+  };
+  EXPECT_EQ(text("4*s0", "s0"), "4");
+  EXPECT_EQ(text("4*s0", "2*s0"), "2");
+  EXPECT_EQ(text("6*s0*s1", "3*s1"), "2*s0");
+  EXPECT_EQ(text("(s0 + 1)*4", "s0 + 1"), "4");
+  EXPECT_EQ(text("12", "4"), "3");
+  EXPECT_EQ(text("0", "4"), "0");
+  // Of none of these the quotient is known, although numbers in them could be divided and rounded.
+  EXPECT_EQ(text("s0", "2"), "none");
+  EXPECT_EQ(text("8*s0", "3"), "none");
+  EXPECT_EQ(text("2*s0*(3*s1)", "4"), "none");
+  EXPECT_EQ(text("8*(s0//2)", "5003"), "none");
+  EXPECT_EQ(text("4*s0", "s0*s0"), "none");
+  EXPECT_EQ(text("s0", "0"), "none");
+}
+
+TEST(LocalSizes, StridedPiecesThatDivideASymbolAreCut) {
+  const Layout layout({StridedShard(0, 3), Shard(0)});
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    const MeshPlace place{{2, 2}, {rank / 2, rank % 2}};
+    const auto size = local_size(Size(3) * Size::symbol("s0"), 0, layout, place);
+    for (int64_t value = 0; value < 9; ++value) {
+      EXPECT_EQ(
+          size.evaluate({{"s0", value}}),
+          local_shape_and_offset({3 * value}, layout, place.shape, place.coordinate).shape[0])
+          << size.to_string();
+    }
+  }
 }
 
 TEST(LocalSizes, ARankHasItsPlaceInTheMesh) {

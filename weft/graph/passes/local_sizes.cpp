@@ -4,7 +4,33 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 namespace weft::graph {
+
+namespace {
+
+/// A product as the number in it and its other factors.
+struct Factors {
+  int64_t number = 1;
+  std::vector<Size> others;
+};
+
+Factors factors_of(const Size& size) {
+  if (size.is_number()) {
+    return {size.number(), {}};
+  }
+  if (size.kind() != Size::Kind::Product) {
+    return {1, {size}};
+  }
+  auto result = factors_of(size.operands()[0]);
+  auto more = factors_of(size.operands()[1]);
+  result.number *= more.number;
+  result.others.insert(result.others.end(), more.others.begin(), more.others.end());
+  return result;
+}
+
+} // namespace
 
 MeshPlace place_in(const DeviceMesh& mesh, int64_t rank) {
   const auto found = std::find(mesh.ranks().begin(), mesh.ranks().end(), rank);
@@ -24,27 +50,31 @@ Size chunk_length(const Size& length, int64_t parts) {
 
 Part chunk(const Size& length, int64_t parts, int64_t index) {
   const auto most = chunk_length(length, parts);
+  if (index == 0) {
+    return {0, most};
+  }
   const auto begin = minimum(Size(index) * most, length);
   return {begin, minimum(most, length - begin)};
 }
 
-Size divided(const Size& a, const Size& b) {
-  if (a == b) {
-    return 1;
+std::optional<Size> quotient(const Size& a, const Size& b) {
+  auto left = factors_of(a);
+  const auto divisor = factors_of(b);
+  if (divisor.number == 0 || left.number % divisor.number != 0) {
+    return std::nullopt;
   }
-  if (b.kind() == Size::Kind::Product) {
-    return divided(divided(a, b.operands()[0]), b.operands()[1]);
-  }
-  if (a.kind() == Size::Kind::Product) {
-    const auto& factors = a.operands();
-    for (size_t i = 0; i < 2; ++i) {
-      const auto quotient = divided(factors[i], b);
-      if (quotient.kind() != Size::Kind::FloorDivision) {
-        return quotient * factors[1 - i];
-      }
+  for (const auto& factor : divisor.others) {
+    const auto found = std::find(left.others.begin(), left.others.end(), factor);
+    if (found == left.others.end()) {
+      return std::nullopt;
     }
+    left.others.erase(found);
   }
-  return floor_divide(a, b);
+  auto result = Size(left.number / divisor.number);
+  for (const auto& factor : left.others) {
+    result = result * factor;
+  }
+  return result;
 }
 
 Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, const MeshPlace& place) {
@@ -56,17 +86,17 @@ Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, cons
     return length;
   }
   auto length = size;
-  const auto cuts = layout.shard_order(tensor_dim);
-  for (const auto m : cuts) {
+  for (const auto m : layout.shard_order(tensor_dim)) {
     if (place.shape[m] == 1) {
       continue;
     }
     const auto split = written_out(layout[m].split_factor(), place.stand_ins);
-    const auto piece = divided(length, split);
+    const auto piece = quotient(length, split);
     TORCH_CHECK_NOT_IMPLEMENTED(
-        split == Size(1) || (cuts.size() == 1 && piece.kind() != Size::Kind::FloorDivision), "[localize] the size ", size.to_string(), " of a dim cut as ", layout,
-        " must be a number. Export the program with a fixed size there.");
-    length = split * chunk(piece, place.shape[m], place.coordinate[m]).length;
+        piece, "[localize] the size ", size.to_string(), " of a dim cut as ", layout,
+        " must be a number, or one that its ", split.to_string(),
+        " pieces divide. Export the program with a fixed size there.");
+    length = split * chunk(*piece, place.shape[m], place.coordinate[m]).length;
   }
   return length;
 }

@@ -25,10 +25,10 @@ Part chunk(const Size& length, int64_t parts, int64_t index);
 /// The size of the first, which is the largest.
 Size chunk_length(const Size& length, int64_t parts);
 
-/// a / b where b divides a: products of symbols and numbers are divided as such, so that 4*s0 by s0 is 4.
-Size divided(const Size& a, const Size& b);
+/// a / b where b divides a whatever the symbols are: 4*s0 by 2*s0 is 2. Nothing where that is not known, as of s0 by 2.
+std::optional<Size> quotient(const Size& a, const Size& b);
 
-/// How many indices of a dim the rank holds.
+/// How many indices of a dim the rank holds. Raises for strided pieces of a size that they are not known to divide.
 Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, const MeshPlace& place);
 Sizes local_sizes(const Sizes& sizes, const Layout& layout, const MeshPlace& place);
 

@@ -26,17 +26,16 @@ bool is_innermost(const Layout& layout, int64_t mesh_dim) {
   return placement.is_shard() && placement.split_factor() == 1 && layout.shard_order(placement.dim()).back() == mesh_dim;
 }
 
-/// Whether a dim that the step does not cut is empty: the same on all ranks that take part.
-bool moves_nothing(const Sizes& before, const Sizes& after, const Step& step) {
-  for (size_t d = 0; d < before.size(); ++d) {
-    const bool is_cut = std::any_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) {
-      return step.before[m].is_shard(static_cast<int64_t>(d)) || step.after[m].is_shard(static_cast<int64_t>(d));
-    });
-    if (!is_cut && before[d] == Size(0) && after[d] == Size(0)) {
-      return true;
+/// Along mesh dims of one rank everything is whole, whatever it is said to be.
+Step without_single_ranks(Step step, c10::IntArrayRef mesh_shape) {
+  for (auto* layout : {&step.before, &step.after}) {
+    for (int64_t m = 0; m < layout->ndim(); ++m) {
+      if (mesh_shape[m] == 1 && ((step.kind != StepKind::ReduceScatter && step.kind != StepKind::AllReduce) || !(*layout)[m].is_partial())) {
+        *layout = layout->with(m, Replicate());
+      }
     }
   }
-  return false;
+  return step;
 }
 
 /// The one dim that a step finds or leaves in strided pieces, and how many; nothing where there is none, or where the dim
@@ -152,19 +151,33 @@ Size StepLowering::length_before(const Layout& before, int64_t mesh_dim, int64_t
   return local_size(sizes[tensor_dim], tensor_dim, before.with(mesh_dim, Replicate()), place_);
 }
 
+Value* StepLowering::reduced(ReduceOp op, int64_t ranks, Value* local, const Reduction& reduction) {
+  const auto dtype = local->tensor().dtype;
+  if (op != ReduceOp::Avg) {
+    return wait(reduction(local));
+  }
+  TORCH_CHECK_TYPE(
+      c10::isFloatingType(dtype) || c10::isComplexType(dtype),
+      "[localize] an average needs a floating point or complex dtype, but got ", dtype, ". Reduce by sum, or convert first.");
+  const auto share = [&](Value* value) {
+    return build_.call("aten::div.Scalar", {value, c10::IValue(ranks)}, value->tensor());
+  };
+  // The sum of several may be too large for 16 bits where their average is not.
+  return dtype == at::kHalf ? wait(reduction(share(local))) : share(wait(reduction(local)));
+}
+
 Value* StepLowering::all_reduce(const Step& step, Value* local) {
   const auto op = step.before[step.mesh_dims[0]].reduce_op();
-  auto* reduced = wait(build_.call(
-      "_c10d_functional::all_reduce", {local, c10::IValue(reduce_text(op)), c10::IValue(group(step.mesh_dims))},
-      contiguous_type(local->tensor().dtype, local->tensor().sizes, local->tensor().device)));
-  if (op != ReduceOp::Avg) {
-    return reduced;
-  }
   int64_t ranks = 1;
   for (const auto m : step.mesh_dims) {
     ranks *= place_.shape[m];
   }
-  return build_.call("aten::div.Scalar", {reduced, c10::IValue(ranks)}, reduced->tensor());
+  return reduced(op, ranks, local, [&](Value* value) {
+    const auto& type = value->tensor();
+    return build_.call(
+        "_c10d_functional::all_reduce", {value, c10::IValue(reduce_text(op)), c10::IValue(group(step.mesh_dims))},
+        contiguous_type(type.dtype, type.sizes, type.device));
+  });
 }
 
 Value* StepLowering::make_partial(const Step& step, Value* local) {
@@ -193,17 +206,20 @@ Value* StepLowering::reduce_scatter(const Step& step, Value* local, const Sizes&
     const auto op = step.before[m].reduce_op();
     const auto tensor_dim = step.after[m].dim();
     const auto ranks = place_.shape[m];
+    if (ranks == 1) {
+      layout = layout.with(m, step.after[m]);
+      continue;
+    }
     const auto length = length_before(layout, m, tensor_dim, sizes);
     const auto most = chunk_length(length, ranks);
     auto* padded = pad(local, tensor_dim, most * Size(ranks));
     auto* joined = split_and_join(padded, tensor_dim, 0, ranks);
-    auto type = with_size(joined->tensor(), 0, tensor_dim == 0 ? most : floor_divide(joined->tensor().sizes[0], ranks));
-    local = wait(build_.call(
-        "_c10d_functional::reduce_scatter_tensor",
-        {joined, c10::IValue(reduce_text(op)), c10::IValue(ranks), c10::IValue(group({m}))}, std::move(type)));
-    if (op == ReduceOp::Avg) {
-      local = build_.call("aten::div.Scalar", {local, c10::IValue(ranks)}, local->tensor());
-    }
+    const auto type = with_size(joined->tensor(), 0, tensor_dim == 0 ? most : floor_divide(joined->tensor().sizes[0], ranks));
+    local = reduced(op, ranks, joined, [&](Value* value) {
+      return build_.call(
+          "_c10d_functional::reduce_scatter_tensor",
+          {value, c10::IValue(reduce_text(op)), c10::IValue(ranks), c10::IValue(group({m}))}, type);
+    });
     local = narrow(local, tensor_dim, 0, chunk(length, ranks, place_.coordinate[m]).length);
     layout = layout.with(m, step.after[m]);
   }
@@ -257,14 +273,13 @@ Value* StepLowering::unfolded(const Step& step, Value* local, const Sizes& sizes
   }
   const auto d = pieces->tensor_dim;
   const auto count = written_out(pieces->count, place_.stand_ins);
-  const auto length = divided(sizes[d], count);
-  // Pieces that are not equal are no dim.
-  if (sizes[d].is_number() ? sizes[d].number() % pieces->count != 0 : length.kind() == Size::Kind::FloorDivision) {
+  const auto length = quotient(sizes[d], count);
+  if (!length) {
     return nullptr;
   }
   auto apart = sizes;
   apart[d] = count;
-  apart.insert(apart.begin() + d + 1, length);
+  apart.insert(apart.begin() + d + 1, *length);
   const Step plain{
       step.kind, step.mesh_dims, with_pieces_apart(step.before, *pieces), with_pieces_apart(step.after, *pieces)};
   const auto& type = local->tensor();
@@ -275,9 +290,12 @@ Value* StepLowering::unfolded(const Step& step, Value* local, const Sizes& sizes
   return reshaped(lower(plain, opened, apart), local_sizes(sizes, step.after, place_));
 }
 
-Value* StepLowering::lower(const Step& step, Value* local, const Sizes& sizes) {
-  const auto after = local_sizes(sizes, step.after, place_);
-  if (moves_nothing(local->tensor().sizes, after, step)) {
+Value* StepLowering::lower(const Step& given, Value* local, const Sizes& sizes) {
+  const auto step = without_single_ranks(given, place_.shape);
+  // Nothing is sent of a tensor without elements. A part may be empty on some ranks alone, and all have to make the same
+  // calls: not only those of this step, since between them others are put together.
+  if (std::any_of(sizes.begin(), sizes.end(), [](const Size& size) { return size == Size(0); })) {
+    const auto after = local_sizes(sizes, step.after, place_);
     return build_.call("aten::new_zeros", {local, after}, contiguous_type(local->tensor().dtype, after, local->tensor().device));
   }
   if (step.kind == StepKind::AllReduce) {
@@ -292,34 +310,59 @@ Value* StepLowering::lower(const Step& step, Value* local, const Sizes& sizes) {
   if (step.kind == StepKind::ReduceScatter) {
     return reduce_scatter(step, local, sizes);
   }
-  auto layout = step.before;
-  auto* current = local;
-  if (step.kind == StepKind::AllGather) {
-    for (const auto m : innermost_first(step)) {
-      if (place_.shape[m] > 1 && !(is_innermost(layout, m) && step.after[m].is_replicate())) {
-        return transfer(step, local, sizes);
-      }
-      current = place_.shape[m] == 1 ? current : gather(current, layout, m, sizes);
-      layout = layout.with(m, Replicate());
-    }
-    return current;
+  if (step.kind == StepKind::AllGather && joins_pieces(step)) {
+    return gather_all(step, local, sizes);
   }
-  if (step.kind == StepKind::Slice) {
-    for (const auto m : outermost_first(step)) {
-      const auto next = layout.with(m, step.after[m]);
-      if (place_.shape[m] > 1 && !(layout[m].is_replicate() && is_innermost(next, m))) {
-        return transfer(step, local, sizes);
-      }
-      current = place_.shape[m] == 1 ? current : cut(current, layout, m, step.after[m].dim(), sizes);
-      layout = next;
-    }
-    return layout == step.after || mesh_.ndim() == 1 ? current : transfer(step, local, sizes);
+  if (step.kind == StepKind::Slice && cuts_pieces(step)) {
+    return cut_all(step, local, sizes);
   }
   const auto m = step.mesh_dims[0];
   const bool is_exchange = step.mesh_dims.size() == 1 && step.before[m].is_shard() && step.after[m].is_shard() &&
       step.before[m].dim() != step.after[m].dim() && is_innermost(step.before, m) && is_innermost(step.after, m) &&
       step.before.with(m, step.after[m]) == step.after;
   return is_exchange ? exchange(local, step.before, m, step.after[m].dim(), sizes) : transfer(step, local, sizes);
+}
+
+/// Whether every mesh dim of a gathering joins, in its turn, pieces that lie one after the other.
+bool StepLowering::joins_pieces(const Step& step) const {
+  auto layout = step.before;
+  for (const auto m : innermost_first(step)) {
+    if (place_.shape[m] > 1 && !(is_innermost(layout, m) && step.after[m].is_replicate())) {
+      return false;
+    }
+    layout = layout.with(m, Replicate());
+  }
+  return true;
+}
+
+Value* StepLowering::gather_all(const Step& step, Value* local, const Sizes& sizes) {
+  auto layout = step.before;
+  for (const auto m : innermost_first(step)) {
+    local = place_.shape[m] == 1 ? local : gather(local, layout, m, sizes);
+    layout = layout.with(m, Replicate());
+  }
+  return local;
+}
+
+bool StepLowering::cuts_pieces(const Step& step) const {
+  auto layout = step.before;
+  for (const auto m : outermost_first(step)) {
+    const auto next = layout.with(m, step.after[m]);
+    if (place_.shape[m] > 1 && !(layout[m].is_replicate() && is_innermost(next, m))) {
+      return false;
+    }
+    layout = next;
+  }
+  return layout == step.after || mesh_.ndim() == 1;
+}
+
+Value* StepLowering::cut_all(const Step& step, Value* local, const Sizes& sizes) {
+  auto layout = step.before;
+  for (const auto m : outermost_first(step)) {
+    local = place_.shape[m] == 1 ? local : cut(local, layout, m, step.after[m].dim(), sizes);
+    layout = layout.with(m, step.after[m]);
+  }
+  return local;
 }
 
 } // namespace weft::graph

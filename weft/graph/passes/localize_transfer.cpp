@@ -3,6 +3,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 namespace weft::graph {
 
 namespace {
@@ -14,6 +16,31 @@ std::vector<int64_t> numbers(const Sizes& sizes, const Step& step, const DeviceM
         size.is_number(), "[localize] ", step.to_string(mesh), " needs sizes that are numbers, but got ", size.to_string(),
         ". Export the program with a fixed size there.");
     result.push_back(size.number());
+  }
+  return result;
+}
+
+bool has_symbols(const Sizes& sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [](const Size& size) { return !size.is_number(); });
+}
+
+/// The mesh dims of a step, and those that cut a tensor dim which the step cuts or joins.
+MeshDims dims_in_touch(const Step& step) {
+  const auto cuts_alike = [&](int64_t m, int64_t other) {
+    for (const auto* a : {&step.before, &step.after}) {
+      for (const auto* b : {&step.before, &step.after}) {
+        if ((*a)[m].is_shard() && (*b)[other].is_shard((*a)[m].dim())) {
+          return true;
+        }
+      }
+    }
+    return false;
+  };
+  MeshDims result;
+  for (int64_t m = 0; m < step.before.ndim(); ++m) {
+    if (std::any_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t other) { return m == other || cuts_alike(m, other); })) {
+      result.push_back(m);
+    }
   }
   return result;
 }
@@ -54,7 +81,32 @@ void for_each_part(const Box& box, size_t dim, std::vector<Overlap>& ranges, con
 
 } // namespace
 
+Value* StepLowering::gather_and_cut(const Step& step, Value* local, const Sizes& sizes) {
+  auto whole = step.before;
+  Step gathering{StepKind::AllGather, {}, step.before, {}};
+  Step cutting{StepKind::Slice, {}, {}, step.after};
+  for (const auto m : dims_in_touch(step)) {
+    if (step.before[m].is_shard()) {
+      gathering.mesh_dims.push_back(m);
+      whole = whole.with(m, Replicate());
+    }
+    if (step.after[m].is_shard()) {
+      cutting.mesh_dims.push_back(m);
+    }
+  }
+  gathering.after = whole;
+  cutting.before = whole;
+  return joins_pieces(gathering) && cuts_pieces(cutting)
+      ? cut_all(cutting, gather_all(gathering, local, sizes), sizes)
+      : nullptr;
+}
+
 Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes) {
+  if (has_symbols(sizes)) {
+    if (auto* moved = gather_and_cut(step, local, sizes)) {
+      return moved;
+    }
+  }
   const auto moved = weft::transfer(step, numbers(sizes, step, mesh_), place_.shape, place_.coordinate);
   const auto& type = local->tensor();
   const auto of_shape = [&](Sizes shape) { return contiguous_type(type.dtype, std::move(shape), type.device); };
@@ -110,7 +162,8 @@ Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes
   auto* arrived = wait(build_.call(
       "_c10d_functional::all_to_all_single", {packed, received_sizes, sent_sizes, c10::IValue(group(step.mesh_dims))},
       of_shape({received})));
-  auto* result = build_.call("aten::new_zeros", {local, shape_after}, of_shape(shape_after));
+  // Of what arrived also where that is nothing: all ranks see alike which collectives need which others.
+  auto* result = build_.call("aten::new_zeros", {arrived, shape_after}, of_shape(shape_after));
   int64_t begin = 0;
   for (size_t i = 0; i < moved.recvs.size(); ++i) {
     const auto count = received_sizes[i].number();

@@ -6,6 +6,7 @@
 #include "weft/graph/passes/common_redistributions.h"
 #include "weft/graph/passes/dead_code.h"
 #include "weft/graph/passes/hoist_collectives.h"
+#include "weft/graph/passes/memory_sharing.h"
 
 namespace weft::graph {
 
@@ -16,6 +17,17 @@ void check([[maybe_unused]] const Program& program) {
 #ifndef NDEBUG
   verify(program);
 #endif
+}
+
+/// Whether a part is a copy or the tensor itself may be another thing on another rank, and so may be what a write to it is
+/// in the way of. What is put together has to be the same on all.
+bool writes_to_values(const Graph& graph) {
+  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
+    if (!written_operands(*node).empty()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 } // namespace
@@ -36,8 +48,10 @@ void shard(
 Program program_of_rank(const Program& program, int64_t rank, const LocalizeOptions& options) {
   auto local = localize(program, rank, options);
   check(local);
-  bucket_collectives(*local.graph);
-  check(local);
+  if (!writes_to_values(*program.graph)) {
+    bucket_collectives(*local.graph);
+    check(local);
+  }
   hoist_collectives(*local.graph);
   check(local);
   dead_code(*local.graph);

@@ -13,7 +13,8 @@ void shard(
     const nn::ParallelPlan& plan,
     const TensorParallelOptions& options = {});
 
-/// From there to what a rank runs: localize, bucket_collectives, hoist_collectives, dead_code.
+/// From there to what a rank runs: localize, bucket_collectives (of a program that writes to no tensor), hoist_collectives,
+/// dead_code.
 Program program_of_rank(const Program& program, int64_t rank, const LocalizeOptions& options = {});
 
 /// A mesh for analysis, with nobody to talk to: "tp=4" or "dp=2,tp=2".

@@ -257,6 +257,20 @@ class TensorParallel {
     node->sharding = std::make_shared<const CallSharding>(std::move(sharding));
   }
 
+  /// A rule that says other sizes than the program has would place parts wrongly.
+  void check_expected(const Node& node, const Decision& decision, size_t number) const {
+    TORCH_INTERNAL_ASSERT(number < decision.expected.size(), target_name(node), " gives more than its rule has");
+    const auto sizes = values_.of(node.output(number)->tensor().sizes);
+    const auto& expected = decision.expected[number].sizes;
+    bool fits = expected.size() == sizes.size();
+    for (size_t d = 0; fits && d < sizes.size(); ++d) {
+      fits = expected[d] == -1 || expected[d] == sizes[d];
+    }
+    TORCH_INTERNAL_ASSERT(
+        fits, "the rule of ", target_name(node), " has the sizes ", c10::IntArrayRef(expected), " for %",
+        node.output(number)->name(), ", whose sizes are ", c10::IntArrayRef(sizes));
+  }
+
   void place_outputs(Node* node, const Decision* decision) {
     const auto& schema = analysis_.traits(*node->op()).schema;
     bool is_stationary = decision != nullptr;
@@ -278,7 +292,7 @@ class TensorParallel {
         } else if (decision == nullptr || decision->is_fallback) {
           output->layout = replicated_;
         } else {
-          TORCH_INTERNAL_ASSERT(next < decision->expected.size(), target_name(*node), " gives more than its rule has");
+          check_expected(*node, *decision, next);
           output->layout = decision->expected[next].layout;
         }
         if (is_stationary) {
