@@ -76,7 +76,8 @@ std::unordered_map<const Node*, WeightedLayer> find_weighted_layers(const Progra
     const auto& around = modules.around(*node);
     const auto& owner = modules.modules()[modules.parameters().at(weight->target).module];
     // Where a weight is tied, the module that calls it is not the one that has it.
-    const auto* module = !around.empty() && modules.modules()[around.back()].kind == kind ? &modules.modules()[around.back()]
+    const auto* module = !around.empty() && modules.modules()[around.back().module].kind == kind
+        ? &modules.modules()[around.back().module]
         : owner.kind == kind && weight->target == owner.path + ".weight"                  ? &owner
                                                                                           : nullptr;
     if (module != nullptr) {
