@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 namespace weft::graph {
@@ -107,6 +108,21 @@ TEST(ReadPt2, TensorsThatAreNotWhatTheGraphTakesThemForAreNamed) {
   file = linear_pt2();
   file.weights["config"].erase("wq.bias");
   expect_contains(error_of(file.bytes()), "signature.input_specs[1]: the file has no tensor \"wq.bias\"");
+}
+
+/// What the fuzzers found interesting; under fuzz/corpus beside the tests.
+TEST(ReadPt2, EveryFileOfTheFuzzersCorpusRaisesOrReads) {
+  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
+  size_t programs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(root / "fuzz/corpus/read_pt2")) {
+    try {
+      read_pt2(entry.path());
+      ++programs;
+    } catch (const c10::Error& error) {
+      expect_contains(error.what(), "[read_pt2] " + entry.path().string() + ": ");
+    }
+  }
+  EXPECT_GE(programs, 4u); // what it began with
 }
 
 /// Every field of the program removed, or replaced by something of another type: an error that names the record, no crash.
