@@ -1,5 +1,6 @@
 #include "tests/support/sharded_programs.h"
 
+#include "tests/support/layout_cases.h"
 #include "weft/comm/run_on_ranks.h"
 #include "weft/graph/exec/executor.h"
 #include "weft/graph/exec/whole_values.h"
@@ -151,12 +152,14 @@ std::string expect_same_on_ranks(const Pass& pass, std::string_view text, const 
     auto local = graph::program_of_rank(sharded, rank);
     graph::verify(local);
     Executor executor(std::make_shared<const Program>(std::move(local)));
-    const auto place = graph::place_in(mesh, rank);
+    const auto coordinate = coordinate_at(rank, mesh.shape());
     for (int i = 0; i < kRuns; ++i) {
       std::vector<c10::IValue> given;
       for (size_t k = 0; k < inputs.size(); ++k) {
         given.push_back(
-            inputs[k].isTensor() ? c10::IValue(graph::part_of(inputs[k].toTensor(), *user_inputs[k]->value->layout, place).clone())
+            inputs[k].isTensor() ? c10::IValue(local_by_definition(
+                                       inputs[k].toTensor(), *user_inputs[k]->value->layout, mesh.shape(), coordinate)
+                                                   .clone())
                                  : inputs[k]);
       }
       const auto results = executor.run(given);

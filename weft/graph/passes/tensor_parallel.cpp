@@ -24,6 +24,11 @@ struct PartedByWrite {
   std::string message;
 };
 
+const Program& on_mesh(Program& program, const DeviceMesh& mesh) {
+  program.mesh = mesh;
+  return program;
+}
+
 class TensorParallel {
  public:
   TensorParallel(
@@ -38,7 +43,7 @@ class TensorParallel {
         mesh_(mesh),
         options_(options),
         replicated_(all_replicated(mesh)),
-        values_(program),
+        values_(on_mesh(program, mesh)),
         other_values_(program, 1),
         analysis_(mesh, values_),
         inliner_(program, values_, other_values_, mesh_),
@@ -46,7 +51,6 @@ class TensorParallel {
         boundaries_(program, mesh, plan, options.mesh_dim, redistributions_) {}
 
   void run() {
-    program_.mesh = mesh_;
     canonicalize(graph_);
     place_inputs();
     for (auto* node = graph_.first(); node != nullptr;) {
@@ -74,7 +78,14 @@ class TensorParallel {
       } else if (!is_mutated_in_place(input.value)) {
         free_.insert(input.value);
       }
-      *layout = is_kept_whole(input.value) ? replicated_ : layout->normalized(input.value->tensor().dim());
+      *layout = layout->normalized(input.value->tensor().dim());
+      if (is_kept_whole(input.value) && *layout != replicated_) {
+        TORCH_CHECK_NOT_IMPLEMENTED(
+            input.kind != InputKind::User, "[tensor_parallel] the input \"", input.value->name(),
+            "\" must be replicated, since the program writes to it where it would have to move, but ", *layout,
+            " is asked for. Make the program functional with run_decompositions() before saving it.");
+        layout = replicated_;
+      }
     }
     boundaries_.enter_model(user_inputs, graph_.first());
   }
@@ -112,13 +123,12 @@ class TensorParallel {
       return next;
     }
     repeat_shared_heads(graph_, node, mesh_);
-    const auto is_stationary = [this](const Value* value) { return stationary_.count(value) != 0; };
-    auto decision = analysis_.decide(*node, is_stationary);
+    auto decision = decide(node, /*decomposes=*/true);
     if (auto* first = inlined(node, *decision)) {
       return first;
     }
     if (decision->decomposition != nullptr) {
-      decision = analysis_.decide(*node, is_stationary, /*decomposes=*/false);
+      decision = decide(node, /*decomposes=*/false);
     }
     move_operands(node, *decision);
     check_writes(node);
@@ -128,6 +138,28 @@ class TensorParallel {
     boundaries_.leave(node);
     keep_whole(node);
     return next;
+  }
+
+  std::shared_ptr<const Decision> decide(Node* node, bool decomposes) {
+    const auto is_stationary = [this](const Value* value) { return stationary_.count(value) != 0; };
+    const auto written = written_arguments(*node);
+    if (written.empty()) {
+      return analysis_.decide(*node, is_stationary, decomposes);
+    }
+    try {
+      return analysis_.decide(*node, is_stationary, decomposes);
+    } catch (const c10::ValueError& error) {
+      // What is written cannot lie as the tensor does, of which a part or a term would be written: it is made whole before.
+      for (const auto argument : written) {
+        for (const auto number : operands_of_argument(*node, argument)) {
+          const auto* original = aliases_.original_of(node->operand(number));
+          if (!is_kept_whole(original)) {
+            throw PartedByWrite{original->name(), error.what_without_backtrace()};
+          }
+        }
+      }
+      throw;
+    }
   }
 
   bool is_kept_whole(const Value* value) const {
@@ -323,20 +355,6 @@ bool writes_to_values(const Graph& graph) {
   return false;
 }
 
-void check_options(const Program& program, const TensorParallelOptions& options) {
-  std::vector<std::string> names;
-  for (const auto& input : program.inputs) {
-    if (input.kind == InputKind::User && input.value != nullptr) {
-      names.push_back(input.value->name());
-    }
-  }
-  for (const auto& [name, layout] : options.inputs) {
-    TORCH_CHECK_VALUE(
-        std::find(names.begin(), names.end(), name) != names.end(), "[tensor_parallel] a layout is given for the input \"",
-        name, "\", but the program's inputs are ", c10::Join(", ", names), ".");
-  }
-}
-
 } // namespace
 
 void tensor_parallel(
@@ -346,7 +364,7 @@ void tensor_parallel(
     const TensorParallelOptions& options) {
   TORCH_CHECK_VALUE(
       !program.mesh, "[tensor_parallel] a program that is not sharded is required, but it is, over ", *program.mesh, ".");
-  check_options(program, options);
+  options.check(program, mesh);
   std::unordered_set<std::string> kept_whole;
   if (!writes_to_values(*program.graph)) {
     TensorParallel(program, mesh, plan, options, kept_whole).run();
