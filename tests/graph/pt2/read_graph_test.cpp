@@ -32,7 +32,7 @@ TEST(ReadGraph, NodesHaveTheirOperatorTypeAndOrigin) {
   EXPECT_EQ(linear->output()->tensor().sizes, (Sizes{Size::symbol("s77"), 3}));
   EXPECT_EQ(linear->origin.module, "wq");
   EXPECT_EQ(linear->origin.module_type, "torch.nn.modules.linear.Linear");
-  EXPECT_EQ(linear->origin.metadata[0].first, "nn_module_stack");
+  EXPECT_EQ(linear->origin.metadata.pairs()[0].first, "nn_module_stack");
   EXPECT_EQ(target_name(*linear->next()), "aten::relu");
   EXPECT_TRUE(linear->next()->next()->is_return());
 }

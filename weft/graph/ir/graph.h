@@ -63,12 +63,36 @@ class Value {
 struct Return {};
 using Target = std::variant<c10::OperatorHandle, const ScalarFunction*, Step, Return>;
 
+/// Pairs of texts. Copies share them: a program's file says much of every node, and passes make nodes of nodes.
+class Metadata {
+ public:
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+  Metadata() = default;
+  Metadata(Pairs pairs) : pairs_(std::make_shared<const Pairs>(std::move(pairs))) {}
+  Metadata(std::initializer_list<Pairs::value_type> pairs) : Metadata(Pairs(pairs)) {}
+
+  Pairs::const_iterator begin() const {
+    return pairs().begin();
+  }
+  Pairs::const_iterator end() const {
+    return pairs().end();
+  }
+  const Pairs& pairs() const {
+    static const Pairs none;
+    return pairs_ == nullptr ? none : *pairs_;
+  }
+
+ private:
+  std::shared_ptr<const Pairs> pairs_;
+};
+
 /// Where a node comes from, for people and for plans.
 struct Origin {
   std::string module;      // "layers.0.attention.wq"; empty for the model itself
   std::string module_type; // "torch.nn.modules.linear.Linear"
   /// What the program's file says of it beside, kept as it is: "stack_trace", "nn_module_stack", ...
-  std::vector<std::pair<std::string, std::string>> metadata;
+  Metadata metadata;
 };
 
 /// A call.

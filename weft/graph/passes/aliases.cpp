@@ -46,12 +46,21 @@ void Aliases::add_copy(const Value* copy, const Value* value) {
 const Value* Aliases::parted_by_write(
     const Value* written,
     const std::function<bool(const Value*)>& is_read_later) {
+  // Copies of copies, and other copies of what this one is of, are the same tensor to the program too.
   const auto own = memory_of(written);
-  auto parted = memories_[own].copies;
-  for (auto from = memories_[own].copied_from; from; from = memories_[*from].copied_from) {
-    parted.push_back(*from);
+  auto root = own;
+  while (memories_[root].copied_from) {
+    root = *memories_[root].copied_from;
   }
-  for (const auto memory : parted) {
+  std::vector<size_t> same = {root};
+  for (size_t i = 0; i < same.size(); ++i) {
+    const auto& copies = memories_[same[i]].copies;
+    same.insert(same.end(), copies.begin(), copies.end());
+  }
+  for (const auto memory : same) {
+    if (memory == own) {
+      continue;
+    }
     for (const auto* value : memories_[memory].values) {
       if (is_read_later(value)) {
         return value;

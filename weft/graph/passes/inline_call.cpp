@@ -4,6 +4,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <set>
+
 namespace weft::graph {
 
 namespace {
@@ -18,6 +20,15 @@ TensorType of_numbers(const TensorType& type, const TrialValues& values) {
     }
   }
   return result;
+}
+
+/// Of a tensor, or of a number that is one.
+Sizes sizes_of(const Value& value) {
+  if (value.is_tensor()) {
+    return value.tensor().sizes;
+  }
+  const auto& number = std::get<NumberType>(value.type);
+  return number.kind == NumberKind::Int && !number.expression.empty() ? Sizes{Size::parse(number.expression)} : Sizes{};
 }
 
 /// The same number under two choices of numbers for symbols; nothing where the two do not tell what it is.
@@ -117,6 +128,18 @@ bool CallInliner::has_symbols(const Node& node) const {
   return std::any_of(node.outputs().begin(), node.outputs().end(), is_symbolic);
 }
 
+bool CallInliner::can_be_recorded(const Node& node, const TrialValues& values) const {
+  for (size_t i = 0; i < node.operand_count(); ++i) {
+    const auto* operand = node.operand(i);
+    const auto sizes = sizes_of(*operand);
+    const bool is_size = operand->is_tensor() || !sizes.empty();
+    if (!is_size || !std::all_of(sizes.begin(), sizes.end(), [&](const Size& size) { return values.is_possible(size); })) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool CallInliner::composite(Node* node) {
   if (has_symbols(*node)) {
     return node->op()->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
@@ -195,30 +218,53 @@ std::optional<CallInliner::Recording> CallInliner::record(
   return recording;
 }
 
-void CallInliner::define_symbols(GraphBuilder& build, Node* before) const {
-  build.set_origin(before->origin);
-  std::unordered_map<std::string, bool> defined;
+bool CallInliner::define_symbols(GraphBuilder& build, Node* before) const {
+  std::set<std::string> wanted;
+  const auto add = [&](const Value* value) {
+    for (const auto& size : sizes_of(*value)) {
+      const auto symbols = size.symbols();
+      wanted.insert(symbols.begin(), symbols.end());
+    }
+  };
+  for (size_t i = 0; i < before->operand_count(); ++i) {
+    add(before->operand(i));
+  }
+  std::vector<std::pair<std::string, std::function<Value*()>>> defined;
   for (const auto& input : program_.inputs) {
-    if (input.kind != InputKind::User || input.value == nullptr || !input.value->is_tensor()) {
+    if (input.kind != InputKind::User || input.value == nullptr) {
       continue;
     }
-    const auto& sizes = input.value->tensor().sizes;
+    const auto sizes = sizes_of(*input.value);
     for (size_t d = 0; d < sizes.size(); ++d) {
-      if (sizes[d].is_symbol() && !defined[sizes[d].name()]) {
-        defined[sizes[d].name()] = true;
-        build.define(
-            sizes[d].name(),
-            build
-                .insert(
-                    "aten::sym_size.int", {input.value, c10::IValue(static_cast<int64_t>(d))},
-                    {.types = {NumberType{NumberKind::Int, sizes[d].name()}}})
-                ->output());
+      if (!sizes[d].is_symbol() || wanted.erase(sizes[d].name()) == 0) {
+        continue;
       }
+      const auto symbol = sizes[d].name();
+      auto* const value = input.value;
+      defined.emplace_back(symbol, [&build, value, symbol, d] {
+        return !value->is_tensor() ? value
+                                   : build
+                                         .insert(
+                                             "aten::sym_size.int", {value, c10::IValue(static_cast<int64_t>(d))},
+                                             {.types = {NumberType{NumberKind::Int, symbol}}})
+                                         ->output();
+      });
     }
   }
+  if (!wanted.empty()) {
+    return false;
+  }
+  build.set_origin(before->origin);
+  for (const auto& [symbol, make] : defined) {
+    build.define(symbol, make());
+  }
+  return true;
 }
 
 bool CallInliner::replaced_by_recordings(Node* node, const c10::KernelFunction* kernel) {
+  if (!can_be_recorded(*node, values_) || !can_be_recorded(*node, other_values_)) {
+    return false;
+  }
   const auto one = record(*node, values_, kernel);
   const auto other = one ? record(*node, other_values_, kernel) : std::nullopt;
   if (!other || one->graph->size() != other->graph->size()) {
@@ -266,7 +312,9 @@ bool CallInliner::replaced_by_recordings(Node* node, const c10::KernelFunction* 
     nodes.push_back(std::move(added));
   }
   GraphBuilder build(*program_.graph, node);
-  define_symbols(build, node);
+  if (!define_symbols(build, node)) {
+    return false;
+  }
   twin = other->graph->first();
   for (auto& [recorded, outputs] : nodes) {
     std::vector<GraphBuilder::Argument> arguments;

@@ -9,7 +9,8 @@ namespace weft::graph {
 
 /// Puts in place of a call what it is made of, as capture/inline_composite.h does, also where sizes are symbols: the call
 /// is recorded for two choices of numbers in their place, and what differs between the two is written out in symbols
-/// again. What is no product of symbols and a number, such as s0 + 1, is not understood, and the call stays.
+/// again. What is no product of symbols and a number, such as s0 + 1, is not understood, and the call stays. So it does
+/// where a number is no size, or where a symbol has too small a range to be taken for two numbers.
 class CallInliner {
  public:
   CallInliner(Program& program, const TrialValues& values, const TrialValues& other_values, const DeviceMesh& mesh)
@@ -28,9 +29,11 @@ class CallInliner {
   };
 
   bool has_symbols(const Node& node) const;
+  bool can_be_recorded(const Node& node, const TrialValues& values) const;
   bool replaced_by_recordings(Node* node, const c10::KernelFunction* kernel);
   std::optional<Recording> record(const Node& node, const TrialValues& values, const c10::KernelFunction* kernel) const;
-  void define_symbols(GraphBuilder& build, Node* before) const;
+  /// By inputs. False, and nothing done, where that is not possible of some that the node has.
+  bool define_symbols(GraphBuilder& build, Node* before) const;
 
   Program& program_;
   const TrialValues& values_;

@@ -2,6 +2,8 @@
 
 #include "weft/core/shard_math.h"
 #include "weft/graph/exec/whole_values.h"
+#include "weft/graph/ir/print.h"
+#include "weft/graph/passes/localize_lookup.h"
 #include "weft/graph/passes/localize_step.h"
 #include "weft/graph/passes/trial_values.h"
 
@@ -170,15 +172,16 @@ class Localizer {
   Value* repeated_part(const Node& node, const Step& step) {
     const auto* producer = node.operand(0)->producer();
     if (step.kind != StepKind::Slice || producer == nullptr ||
-        target_name(*producer) != "aten::repeat_interleave.self_int" || producer->arguments().size() < 3 ||
-        !producer->arguments()[1].is_constant() || !producer->arguments()[2].is_constant()) {
+        target_name(*producer) != "aten::repeat_interleave.self_int" || !producer->arguments()[1].is_constant() ||
+        !producer->arguments()[2].is_constant() || !producer->arguments()[2].constant().isInt()) {
       return nullptr;
     }
     const auto times = producer->arguments()[1].constant().toInt();
     const auto dim = producer->arguments()[2].constant().toInt();
     const auto& whole = node.operand(0)->tensor().sizes;
     const auto cuts = step.after.shard_order(dim);
-    if (cuts.size() != 1 || MeshDims{cuts[0]} != step.mesh_dims || !whole[dim].is_number() ||
+    if (cuts.size() != 1 || MeshDims{cuts[0]} != step.mesh_dims || step.after[cuts[0]].split_factor() != 1 ||
+        !step.before[cuts[0]].is_replicate() || !whole[dim].is_number() ||
         whole[dim].number() != place_.shape[cuts[0]]) {
       return nullptr;
     }
@@ -222,7 +225,11 @@ class Localizer {
       operands.values.push_back(sizes_.count(node.operand(i)) != 0 ? nullptr : local(node.operand(i)));
     }
     const auto* lookup = node.sharding != nullptr && node.sharding->lookup ? &*node.sharding->lookup : nullptr;
-    Value* foreign = lookup != nullptr ? take_own_positions(*lookup, operands.values) : nullptr;
+    Value* foreign = nullptr;
+    if (lookup != nullptr) {
+      const auto size = looked_up_size(node, *lookup, trial_values_);
+      foreign = take_own_positions(build_, *lookup, ready(size), place_, operands.values);
+    }
     Arguments arguments;
     for (size_t a = 0; a < node.arguments().size(); ++a) {
       const auto* sizes = size_argument(node, a);
@@ -249,7 +256,7 @@ class Localizer {
       }
     }
     if (foreign != nullptr && lookup->masks_output) {
-      values_[node.output()] = masked(added->output(), foreign);
+      values_[node.output()] = zero_where(build_, added->output(), foreign);
     }
   }
 
@@ -332,7 +339,11 @@ class Localizer {
   /// In symbols where the output has it so.
   Size inferred_size(const Node& node, size_t d, int64_t stated) const {
     const auto& sizes = node.output()->tensor().sizes;
-    return d < sizes.size() && trial_values_.of(sizes[d]) == stated ? sizes[d] : Size(stated);
+    const bool is_known = d < sizes.size() && trial_values_.of(sizes[d]) == stated;
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        is_known || program_.symbols.empty(), "[localize] ", to_string(node), " leaves size ", d,
+        " to be inferred, which its output does not have. Write the size out.");
+    return is_known ? sizes[d] : Size(stated);
   }
 
   static Argument element_of(const Argument& written, size_t d) {
@@ -346,47 +357,6 @@ class Localizer {
   Size size_of(const Value* number) const {
     const auto found = sizes_.find(number);
     return found != sizes_.end() ? found->second : Size::parse(std::get<NumberType>(number->type).expression);
-  }
-
-  /// Positions that other ranks hold become the first one, and are told by the mask; those that nobody holds become ones
-  /// that the operator refuses. As weft/tensor/local_call.cpp does.
-  Value* take_own_positions(const CallSharding::Lookup& lookup, std::vector<Value*>& operands) {
-    const auto held = local_shape_and_offset({lookup.size}, lookup.layout, place_.shape, place_.coordinate);
-    const auto begin = held.offset[0];
-    const auto length = held.shape[0];
-    auto*& positions = operands[lookup.operand];
-    const auto type = positions->tensor();
-    auto mask_type = type;
-    mask_type.dtype = at::kBool;
-    const auto outside = [&](Value* value, int64_t end) {
-      auto* below = build_.call("aten::lt.Scalar", {value, c10::IValue(0)}, mask_type);
-      auto* above = build_.call("aten::ge.Scalar", {value, c10::IValue(end)}, mask_type);
-      return build_.call("aten::logical_or", {below, above}, mask_type);
-    };
-    auto* own = build_.call("aten::sub.Scalar", {positions, c10::IValue(begin)}, type);
-    auto* foreign = outside(own, length);
-    auto* nowhere = outside(positions, lookup.size);
-    own = build_.call("aten::masked_fill.Scalar", {own, foreign, c10::IValue(0)}, type);
-    positions = build_.call("aten::masked_fill.Scalar", {own, nowhere, c10::IValue(-1)}, type);
-    if (!lookup.masks_output) {
-      operands[0] = masked(operands[0], foreign);
-    } else if (length == 0) {
-      auto*& table = operands[lookup.table];
-      auto sizes = table->tensor().sizes;
-      sizes[lookup.table_dim] = 1;
-      table = build_.call("aten::new_zeros", {table, sizes}, contiguous_type(table->tensor().dtype, sizes, table->tensor().device));
-    }
-    return foreign;
-  }
-
-  Value* masked(Value* value, Value* mask) {
-    while (mask->tensor().dim() < value->tensor().dim()) {
-      auto type = mask->tensor();
-      type.sizes.emplace_back(1);
-      mask = build_.call(
-          "aten::unsqueeze", {mask, c10::IValue(-1)}, contiguous_type(type.dtype, type.sizes, type.device));
-    }
-    return build_.call("aten::masked_fill.Scalar", {value, mask, c10::IValue(0)}, value->tensor());
   }
 
   const Program& program_;

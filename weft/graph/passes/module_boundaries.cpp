@@ -39,8 +39,10 @@ ModuleBoundaries::ModuleBoundaries(
     has_outputs_.push_back(brings_somewhere(layout.outputs) ? 1 : 0);
   }
   for (const auto& input : program.inputs) {
-    if (input.kind == InputKind::Parameter) {
-      parameters_.insert(input.value);
+    if (input.kind == InputKind::Buffer) {
+      buffers_[input.value] = input.target;
+    } else if (input.kind != InputKind::User) {
+      constants_.insert(input.value);
     }
   }
 }
@@ -78,7 +80,20 @@ void ModuleBoundaries::enter_model(const std::vector<Value*>& inputs, Node* firs
 Layout ModuleBoundaries::user_output_layout(size_t position, const Value& value) const {
   const auto& outputs = layouts_[0].outputs;
   const bool is_said = position < outputs.size() && outputs[position].to;
-  return is_said ? value.layout->with(mesh_dim_, outputs[position].to->normalized(value.tensor().dim())) : replicated();
+  if (!is_said) {
+    return replicated();
+  }
+  auto layout = *value.layout;
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    layout = layout[m].is_partial() ? layout.with(m, Replicate()) : layout;
+  }
+  return layout.with(mesh_dim_, outputs[position].to->normalized(value.tensor().dim()));
+}
+
+bool ModuleBoundaries::is_own(const Value* value, const Call& call) const {
+  const auto found = buffers_.find(value);
+  return constants_.count(value) != 0 ||
+      (found != buffers_.end() && found->second.starts_with(modules_.modules()[call.module].path + "."));
 }
 
 bool ModuleBoundaries::is_in(const Node& node, const Call& call) {
@@ -120,7 +135,7 @@ void ModuleBoundaries::enter(Node* node) {
       auto* value = node->operand(operand);
       const auto* source = redistributions_.source_of(value);
       const bool comes_from_outside = source->producer() == nullptr || !is_in(*source->producer(), call);
-      if (comes_from_outside && parameters_.count(source) == 0) {
+      if (comes_from_outside && !is_own(source, call)) {
         node->set_operand(operand, cross(value, layouts_[call.module].inputs, entered_[call.call], node));
       }
     }

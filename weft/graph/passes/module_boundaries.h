@@ -20,6 +20,7 @@ class ModuleBoundaries {
   Layout parameter_layout(const Input& input) const;
   /// As the entry for the model itself says: inputs as they come, outputs as they leave.
   Layout user_input_layout(size_t position, const Value& value) const;
+  /// Along other mesh dims outputs stay where they are; nothing leaves as terms of a reduction unless the plan says so.
   Layout user_output_layout(size_t position, const Value& value) const;
   /// Brings user inputs where the entry for the model itself wants them.
   void enter_model(const std::vector<Value*>& inputs, Node* first);
@@ -35,6 +36,8 @@ class ModuleBoundaries {
   using Call = ProgramModules::Call;
 
   bool is_in(const Node& node, const Call& call);
+  /// Whether a value that no node makes is the module's own, and so none of its inputs. Buffers of other modules may be.
+  bool is_own(const Value* value, const Call& call) const;
   Value* cross(Value* value, const Crossings& crossings, std::vector<const Value*>& order, Node* before);
   Layout replicated() const;
 
@@ -47,7 +50,8 @@ class ModuleBoundaries {
   std::unordered_map<size_t, std::vector<const Value*>> left_;
   std::vector<char> has_inputs_;                        // by module: whether anything is to be done there
   std::vector<char> has_outputs_;
-  std::unordered_set<const Value*> parameters_;
+  std::unordered_set<const Value*> constants_;            // and parameters: no module is given them
+  std::unordered_map<const Value*, std::string> buffers_; // by name
 };
 
 } // namespace weft::graph

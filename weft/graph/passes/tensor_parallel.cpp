@@ -26,6 +26,11 @@ struct PartedByWrite {
   std::string message;
 };
 
+const Program& on_mesh(Program& program, const DeviceMesh& mesh) {
+  program.mesh = mesh;
+  return program;
+}
+
 class TensorParallel {
  public:
   TensorParallel(
@@ -42,7 +47,7 @@ class TensorParallel {
         mesh_(mesh),
         options_(options),
         replicated_(all_replicated(mesh)),
-        values_(program),
+        values_(on_mesh(program, mesh)),
         other_values_(program, 1),
         analysis_(mesh, values_),
         inliner_(program, values_, other_values_, mesh_),
@@ -50,7 +55,6 @@ class TensorParallel {
         boundaries_(program, mesh, plan, options.mesh_dim, redistributions_) {}
 
   void run() {
-    program_.mesh = mesh_;
     canonicalize(graph_);
     place_inputs();
     for (auto* node = graph_.first(); node != nullptr;) {
@@ -80,7 +84,14 @@ class TensorParallel {
       } else if (!is_mutated_in_place(input.value)) {
         free_.insert(input.value);
       }
-      *layout = is_kept_whole(input.value) ? replicated_ : layout->normalized(input.value->tensor().dim());
+      *layout = layout->normalized(input.value->tensor().dim());
+      if (is_kept_whole(input.value) && *layout != replicated_) {
+        TORCH_CHECK_NOT_IMPLEMENTED(
+            input.kind != InputKind::User, "[tensor_parallel] the input \"", input.value->name(),
+            "\" must be replicated, since the program writes to it where it would have to move, but ", *layout,
+            " is asked for. Make the program functional with run_decompositions() before saving it.");
+        layout = replicated_;
+      }
     }
     boundaries_.enter_model(user_inputs, graph_.first());
   }
@@ -118,13 +129,12 @@ class TensorParallel {
       return next;
     }
     repeat_shared_heads(graph_, node, mesh_);
-    const auto is_stationary = [this](const Value* value) { return stationary_.count(value) != 0; };
-    auto decision = decided(node, is_stationary, /*decomposes=*/true);
+    auto decision = decide(node, /*decomposes=*/true);
     if (auto* first = inlined(node, *decision)) {
       return first;
     }
     if (decision->decomposition != nullptr) {
-      decision = decided(node, is_stationary, /*decomposes=*/false);
+      decision = decide(node, /*decomposes=*/false);
     }
     move_operands(node, *decision);
     check_writes(node);
@@ -134,6 +144,28 @@ class TensorParallel {
     boundaries_.leave(node);
     keep_whole(node);
     return next;
+  }
+
+  std::shared_ptr<const Decision> decide(Node* node, bool decomposes) {
+    const auto is_stationary = [this](const Value* value) { return stationary_.count(value) != 0; };
+    const auto written = written_arguments(*node);
+    if (written.empty()) {
+      return analysis_.decide(*node, is_stationary, decomposes);
+    }
+    try {
+      return analysis_.decide(*node, is_stationary, decomposes);
+    } catch (const c10::ValueError& error) {
+      // What is written cannot lie as the tensor does, of which a part or a term would be written: it is made whole before.
+      for (const auto argument : written) {
+        for (const auto number : operands_of_argument(*node, argument)) {
+          const auto* original = aliases_.original_of(node->operand(number));
+          if (!is_kept_whole(original)) {
+            throw PartedByWrite{original->name(), error.what_without_backtrace()};
+          }
+        }
+      }
+      throw;
+    }
   }
 
   bool is_kept_whole(const Value* value) const {
@@ -153,26 +185,6 @@ class TensorParallel {
           use.node->set_operand(use.operand, whole);
         }
       }
-    }
-  }
-
-  std::shared_ptr<const Decision> decided(
-      Node* node,
-      const std::function<bool(const Value*)>& is_stationary,
-      bool decomposes) {
-    try {
-      return analysis_.decide(*node, is_stationary, decomposes);
-    } catch (const c10::ValueError& error) {
-      // What cannot be written to where it lies can be where it is whole.
-      for (const auto argument : written_arguments(*node)) {
-        for (const auto number : operands_of_argument(*node, argument)) {
-          const auto* original = aliases_.original_of(node->operand(number));
-          if (!is_kept_whole(original)) {
-            throw PartedByWrite{original->name(), error.what_without_backtrace()};
-          }
-        }
-      }
-      throw;
     }
   }
 
@@ -389,38 +401,6 @@ bool writes(const Program& program) {
   return false;
 }
 
-void check_options(const Program& program, const DeviceMesh& mesh, const TensorParallelOptions& options) {
-  std::vector<std::string> names;
-  for (const auto& input : program.inputs) {
-    if (input.kind == InputKind::User && input.value != nullptr) {
-      names.push_back(input.value->name());
-    }
-  }
-  for (const auto& [name, layout] : options.inputs) {
-    TORCH_CHECK_VALUE(
-        std::find(names.begin(), names.end(), name) != names.end(), "[tensor_parallel] a layout is given for the input \"",
-        name, "\", but the program's inputs are ", c10::Join(", ", names), ".");
-  }
-  const auto count = static_cast<size_t>(std::count_if(
-      program.outputs.begin(), program.outputs.end(), [](const Output& output) { return output.kind == OutputKind::User; }));
-  for (const auto& [position, layout] : options.outputs) {
-    TORCH_CHECK_VALUE(
-        position < count, "[tensor_parallel] a layout is given for the output ", position, ", but the program gives ", count,
-        ", counted from 0.");
-  }
-  const auto check_layout = [&](const auto& of, const Layout& layout) {
-    TORCH_CHECK_VALUE(
-        layout.ndim() == mesh.ndim(), "[tensor_parallel] a layout has a placement per mesh dim of ", mesh, ", but that of ",
-        of, " is ", layout, ".");
-  };
-  for (const auto& [name, layout] : options.inputs) {
-    check_layout(name, layout);
-  }
-  for (const auto& [position, layout] : options.outputs) {
-    check_layout(c10::str("output ", position), layout);
-  }
-}
-
 } // namespace
 
 void tensor_parallel(
@@ -430,7 +410,7 @@ void tensor_parallel(
     const TensorParallelOptions& options) {
   TORCH_CHECK_VALUE(
       !program.mesh, "[tensor_parallel] a program that is not sharded is required, but it is, over ", *program.mesh, ".");
-  check_options(program, mesh, options);
+  options.check(program, mesh);
   if (!writes(program)) {
     TensorParallel(program, mesh, plan, options, {}, {}).run();
     return;

@@ -1,18 +1,9 @@
 #pragma once
 
-#include "weft/graph/ir/program.h"
+#include "weft/graph/passes/tensor_parallel_options.h"
 #include "weft/nn/parallel_plan.h"
 
 namespace weft::graph {
-
-struct TensorParallelOptions {
-  /// The mesh dim that the plan is for: as in parallelize_module.
-  std::optional<std::string> mesh_dim = std::nullopt;
-  /// How user inputs lie when the program is called, by name, and user outputs when it is done, by position. Replicated
-  /// unless named here or by the plan's entry for the model itself.
-  std::map<std::string, Layout> inputs = {};
-  std::map<size_t, Layout> outputs = {};
-};
 
 /// Makes a program parallel: lays its parameters out by a plan, follows their layouts through all operators by the rules
 /// and costs that distributed tensors go by, and inserts redistributions where they are due. Afterwards every tensor has a

@@ -3,7 +3,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <unordered_set>
 
 namespace weft::graph {
 
@@ -18,9 +17,12 @@ bool is_prime(int64_t number) {
   return number > 1;
 }
 
-/// The numbers among a program's sizes, each once.
+/// The numbers among a program's sizes and those of its mesh, each once.
 std::vector<int64_t> numbers_in(const Program& program) {
   std::unordered_set<int64_t> found;
+  if (program.mesh) {
+    found.insert(program.mesh->shape().begin(), program.mesh->shape().end());
+  }
   const auto add = [&](const Value* value) {
     if (value != nullptr && value->is_tensor()) {
       for (const auto& size : value->tensor().sizes) {
@@ -85,7 +87,22 @@ void TrialValues::add_symbol(const std::string& name, const Symbol& symbol, cons
       return;
     }
   }
-  symbols_[name] = symbol.hint.value_or(std::max<int64_t>(min, 2));
+  if (symbol.min && symbol.max && *symbol.min == *symbol.max) {
+    symbols_[name] = *symbol.min;
+    return;
+  }
+  auto number = next_;
+  while (!is_free(number)) {
+    ++number;
+  }
+  stand_ins_.emplace_back(number, name);
+  symbols_[name] = number;
+  impossible_.insert(name);
+}
+
+bool TrialValues::is_possible(const Size& size) const {
+  const auto symbols = size.symbols();
+  return std::all_of(symbols.begin(), symbols.end(), [&](const auto& symbol) { return impossible_.count(symbol) == 0; });
 }
 
 std::vector<int64_t> TrialValues::of(const Sizes& sizes) const {

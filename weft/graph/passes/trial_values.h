@@ -3,6 +3,7 @@
 #include "weft/graph/ir/program.h"
 
 #include <unordered_map>
+#include <unordered_set>
 
 namespace weft::graph {
 
@@ -12,8 +13,9 @@ using StandIns = std::vector<std::pair<int64_t, std::string>>;
 Size written_out(int64_t number, const StandIns& stand_ins);
 
 /// Numbers in place of a program's symbols, for which rules can be asked: large primes, each its own, so that what holds
-/// for them holds in general and no two sizes are equal by chance: a prime divides no size that is a number. A symbol whose
-/// range has no such prime is taken for its hint. They depend on the program's symbols and sizes alone.
+/// for them holds in general and no two sizes are equal by chance: a prime divides no size that is a number, of a tensor
+/// or of the mesh. A symbol whose range has no such prime is taken for one outside of it, and one that can be a single
+/// number for that. They depend on the program's symbols, sizes and mesh alone.
 class TrialValues {
  public:
   /// `choice`: another one gives other numbers, by which what depends on them can be told.
@@ -25,6 +27,9 @@ class TrialValues {
   std::vector<int64_t> of(const Sizes& sizes) const;
   /// Of a number that a node computes; raises for one that has not been added.
   const c10::IValue& of(const Value* number) const;
+
+  /// Whether the size's symbols are taken for numbers that they can be: those that operators can be run with.
+  bool is_possible(const Size& size) const;
 
   /// The symbols that primes stand for.
   const StandIns& stand_ins() const {
@@ -39,6 +44,7 @@ class TrialValues {
   c10::IValue of_type(const NumberType& type) const;
 
   Size::Values symbols_;
+  std::unordered_set<std::string> impossible_; // taken for numbers outside of their ranges
   StandIns stand_ins_;
   int64_t choice_;
   int64_t next_;

@@ -37,9 +37,11 @@ c10::OperatorHandle find_operator(const JsonField& target) {
 Origin read_origin(const JsonField& node) {
   Origin origin;
   if (const auto metadata = node.find("metadata")) {
+    Metadata::Pairs pairs;
     for (const auto& [key, value] : metadata->object()) {
-      origin.metadata.emplace_back(key, metadata->value_of(value).text());
+      pairs.emplace_back(key, metadata->value_of(value).text());
     }
+    origin.metadata = std::move(pairs);
   }
   const auto stack = module_stack(origin);
   if (!stack.empty()) {
