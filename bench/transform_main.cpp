@@ -22,7 +22,9 @@ int main(int argc, char** argv) {
   const auto analysed = std::clock();
   const auto local = graph::program_of_rank(program, mesh.size() - 1);
   const auto end = std::clock();
-  const auto seconds = [](std::clock_t from, std::clock_t to) { return static_cast<double>(to - from) / CLOCKS_PER_SEC; };
+  const auto seconds = [](std::clock_t from, std::clock_t to) {
+    return static_cast<double>(to - from) / CLOCKS_PER_SEC;
+  };
   std::cout << "{\"nodes\": " << nodes << ", \"analysis\": " << seconds(begin, analysed)
             << ", \"rewrite\": " << seconds(analysed, end) << ", \"nodes_of_rank\": " << local.graph->size() << "}\n";
   return 0;

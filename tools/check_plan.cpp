@@ -42,8 +42,7 @@ void check_plan(const std::string& path, const std::string& modules, bool is_jso
   if (is_json) {
     auto json = nlohmann::ordered_json::object();
     for (size_t i = 0; i < paths.size(); ++i) {
-      json[paths[i]] =
-          entries[i] == nullptr ? nlohmann::json() : nlohmann::json::parse(entries[i]->style.to_string());
+      json[paths[i]] = entries[i] == nullptr ? nlohmann::json() : nlohmann::json::parse(entries[i]->style.to_string());
     }
     std::cout << json.dump() << "\n";
     return;
@@ -66,7 +65,8 @@ void add_check_plan_command(CLI::App& app) {
       "error");
   const auto is_json = std::make_shared<bool>(false);
   add_json(*command, *is_json);
-  command->footer("Example:\n  weft check-plan plan.json --modules modules.txt\nThe plan by itself is JSON in any case.");
+  command->footer(
+      "Example:\n  weft check-plan plan.json --modules modules.txt\nThe plan by itself is JSON in any case.");
   command->callback([path, modules, is_json] { check_plan(*path, *modules, *is_json); });
 }
 

@@ -41,10 +41,12 @@ void explain(const ExplainOptions& options) {
 
 void add_explain_command(CLI::App& app) {
   const auto options = std::make_shared<ExplainOptions>();
-  auto* command = app.add_subcommand("explain", "Say of each node how it lies on the mesh, what is moved for it, and why");
+  auto* command =
+      app.add_subcommand("explain", "Say of each node how it lies on the mesh, what is moved for it, and why");
   options->model.add_to(*command);
   command->add_option("--html", options->page, "Write a page that shows the same, searchable");
-  command->add_option("--node", options->node, "Only this node, by the name of what it gives, or the nodes of this module");
+  command->add_option(
+      "--node", options->node, "Only this node, by the name of what it gives, or the nodes of this module");
   add_json(*command, options->is_json);
   command->footer(
       "Examples:\n"

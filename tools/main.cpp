@@ -30,7 +30,8 @@ std::string name_of(const CLI::App& app) {
 
 int fail_usage(const CLI::App& app, const CLI::ParseError& error) {
   std::string text = error.what();
-  return fail(text + (text.empty() || text.back() == '.' ? "" : ".") + " See " + name_of(app) + " --help.", kWrongUsage);
+  return fail(
+      text + (text.empty() || text.back() == '.' ? "" : ".") + " See " + name_of(app) + " --help.", kWrongUsage);
 }
 
 } // namespace

@@ -54,18 +54,21 @@ void add_json(CLI::App& command, bool& is_json) {
 void ModelOptions::add_to(CLI::App& command) {
   add_model_file(command, model_);
   add_mesh(command, mesh_);
-  command.add_option("--plan", plan_, "The plan file: module patterns and styles, as docs/parallel.md says")->required();
+  command.add_option("--plan", plan_, "The plan file: module patterns and styles, as docs/parallel.md says")
+      ->required();
   command.add_option("--mesh-dim", mesh_dim_, "The mesh dim that the plan is for; tp, or the only one");
   command
       .add_option(
-          "--input-layout", input_layouts_, "How an input lies when the program is called, as in 'x={S(0)}'; replicated")
+          "--input-layout", input_layouts_,
+          "How an input lies when the program is called, as in 'x={S(0)}'; replicated")
       ->allow_extra_args(false)
       ->check([](const std::string& text) {
         return complaint(text, "an input and its layout as in 'x={S(0)}'", [&] { named_layout(text); });
       });
   command
       .add_option(
-          "--output-layout", output_layouts_, "How an output lies afterwards, by position, as in '0={S(-1)}'; replicated")
+          "--output-layout", output_layouts_,
+          "How an output lies afterwards, by position, as in '0={S(-1)}'; replicated")
       ->allow_extra_args(false)
       ->check([](const std::string& text) {
         return complaint(text, "an output's position and its layout as in '0={S(-1)}'", [&] { numbered_layout(text); });

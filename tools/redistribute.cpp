@@ -44,7 +44,8 @@ void add_redistribute_command(CLI::App& app) {
   const auto source = std::make_shared<std::string>();
   const auto target = std::make_shared<std::string>();
   const auto is_json = std::make_shared<bool>(false);
-  auto* command = app.add_subcommand("redistribute", "Print the steps that redistribute a tensor, without running them");
+  auto* command =
+      app.add_subcommand("redistribute", "Print the steps that redistribute a tensor, without running them");
   command->add_option("source", *source, "The tensor, as in \"f32[8,16] @ mesh(dp=2,tp=2) {S(0), R}\"")->required();
   command->add_option("target", *target, "The layout wanted, as in \"{R, S(1)}\"")->required();
   add_json(*command, *is_json);

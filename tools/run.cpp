@@ -49,8 +49,8 @@ Ranks start_folder(const std::string& folder) {
   if (is_launched()) {
     const auto rank = read_launch_environment()->rank;
     TORCH_CHECK_VALUE(
-        read_launch_environment()->world_size == size, "[run] ", folder, " is for ", size, " ranks, but the launcher has started ",
-        read_launch_environment()->world_size, " processes.");
+        read_launch_environment()->world_size == size, "[run] ", folder, " is for ", size,
+        " ranks, but the launcher has started ", read_launch_environment()->world_size, " processes.");
     auto program = std::make_shared<const graph::Program>(graph::read_rank(folder, manifest, rank));
     return {graph::run_as_process(std::move(program), manifest), size, rank == 0, "processes"};
   }
@@ -63,8 +63,8 @@ Ranks start_folder(const std::string& folder) {
 
 Ranks start(const std::string& path) {
   TORCH_CHECK_VALUE(
-      std::filesystem::exists(path), "[run] a folder that `weft shard` wrote, or an exported program, is required, but ",
-      path, " does not exist.");
+      std::filesystem::exists(path),
+      "[run] a folder that `weft shard` wrote, or an exported program, is required, but ", path, " does not exist.");
   if (std::filesystem::is_directory(path)) {
     return start_folder(path);
   }
@@ -76,7 +76,11 @@ Ranks start(const std::string& path) {
   return {graph::run_on_threads({std::move(program)}, std::move(manifest))};
 }
 
-void print(const RunCommandOptions& options, const Ranks& ranks, const graph::NamedTensors& outputs, const std::vector<double>& seconds) {
+void print(
+    const RunCommandOptions& options,
+    const Ranks& ranks,
+    const graph::NamedTensors& outputs,
+    const std::vector<double>& seconds) {
   if (options.is_json) {
     nlohmann::ordered_json json = {{"ranks", ranks.size}, {"kind", ranks.kind}, {"outputs", nlohmann::json::array()}};
     for (const auto& [name, tensor] : outputs) {
@@ -128,7 +132,8 @@ void run(const RunCommandOptions& options) {
 void add_run_command(CLI::App& app) {
   const auto options = std::make_shared<RunCommandOptions>();
   auto* command = app.add_subcommand("run", "Run a sharded program on whole tensors");
-  command->add_option("program", options->program, "A folder that `weft shard` wrote, or an exported program")->required();
+  command->add_option("program", options->program, "A folder that `weft shard` wrote, or an exported program")
+      ->required();
   command
       ->add_option("--input", options->input, "The inputs by name (safetensors), whole; numbers are tensors of no dims")
       ->required();

@@ -52,7 +52,8 @@ void shard(const ShardOptions& options) {
 
 void add_shard_command(CLI::App& app) {
   const auto options = std::make_shared<ShardOptions>();
-  auto* command = app.add_subcommand("shard", "Shard an exported program over a mesh and write a program for every rank");
+  auto* command =
+      app.add_subcommand("shard", "Shard an exported program over a mesh and write a program for every rank");
   options->model.add_to(*command);
   command->add_option("-o,--output", options->folder, "The folder to write: rank_<r>.pt2 and weft.json")->required();
   add_json(*command, options->is_json);

@@ -68,7 +68,8 @@ std::vector<MoveResults> run_moves(
       std::vector<c10::IValue> inputs = {
           local_by_definition(runs[run].whole, source, mesh.shape(), coordinate_at(rank, mesh.shape()))};
       for (size_t i = 1; i < program.inputs.size(); ++i) {
-        inputs.emplace_back(runs[run].symbols.at(std::get<graph::NumberType>(program.inputs[i].value->type).expression));
+        inputs.emplace_back(
+            runs[run].symbols.at(std::get<graph::NumberType>(program.inputs[i].value->type).expression));
       }
       const auto outputs = executor.run(std::move(inputs));
       for (size_t i = 0; i < outputs.size(); ++i) {

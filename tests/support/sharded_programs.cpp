@@ -44,7 +44,7 @@ void set_module_stack(Node& node) {
     return;
   }
   std::string stack = "L__self__,,Model";
-  for (size_t end = module.find('.'); ; end = module.find('.', end + 1)) {
+  for (size_t end = module.find('.');; end = module.find('.', end + 1)) {
     const auto path = module.substr(0, end);
     stack += ";L__self__" + path + "," + path + ",Module";
     if (end == std::string::npos) {
@@ -78,7 +78,9 @@ std::vector<c10::IValue> whole_inputs(const Program& program, const RunCase& run
 }
 
 void expect_close(const at::Tensor& actual, const at::Tensor& expected, const std::string& what) {
-  const auto wide = [](const at::Tensor& tensor) { return c10::isFloatingType(tensor.scalar_type()) ? tensor.to(at::kDouble) : tensor; };
+  const auto wide = [](const at::Tensor& tensor) {
+    return c10::isFloatingType(tensor.scalar_type()) ? tensor.to(at::kDouble) : tensor;
+  };
   EXPECT_TRUE(
       actual.sizes() == expected.sizes() && actual.scalar_type() == expected.scalar_type() &&
       at::allclose(wide(actual), wide(expected), 1e-5, 1e-5, /*equal_nan=*/true))
@@ -157,10 +159,11 @@ std::string expect_same_on_ranks(const Pass& pass, std::string_view text, const 
       std::vector<c10::IValue> given;
       for (size_t k = 0; k < inputs.size(); ++k) {
         given.push_back(
-            inputs[k].isTensor() ? c10::IValue(local_by_definition(
-                                       inputs[k].toTensor(), *user_inputs[k]->value->layout, mesh.shape(), coordinate)
-                                                   .clone())
-                                 : inputs[k]);
+            inputs[k].isTensor()
+                ? c10::IValue(local_by_definition(
+                                  inputs[k].toTensor(), *user_inputs[k]->value->layout, mesh.shape(), coordinate)
+                                  .clone())
+                : inputs[k]);
       }
       const auto results = executor.run(given);
       for (size_t k = 0; k < results.size(); ++k) {

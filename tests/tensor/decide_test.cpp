@@ -29,7 +29,8 @@ TEST(Decide, WhatLiesWrongIsToldWhereToGo) {
   EXPECT_FALSE(decision.moves(1, operands[1].spec));
   ASSERT_EQ(decision.expected.size(), 1U);
   EXPECT_EQ(decision.expected[0].layout.to_string(), "{S(1)}");
-  EXPECT_EQ(decision.reason, "by the rule ([a,b],[b,c])->([a,c]) sum={b} linear={0}{1}; parameters stay where they are");
+  EXPECT_EQ(
+      decision.reason, "by the rule ([a,b],[b,c])->([a,c]) sum={b} linear={0}{1}; parameters stay where they are");
 }
 
 TEST(Decide, SizesAreStatedWholeWithTheLayoutThatIsLeftOfThem) {

@@ -164,7 +164,7 @@ class Deciding {
     if (!rule) {
       result_.is_fallback = true;
       result_.reason = traits_.rule == nullptr ? "no rule for this operator: its inputs are replicated"
-                                        : "no rule for these arguments: the inputs are replicated";
+                                               : "no rule for these arguments: the inputs are replicated";
       return;
     }
     const auto strategy = choose_for(*rule, part);

@@ -59,8 +59,9 @@ TEST(Safetensors, OfATensorThatIsWrittenToTheFileStaysAsItIs) {
 }
 
 TEST(Safetensors, ThatAreNotAlignedAreRead) {
-  write(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"I32","shape":[1],"data_offsets":[1,5]}})",
-        std::string("\x07\x01\0\0\0", 5));
+  write(
+      R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"I32","shape":[1],"data_offsets":[1,5]}})",
+      std::string("\x07\x01\0\0\0", 5));
   EXPECT_EQ(read_safetensors(kPath).at("b").item<int>(), 1);
 }
 
@@ -77,8 +78,7 @@ TEST(Safetensors, ThatAreNoneAreErrorsThatNameTheFileAndTheTensor) {
   };
   EXPECT_EQ(error_of(entry("\"F7\"", "[]", "[0,0]")), "tensor \"x\" has the unknown dtype \"F7\".");
   EXPECT_EQ(error_of(entry("\"F32\"", "[]", "[0]")), "tensor \"x\" must have two data_offsets.");
-  EXPECT_EQ(
-      error_of(entry("\"F32\"", "[-1]", "[0,0]")), "tensor \"x\" has a size or an offset that is no number.");
+  EXPECT_EQ(error_of(entry("\"F32\"", "[-1]", "[0,0]")), "tensor \"x\" has a size or an offset that is no number.");
   EXPECT_EQ(
       error_of(entry("\"F32\"", "[2]", "[0,8]"), "1234"), "tensor \"x\" is said to be bytes 0 to 8, but there are 4.");
   EXPECT_EQ(

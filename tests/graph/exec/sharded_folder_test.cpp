@@ -69,7 +69,8 @@ TEST_F(ShardedFolder, IsReadAndRunAsItWasWritten) {
   std::vector<double> progress;
   write_sharded(sharded(3), folder_, [&](double done) { progress.push_back(done); });
   EXPECT_EQ(
-      names(), (std::vector<std::string>{"out", "out/rank_0.pt2", "out/rank_1.pt2", "out/rank_2.pt2", "out/weft.json"}));
+      names(),
+      (std::vector<std::string>{"out", "out/rank_0.pt2", "out/rank_1.pt2", "out/rank_2.pt2", "out/weft.json"}));
   EXPECT_TRUE(std::is_sorted(progress.begin(), progress.end()));
   EXPECT_DOUBLE_EQ(progress.back(), 1.0);
   const auto manifest = Manifest::load(folder_);
@@ -93,7 +94,8 @@ TEST_F(ShardedFolder, ThatWasWrittenIsReplacedAndAnotherIsNot) {
       ": it would be replaced, but also holds mine. Move that away, or name another folder.");
   fs::remove(folder_ + "/weft.json");
   expect_contains(
-      error_text<c10::ValueError>([&] { write_sharded(sharded(2), folder_); }), "it is not empty and has no weft.json.");
+      error_text<c10::ValueError>([&] { write_sharded(sharded(2), folder_); }),
+      "it is not empty and has no weft.json.");
   EXPECT_EQ(names().size(), 4u);
 }
 

@@ -21,9 +21,9 @@ std::vector<at::Tensor> parts_of(const at::Tensor& whole, const Layout& layout, 
 
 TEST(WholeValues, PartsPutTogetherAreTheWhole) {
   const auto whole = at::arange(35).view({5, 7});
-  const std::vector<Layout> layouts = {
-      {Replicate(), Replicate()}, {Shard(0), Replicate()}, {Replicate(), Shard(1)},
-      {Shard(0), Shard(1)},       {Shard(1), Shard(1)},    Layout({Shard(0), Shard(0)}, {1, 0})};
+  const std::vector<Layout> layouts = {{Replicate(), Replicate()}, {Shard(0), Replicate()},
+                                       {Replicate(), Shard(1)},    {Shard(0), Shard(1)},
+                                       {Shard(1), Shard(1)},       Layout({Shard(0), Shard(0)}, {1, 0})};
   for (const auto& layout : layouts) {
     const auto joined = whole_of(parts_of(whole, layout, {2, 3}), layout, {2, 3});
     EXPECT_TRUE(joined.equal(whole)) << layout;

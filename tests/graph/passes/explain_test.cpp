@@ -79,8 +79,9 @@ TEST(Explain, OfOneNodeOrModuleSaysNothingElse) {
   expect_contains(explanation.to_json("down"), R"("nodes":[{"name":"d")");
   EXPECT_EQ(explanation.to_json("down").find("softmax.int\",\"module"), std::string::npos);
   EXPECT_EQ(
-      error_text<c10::ValueError>([&] { explanation.to_string("dwn"); }).rfind(
-          "[explain] a node or a module of the program is required, but got \"dwn\". The nearest are: down", 0),
+      error_text<c10::ValueError>([&] {
+        explanation.to_string("dwn");
+      }).rfind("[explain] a node or a module of the program is required, but got \"dwn\". The nearest are: down", 0),
       0u);
 }
 

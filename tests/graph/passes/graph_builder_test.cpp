@@ -29,14 +29,17 @@ TEST(GraphBuilder, SizesOfSymbolsAreComputedOnce) {
   GraphBuilder build(graph);
   EXPECT_FALSE(build.knows(s0));
   build.define(
-      "s0", build.insert("aten::sym_size.int", {x, c10::IValue(0)}, {.types = {NumberType{NumberKind::Int, "s0"}}})->output());
+      "s0",
+      build.insert("aten::sym_size.int", {x, c10::IValue(0)}, {.types = {NumberType{NumberKind::Int, "s0"}}})
+          ->output());
   EXPECT_TRUE(build.knows(s0 * Size(2)));
   const auto half = floor_divide(s0, 2);
   auto* first = build.call("aten::view", {x, Sizes{half, 12}}, f32({half, 12}));
   auto* second = build.call("aten::view", {x, Sizes{half, 12}}, f32({half, 12}));
   EXPECT_EQ(first->producer()->operand(1), second->producer()->operand(1));
   EXPECT_EQ(
-      to_string(*first->producer()->operand(1)->producer()), "%floordiv: int(s0//2) = _operator.floordiv(%sym_size, 2)");
+      to_string(*first->producer()->operand(1)->producer()),
+      "%floordiv: int(s0//2) = _operator.floordiv(%sym_size, 2)");
   EXPECT_EQ(to_string(*first->producer()), "%view: f32[s0//2,12] = aten::view(%x, [%floordiv, 12])");
 }
 

@@ -10,7 +10,11 @@ using namespace weft::testing;
 
 TEST(LocalSizes, AreThoseOfShardMathForNumbersAndForSymbols) {
   const std::vector<Layout> layouts = {
-      {Shard(0), Replicate()}, {Replicate(), Shard(0)}, {Shard(0), Shard(0)}, {Shard(1), Shard(0)}, {Partial(), Shard(1)}};
+      {Shard(0), Replicate()},
+      {Replicate(), Shard(0)},
+      {Shard(0), Shard(0)},
+      {Shard(1), Shard(0)},
+      {Partial(), Shard(1)}};
   const Layout turned({Shard(0), Shard(0)}, {1, 0});
   const Sizes symbols = {Size::symbol("s0"), Size::symbol("s1")};
   for (int64_t a = 0; a < 10; ++a) {
@@ -89,7 +93,9 @@ TEST(LocalSizes, StridedPiecesThatDivideASymbolAreCut) {
 TEST(LocalSizes, ARankHasItsPlaceInTheMesh) {
   const auto mesh = DeviceMesh::parse("mesh(dp=2,tp=3)");
   EXPECT_EQ(place_in(mesh, 4).coordinate, (std::vector<int64_t>{1, 1}));
-  expect_contains(error_text<c10::ValueError>([&] { place_in(mesh, 6); }), "[localize] a rank of mesh(dp=2,tp=3) is required, but got 6");
+  expect_contains(
+      error_text<c10::ValueError>([&] { place_in(mesh, 6); }),
+      "[localize] a rank of mesh(dp=2,tp=3) is required, but got 6");
 }
 
 } // namespace

@@ -90,8 +90,8 @@ TEST_P(EveryMove, IsTheSameForSymbolsWhateverTheyAre) {
 
 TEST_P(EveryMove, IsTheSameAfterAllPasses) {
   const auto mesh = DeviceMesh::parse(GetParam());
-  const auto layouts =
-      all_layouts(mesh.ndim(), 2, {Replicate(), Shard(0), Shard(1), StridedShard(1, 2), Partial(), Partial(ReduceOp::Avg)});
+  const auto layouts = all_layouts(
+      mesh.ndim(), 2, {Replicate(), Shard(0), Shard(1), StridedShard(1, 2), Partial(), Partial(ReduceOp::Avg)});
   ASSERT_NO_FATAL_FAILURE(check_moves(mesh, {5, 3}, layouts, {{numbered({5, 3})}}, with_all_passes));
 }
 
@@ -134,7 +134,8 @@ TEST(LocalizeStep, MovesEveryDtype) {
     ASSERT_NO_FATAL_FAILURE(check_moves(mesh, {5, 3}, layouts, {{whole}}, as_it_is)) << dtype;
     // A partial value of these: the first rank has it, the others nothing.
     const auto program = move_program(mesh, {5, 3}, {Replicate()}, {{Partial()}}, dtype);
-    const auto terms = run_moves(program, {Replicate()}, {{whole}}, [&](int64_t rank) { return localize(program, rank); });
+    const auto terms =
+        run_moves(program, {Replicate()}, {{whole}}, [&](int64_t rank) { return localize(program, rank); });
     EXPECT_TRUE(terms[0][0][0].equal(whole)) << dtype;
     EXPECT_TRUE(terms[0][0][2].equal(at::zeros_like(whole))) << dtype;
   }
@@ -200,8 +201,10 @@ TEST(LocalizeStep, StridedPiecesOfASymbolThatTheyMayNotDivideAreRefused) {
       }
       const auto text = error_text<c10::NotImplementedError>([&] { localize(program, 1); });
       expect_contains(
-          text, source[0] == StridedShard(0, 2) ? "[localize] the size s0 of a dim cut as {SS(0,2)} must be a number, or one that"
-                                                : " needs sizes that are numbers, but got s0. ");
+          text,
+          source[0] == StridedShard(0, 2)
+              ? "[localize] the size s0 of a dim cut as {SS(0,2)} must be a number, or one that"
+              : " needs sizes that are numbers, but got s0. ");
       expect_contains(text, "Export the program with a fixed size there.");
     }
   }

@@ -6,13 +6,13 @@ namespace weft::graph {
 namespace {
 
 const std::vector<std::string> kPaths = {
-    "", "layers.0", "layers.0.mlp.0", "layers.0.mlp.1", "layers.0.mlp.3", "layers.1", "layers.1.mlp.0", "layers.1.mlp.1",
-    "layers.1.mlp.3", "head2", "head"};
+    "",         "layers.0",       "layers.0.mlp.0", "layers.0.mlp.1", "layers.0.mlp.3",
+    "layers.1", "layers.1.mlp.0", "layers.1.mlp.1", "layers.1.mlp.3", "head2",
+    "head"};
 
 std::string widened_among(const std::string& path, std::vector<std::string> same) {
-  return widened(path, kPaths, [&](const std::string& other) {
-    return std::find(same.begin(), same.end(), other) != same.end();
-  });
+  return widened(
+      path, kPaths, [&](const std::string& other) { return std::find(same.begin(), same.end(), other) != same.end(); });
 }
 
 TEST(ModulePatterns, NumbersBecomeStarsWhereAllThatMatchIsAlike) {

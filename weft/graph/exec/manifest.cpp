@@ -71,7 +71,8 @@ class Reader {
         manifest.mesh = DeviceMesh::parse(root_.at("mesh").get<std::string>());
       }
       manifest.rank_files = root_.at("ranks").get<std::vector<std::string>>();
-      for (const auto& [key, entries] : {std::pair("inputs", &manifest.inputs), std::pair("outputs", &manifest.outputs)}) {
+      for (const auto& [key, entries] :
+           {std::pair("inputs", &manifest.inputs), std::pair("outputs", &manifest.outputs)}) {
         for (const auto& json : root_.at(key)) {
           entries->push_back(entry(json));
         }
@@ -84,7 +85,9 @@ class Reader {
         static_cast<int64_t>(manifest.rank_files.size()) == ranks,
         c10::str(ranks, " ranks are required, but got ", manifest.rank_files.size()));
     for (const auto& file : manifest.rank_files) {
-      check(file.find('/') == std::string::npos && !file.empty(), "a file of the same folder is required, but got " + file);
+      check(
+          file.find('/') == std::string::npos && !file.empty(),
+          "a file of the same folder is required, but got " + file);
     }
     for (const auto* entries : {&manifest.inputs, &manifest.outputs}) {
       for (const auto& each : *entries) {

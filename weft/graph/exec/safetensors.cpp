@@ -81,7 +81,8 @@ class Reader {
   nlohmann::json parse_header() {
     const auto bytes = file_->bytes();
     uint64_t length = 0;
-    check(bytes.size() >= kLengthBytes, c10::str("a safetensors file is required, but it has ", bytes.size(), " bytes"));
+    check(
+        bytes.size() >= kLengthBytes, c10::str("a safetensors file is required, but it has ", bytes.size(), " bytes"));
     for (size_t i = 0; i < kLengthBytes; ++i) {
       length |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
     }
@@ -149,7 +150,9 @@ class Reader {
     }
     check_tensor(
         fits && bytes == end - begin, name,
-        c10::str("of shape ", entry["shape"].dump(), " and dtype ", entry["dtype"].dump(), " does not take ", end - begin, " bytes"));
+        c10::str(
+            "of shape ", entry["shape"].dump(), " and dtype ", entry["dtype"].dump(), " does not take ", end - begin,
+            " bytes"));
     if (bytes == 0) {
       return at::empty(sizes, at::TensorOptions(type));
     }
@@ -178,7 +181,8 @@ std::string_view dtype_name(const std::string& name, ScalarType dtype) {
       return text;
     }
   }
-  TORCH_CHECK_TYPE(false, "[write_safetensors] tensor \"", name, "\" is of a dtype that the format does not have: ", dtype, ".");
+  TORCH_CHECK_TYPE(
+      false, "[write_safetensors] tensor \"", name, "\" is of a dtype that the format does not have: ", dtype, ".");
 }
 
 } // namespace

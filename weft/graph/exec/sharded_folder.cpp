@@ -32,7 +32,8 @@ void check_replaceable(const fs::path& folder) {
     return;
   }
   TORCH_CHECK_VALUE(
-      fs::is_directory(folder), "[write_sharded] ", folder.string(), ": a folder is required, but it is a file. Name another.");
+      fs::is_directory(folder), "[write_sharded] ", folder.string(),
+      ": a folder is required, but it is a file. Name another.");
   if (fs::is_empty(folder)) {
     return;
   }
@@ -43,8 +44,8 @@ void check_replaceable(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const auto name = entry.path().filename().string();
     TORCH_CHECK_VALUE(
-        name == Manifest::kFile || is_rank_file(name), "[write_sharded] ", folder.string(), ": it would be replaced, but also holds ",
-        name, ". Move that away, or name another folder.");
+        name == Manifest::kFile || is_rank_file(name), "[write_sharded] ", folder.string(),
+        ": it would be replaced, but also holds ", name, ". Move that away, or name another folder.");
   }
 }
 
@@ -118,7 +119,8 @@ void write_rank(const Program& program, int64_t rank, const std::string& path, c
        .on_progress =
            [&](int64_t bytes) {
              if (on_progress) {
-               on_progress(std::min(1.0, static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(total, 1))));
+               on_progress(
+                   std::min(1.0, static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(total, 1))));
              }
            }});
 }

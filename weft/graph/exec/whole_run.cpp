@@ -21,13 +21,18 @@ const TensorType* tensor_type(const Entry& entry) {
 }
 
 std::string type_text(const TensorType& type) {
-  return c10::str(dtype_text(type.dtype), "[", c10::Join(",", [&] {
-    std::vector<std::string> sizes;
-    for (const auto& size : type.sizes) {
-      sizes.push_back(size.to_string());
-    }
-    return sizes;
-  }()), "]");
+  return c10::str(
+      dtype_text(type.dtype), "[",
+      c10::Join(
+          ",",
+          [&] {
+            std::vector<std::string> sizes;
+            for (const auto& size : type.sizes) {
+              sizes.push_back(size.to_string());
+            }
+            return sizes;
+          }()),
+      "]");
 }
 
 /// What can be said of a whole tensor; relations between sizes are the executor's to check.
@@ -77,7 +82,8 @@ Values parts_of(const Manifest& manifest, const Program& program, const NamedTen
       values.push_back(number_of(entry, inputs.at(entry.name)));
     } else {
       const auto& whole = inputs.at(entry.name);
-      values.emplace_back((entry.layout ? part_of(whole, *entry.layout, place_in(*manifest.mesh, rank)) : whole).clone());
+      values.emplace_back(
+          (entry.layout ? part_of(whole, *entry.layout, place_in(*manifest.mesh, rank)) : whole).clone());
     }
   }
   return values;
@@ -90,10 +96,12 @@ at::Tensor as_tensor(const c10::IValue& value) {
 void check_program(const Manifest& manifest, const Program& program) {
   const auto inputs = std::count_if(
       program.inputs.begin(), program.inputs.end(), [](const Input& input) { return input.kind == InputKind::User; });
-  const auto outputs = std::count_if(
-      program.outputs.begin(), program.outputs.end(), [](const Output& output) { return output.kind == OutputKind::User; });
+  const auto outputs = std::count_if(program.outputs.begin(), program.outputs.end(), [](const Output& output) {
+    return output.kind == OutputKind::User;
+  });
   TORCH_CHECK_VALUE(
-      inputs == static_cast<int64_t>(manifest.inputs.size()) && outputs == static_cast<int64_t>(manifest.outputs.size()),
+      inputs == static_cast<int64_t>(manifest.inputs.size()) &&
+          outputs == static_cast<int64_t>(manifest.outputs.size()),
       "[WholeRun] the program has ", inputs, " user inputs and ", outputs, " outputs, but its manifest names ",
       manifest.inputs.size(), " and ", manifest.outputs.size(), ". Shard it again.");
 }

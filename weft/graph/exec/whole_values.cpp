@@ -13,7 +13,8 @@ namespace {
 at::Tensor joined(const std::vector<at::Tensor>& parts, const Placement& placement) {
   if (placement.is_shard()) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        placement.split_factor() == 1, "[whole_of] strided parts cannot be put together, but got ", placement.to_string(), ".");
+        placement.split_factor() == 1, "[whole_of] strided parts cannot be put together, but got ",
+        placement.to_string(), ".");
     return at::cat(parts, placement.dim());
   }
   if (placement.is_partial()) {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "weft/graph/ir/size.h"
 #include "weft/core/layout.h"
+#include "weft/graph/ir/size.h"
 
 #include <optional>
 

@@ -52,7 +52,8 @@ class Value {
  private:
   friend class Graph;
   friend class Node;
-  Value(std::string name, Type type_, Node* producer) : type(std::move(type_)), name_(std::move(name)), producer_(producer) {}
+  Value(std::string name, Type type_, Node* producer)
+      : type(std::move(type_)), name_(std::move(name)), producer_(producer) {}
 
   std::string name_;
   Node* producer_;
@@ -161,7 +162,8 @@ class Node {
     size_t use; // its place among the value's uses
   };
 
-  Node(Graph* graph, Target target, Arguments arguments) : target_(std::move(target)), arguments_(std::move(arguments)), graph_(graph) {}
+  Node(Graph* graph, Target target, Arguments arguments)
+      : target_(std::move(target)), arguments_(std::move(arguments)), graph_(graph) {}
   void drop_use(size_t number);
 
   Target target_;
@@ -177,7 +179,7 @@ class Node {
 /// What a new node gives: a value for every type, none for nullopt.
 struct OutputTypes {
   std::vector<std::optional<Type>> types;
-  std::vector<int64_t> lists = {}; // as Node::output_lists; all single where empty
+  std::vector<int64_t> lists = {};     // as Node::output_lists; all single where empty
   std::vector<std::string> names = {}; // made from the operator's where empty or taken
 };
 
@@ -194,7 +196,12 @@ class Graph {
     return input_values_;
   }
   /// A node before another; at the end for nullptr.
-  Node* insert(Node* before, Target target, Arguments arguments, const std::vector<Value*>& operands, OutputTypes outputs);
+  Node* insert(
+      Node* before,
+      Target target,
+      Arguments arguments,
+      const std::vector<Value*>& operands,
+      OutputTypes outputs);
   /// What the graph gives, as the last node's operands. Called once.
   Node* set_return(const std::vector<Value*>& values);
   Node* return_node() const {

@@ -63,9 +63,8 @@ std::vector<std::pair<std::string, std::string>> module_stack(const Origin& orig
 
 std::vector<std::string> module_calls(const Origin& origin) {
   std::vector<std::string> calls;
-  for_each_entry(origin, [&](auto key, auto path, auto /*type*/) {
-    calls.push_back(std::string(key) + ";" + std::string(path));
-  });
+  for_each_entry(
+      origin, [&](auto key, auto path, auto /*type*/) { calls.push_back(std::string(key) + ";" + std::string(path)); });
   return calls;
 }
 

@@ -12,7 +12,7 @@ enum class InputKind : uint8_t { Parameter, Buffer, Constant, User };
 /// What an input of the graph is.
 struct Input {
   InputKind kind = InputKind::User;
-  std::string target; // of a parameter, buffer or constant: its name, "layers.0.wq.weight"
+  std::string target;        // of a parameter, buffer or constant: its name, "layers.0.wq.weight"
   bool is_persistent = true; // a buffer that is part of the state dict
   /// Of a user input that is no value but always the same.
   std::optional<c10::IValue> constant = std::nullopt;

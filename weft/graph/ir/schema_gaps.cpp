@@ -14,16 +14,17 @@ std::optional<size_t> position_of(const c10::FunctionSchema& schema, const std::
 /// An argument that is not known to be false.
 bool may_be_true(const Node& node, const std::string& name) {
   const auto position = position_of(node.op()->schema(), name);
-  return position && !(node.arguments()[*position].is_constant() && node.arguments()[*position].constant().isBool() &&
-                       !node.arguments()[*position].constant().toBool());
+  return position &&
+      !(node.arguments()[*position].is_constant() && node.arguments()[*position].constant().isBool() &&
+        !node.arguments()[*position].constant().toBool());
 }
 
 } // namespace
 
 std::vector<size_t> silently_written_arguments(const Node& node) {
   static const std::unordered_set<std::string> norms = {
-      "aten::batch_norm",        "aten::native_batch_norm", "aten::_batch_norm_impl_index", "aten::instance_norm",
-      "aten::cudnn_batch_norm", "aten::miopen_batch_norm"};
+      "aten::batch_norm",    "aten::native_batch_norm", "aten::_batch_norm_impl_index",
+      "aten::instance_norm", "aten::cudnn_batch_norm",  "aten::miopen_batch_norm"};
   std::vector<size_t> written;
   if (node.op() == nullptr || norms.count(node.op()->schema().name()) == 0 ||
       !(may_be_true(node, "training") || may_be_true(node, "use_input_stats"))) {

@@ -16,7 +16,18 @@ namespace weft::graph {
 /// An immutable value. Its text form is Python's, as torch.export writes it, and parses back.
 class Size {
  public:
-  enum class Kind : uint8_t { Number, Symbol, Sum, Difference, Product, FloorDivision, Remainder, Power, Minimum, Maximum };
+  enum class Kind : uint8_t {
+    Number,
+    Symbol,
+    Sum,
+    Difference,
+    Product,
+    FloorDivision,
+    Remainder,
+    Power,
+    Minimum,
+    Maximum
+  };
   using Values = std::unordered_map<std::string, int64_t>;
 
   Size(int64_t number = 0) : number_(number) {}

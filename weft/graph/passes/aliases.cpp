@@ -43,9 +43,7 @@ void Aliases::add_copy(const Value* copy, const Value* value) {
   memories_[source].copies.push_back(target);
 }
 
-const Value* Aliases::parted_by_write(
-    const Value* written,
-    const std::function<bool(const Value*)>& is_read_later) {
+const Value* Aliases::parted_by_write(const Value* written, const std::function<bool(const Value*)>& is_read_later) {
   // Copies of copies, and other copies of what this one is of, are the same tensor to the program too.
   const auto own = memory_of(written);
   auto root = own;

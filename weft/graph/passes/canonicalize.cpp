@@ -29,8 +29,8 @@ void replace_by_split(Graph& graph, Node* node, int64_t size) {
   }
   Arguments arguments = node->arguments();
   arguments[1] = Argument(c10::IValue(size));
-  auto* split =
-      graph.insert(node, find_operator("aten::split.Tensor"), std::move(arguments), {node->operand(0)}, std::move(outputs));
+  auto* split = graph.insert(
+      node, find_operator("aten::split.Tensor"), std::move(arguments), {node->operand(0)}, std::move(outputs));
   split->origin = node->origin;
   for (size_t i = 0; i < node->outputs().size(); ++i) {
     if (node->output(i) != nullptr) {

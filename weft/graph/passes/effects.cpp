@@ -50,9 +50,9 @@ bool has_side_effects(const Node& node) {
   // What returns nothing is called for something else: _assert_scalar, sym_constrain_range, _assert_tensor_metadata.
   const auto& schema = node.op()->schema();
   constexpr std::array<std::string_view, 2> kChecks = {"aten::_assert", "aten::_functional_assert"};
-  return schema.is_mutable() || !silently_written_arguments(node).empty() || schema.returns().empty() || starts_with_any(schema.name(), kChecks) ||
-      schema.name().find("sym_constrain_range") != std::string::npos || communicates(node) ||
-      waits_for_collective(node);
+  return schema.is_mutable() || !silently_written_arguments(node).empty() || schema.returns().empty() ||
+      starts_with_any(schema.name(), kChecks) || schema.name().find("sym_constrain_range") != std::string::npos ||
+      communicates(node) || waits_for_collective(node);
 }
 
 } // namespace weft::graph

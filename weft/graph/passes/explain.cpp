@@ -107,8 +107,8 @@ class Explaining {
     if (const auto* step = node.step()) {
       row.communicates = communicates(step->kind);
       row.bytes = row.communicates ? received_bytes(program_, node) : 0;
-      row.change =
-          c10::str(program_.mesh->dims_text(step->mesh_dims), ": ", step->before.to_string(), " -> ", step->after.to_string());
+      row.change = c10::str(
+          program_.mesh->dims_text(step->mesh_dims), ": ", step->before.to_string(), " -> ", step->after.to_string());
       row.reason = "for " + wanted_by(node);
     } else if (node.sharding != nullptr) {
       row.reason = node.sharding->reason;
@@ -145,7 +145,8 @@ class Explaining {
 };
 
 bool is_inside(const std::string& module, const std::string& path) {
-  return module == path || (module.size() > path.size() && module.compare(0, path.size(), path) == 0 && module[path.size()] == '.');
+  return module == path ||
+      (module.size() > path.size() && module.compare(0, path.size(), path) == 0 && module[path.size()] == '.');
 }
 
 /// The rows that are asked for. Raises for a name that nothing has, with the nearest.
@@ -164,8 +165,8 @@ std::vector<const Explanation::Row*> selected(const Explanation& explanation, co
     names.push_back(module.path);
   }
   TORCH_CHECK_VALUE(
-      !rows.empty(), "[explain] a node or a module of the program is required, but got \"", node, "\". The nearest are: ",
-      c10::Join(", ", nn::nearest(node, names)), ".");
+      !rows.empty(), "[explain] a node or a module of the program is required, but got \"", node,
+      "\". The nearest are: ", c10::Join(", ", nn::nearest(node, names)), ".");
   return rows;
 }
 
@@ -215,8 +216,9 @@ void print_row(std::ostream& out, const Explanation::Row& row) {
         << (row.communicates ? ", " + byte_text(row.bytes) : ", nothing moves") << ", " << row.reason << "\n";
     return;
   }
-  out << "  " << row.target << " %" << row.name << ": " << tensors_text(row.operands) << " -> " << tensors_text(row.outputs)
-      << (row.is_fallback ? "  FALLBACK" : "") << (row.reason.empty() ? "" : "\n      " + row.reason) << "\n";
+  out << "  " << row.target << " %" << row.name << ": " << tensors_text(row.operands) << " -> "
+      << tensors_text(row.outputs) << (row.is_fallback ? "  FALLBACK" : "")
+      << (row.reason.empty() ? "" : "\n      " + row.reason) << "\n";
 }
 
 } // namespace

@@ -19,9 +19,9 @@ struct Explanation {
     std::string module; // "layers.0.attention.wq"
     std::vector<Tensor> operands;
     std::vector<Tensor> outputs;
-    std::string reason;   // why it is run so; of a redistribution, for whom
-    std::string change;   // of a redistribution: "tp: {P(sum)} -> {R}"
-    int64_t bytes = 0;    // that a rank receives
+    std::string reason; // why it is run so; of a redistribution, for whom
+    std::string change; // of a redistribution: "tp: {P(sum)} -> {R}"
+    int64_t bytes = 0;  // that a rank receives
     bool communicates = false;
     bool is_fallback = false;
   };

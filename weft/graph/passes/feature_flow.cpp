@@ -11,7 +11,10 @@ bool holds(const Dim& dim, int64_t step) {
 }
 
 /// Cuts the stretches of a dim into those of its factors; none where these do not meet.
-std::optional<std::vector<Dim>> by_factors(const Dim& dim, const Rule::Dim& factors, const std::vector<int64_t>& sizes) {
+std::optional<std::vector<Dim>> by_factors(
+    const Dim& dim,
+    const Rule::Dim& factors,
+    const std::vector<int64_t>& sizes) {
   std::vector<Dim> result;
   auto left = dim;
   size_t next = 0;
@@ -46,8 +49,7 @@ std::optional<std::vector<Dim>> factors_of(const Rule& rule, size_t operand, con
   std::vector<Dim> result(rule.sizes.size());
   const auto& dims = rule.inputs[operand];
   for (size_t d = 0; d < features.dims.size() && d < dims.size(); ++d) {
-    const auto found =
-        dims[d].empty() ? std::nullopt : by_factors(features.dims[d], dims[d], rule.sizes);
+    const auto found = dims[d].empty() ? std::nullopt : by_factors(features.dims[d], dims[d], rule.sizes);
     if (!found) {
       if (holds(features.dims[d], features.outermost())) {
         return std::nullopt;

@@ -40,7 +40,7 @@ struct FeaturePassage {
     Stopped, // it needs all of them
   };
   Kind kind;
-  Rule::Factor factor = -1;                              // that the outermost features are, where they pass or are reduced
+  Rule::Factor factor = -1; // that the outermost features are, where they pass or are reduced
   std::vector<std::optional<FeatureDims>> outputs = {}; // of every tensor that comes out
 };
 

@@ -32,7 +32,10 @@ class GraphBuilder {
   Node* insert(const std::string& op, const std::vector<Argument>& arguments, OutputTypes outputs);
   Value* call(const std::string& op, const std::vector<Argument>& arguments, TensorType type, std::string name = {});
   /// As many values as there are types, from an operator that returns a list.
-  std::vector<Value*> list(const std::string& op, const std::vector<Argument>& arguments, const std::vector<TensorType>& types);
+  std::vector<Value*> list(
+      const std::string& op,
+      const std::vector<Argument>& arguments,
+      const std::vector<TensorType>& types);
 
   /// The node of a size that is no number. Equal sizes are computed once.
   Value* number(const Size& size);

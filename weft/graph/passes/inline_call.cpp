@@ -116,9 +116,10 @@ class Rewriting {
 bool CallInliner::has_symbols(const Node& node) const {
   const auto is_symbolic = [](const Value* value) {
     return value != nullptr &&
-        (!value->is_tensor() || std::any_of(value->tensor().sizes.begin(), value->tensor().sizes.end(), [](const Size& size) {
-          return !size.is_number();
-        }));
+        (!value->is_tensor() ||
+         std::any_of(value->tensor().sizes.begin(), value->tensor().sizes.end(), [](const Size& size) {
+           return !size.is_number();
+         }));
   };
   for (size_t i = 0; i < node.operand_count(); ++i) {
     if (is_symbolic(node.operand(i))) {
@@ -133,7 +134,8 @@ bool CallInliner::can_be_recorded(const Node& node, const TrialValues& values) c
     const auto* operand = node.operand(i);
     const auto sizes = sizes_of(*operand);
     const bool is_size = operand->is_tensor() || !sizes.empty();
-    if (!is_size || !std::all_of(sizes.begin(), sizes.end(), [&](const Size& size) { return values.is_possible(size); })) {
+    if (!is_size ||
+        !std::all_of(sizes.begin(), sizes.end(), [&](const Size& size) { return values.is_possible(size); })) {
       return false;
     }
   }
@@ -285,7 +287,8 @@ bool CallInliner::replaced_by_recordings(Node* node, const c10::KernelFunction* 
   };
   std::vector<NewNode> nodes;
   const auto* twin = other->graph->first();
-  for (const auto* recorded = one->graph->first(); !recorded->is_return(); recorded = recorded->next(), twin = twin->next()) {
+  for (const auto* recorded = one->graph->first(); !recorded->is_return();
+       recorded = recorded->next(), twin = twin->next()) {
     if (twin->is_return() || target_name(*recorded) != target_name(*twin) || recorded->op() == nullptr ||
         recorded->arguments().size() != twin->arguments().size() || recorded->output_lists() != twin->output_lists()) {
       return false;

@@ -18,7 +18,11 @@ class Flows {
       const Program& program,
       const std::unordered_map<const Node*, WeightedLayer>& layers,
       const std::set<std::string>& excluded)
-      : program_(program), layers_(layers), excluded_(excluded), values_(program), analysis_(analysis_mesh("tp=2"), values_) {}
+      : program_(program),
+        layers_(layers),
+        excluded_(excluded),
+        values_(program),
+        analysis_(analysis_mesh("tp=2"), values_) {}
 
   std::vector<LayerGroup> run() {
     for (const auto* node = program_.graph->first(); node != nullptr; node = node->next()) {

@@ -117,7 +117,8 @@ class Localizer {
       const auto& sizes = input.value->tensor().sizes;
       for (size_t d = 0; d < sizes.size(); ++d) {
         const auto dim = static_cast<int64_t>(d);
-        if (sizes[d].is_symbol() && defined_.count(sizes[d].name()) == 0 && input.value->layout->shard_order(dim).empty()) {
+        if (sizes[d].is_symbol() && defined_.count(sizes[d].name()) == 0 &&
+            input.value->layout->shard_order(dim).empty()) {
           symbol_sources_[sizes[d].name()] = {values_[input.value], dim};
         }
       }
@@ -207,7 +208,8 @@ class Localizer {
     const auto* tensor = node.operand(0);
     const auto& layout = *tensor->layout;
     const bool is_cut = std::any_of(
-        layout.placements().begin(), layout.placements().end(), [](const Placement& placement) { return placement.is_shard(); });
+        layout.placements().begin(), layout.placements().end(),
+        [](const Placement& placement) { return placement.is_shard(); });
     if (!is_cut) {
       return false;
     }
@@ -233,7 +235,8 @@ class Localizer {
     Arguments arguments;
     for (size_t a = 0; a < node.arguments().size(); ++a) {
       const auto* sizes = size_argument(node, a);
-      arguments.push_back(sizes != nullptr ? local_size_argument(node, *sizes, operands) : copied(node, node.arguments()[a], operands));
+      arguments.push_back(
+          sizes != nullptr ? local_size_argument(node, *sizes, operands) : copied(node, node.arguments()[a], operands));
     }
     OutputTypes outputs;
     outputs.lists = node.output_lists();
@@ -241,7 +244,8 @@ class Localizer {
       outputs.types.push_back(output == nullptr ? std::nullopt : std::optional<Type>(local_type(*output)));
       outputs.names.push_back(output == nullptr ? "" : output->name());
     }
-    auto* added = result_.graph->insert(nullptr, node.target(), std::move(arguments), operands.used, std::move(outputs));
+    auto* added =
+        result_.graph->insert(nullptr, node.target(), std::move(arguments), operands.used, std::move(outputs));
     added->origin = node.origin;
     for (size_t i = 0; i < node.outputs().size(); ++i) {
       if (node.output(i) == nullptr) {
@@ -298,7 +302,8 @@ class Localizer {
         numbers.push_back(element.constant().toInt());
       }
     }
-    return numbers.size() == elements.size() && !elements.empty() ? Argument(c10::IValue(numbers)) : Argument::list(std::move(elements));
+    return numbers.size() == elements.size() && !elements.empty() ? Argument(c10::IValue(numbers))
+                                                                  : Argument::list(std::move(elements));
   }
 
   const CallSharding::SizeArgument* size_argument(const Node& node, size_t argument) const {

@@ -23,14 +23,16 @@ std::string reduce_text(ReduceOp op) {
 /// Whether a mesh dim is the last that cuts its tensor dim, into pieces that lie one after the other.
 bool is_innermost(const Layout& layout, int64_t mesh_dim) {
   const auto& placement = layout[mesh_dim];
-  return placement.is_shard() && placement.split_factor() == 1 && layout.shard_order(placement.dim()).back() == mesh_dim;
+  return placement.is_shard() && placement.split_factor() == 1 &&
+      layout.shard_order(placement.dim()).back() == mesh_dim;
 }
 
 /// Along mesh dims of one rank everything is whole, whatever it is said to be.
 Step without_single_ranks(Step step, c10::IntArrayRef mesh_shape) {
   for (auto* layout : {&step.before, &step.after}) {
     for (int64_t m = 0; m < layout->ndim(); ++m) {
-      if (mesh_shape[m] == 1 && ((step.kind != StepKind::ReduceScatter && step.kind != StepKind::AllReduce) || !(*layout)[m].is_partial())) {
+      if (mesh_shape[m] == 1 &&
+          ((step.kind != StepKind::ReduceScatter && step.kind != StepKind::AllReduce) || !(*layout)[m].is_partial())) {
         *layout = layout->with(m, Replicate());
       }
     }
@@ -75,8 +77,8 @@ Layout with_pieces_apart(const Layout& layout, const Pieces& pieces) {
     const auto& placement = layout[m];
     placements.push_back(
         !placement.is_shard() || placement.dim() < pieces.tensor_dim ? placement
-        : placement.dim() == pieces.tensor_dim                      ? Shard(placement.dim() + 1)
-                                               : StridedShard(placement.dim() + 1, placement.split_factor()));
+            : placement.dim() == pieces.tensor_dim                   ? Shard(placement.dim() + 1)
+                                                   : StridedShard(placement.dim() + 1, placement.split_factor()));
     turns.push_back(layout.turn(m));
   }
   return Layout(placements, turns);
@@ -85,12 +87,14 @@ Layout with_pieces_apart(const Layout& layout, const Pieces& pieces) {
 /// The mesh dims of a step, those that cut later first.
 MeshDims innermost_first(const Step& step) {
   auto dims = step.mesh_dims;
-  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step.before.turn(a) > step.before.turn(b); });
+  std::stable_sort(
+      dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step.before.turn(a) > step.before.turn(b); });
   return dims;
 }
 MeshDims outermost_first(const Step& step) {
   auto dims = step.mesh_dims;
-  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step.after.turn(a) < step.after.turn(b); });
+  std::stable_sort(
+      dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step.after.turn(a) < step.after.turn(b); });
   return dims;
 }
 
@@ -128,7 +132,9 @@ Value* StepLowering::pad(Value* local, int64_t tensor_dim, const Size& length) {
 
 Value* StepLowering::contiguous(Value* local) {
   const auto& type = local->tensor();
-  return build_.call("aten::clone", {local, c10::IValue(at::MemoryFormat::Contiguous)}, contiguous_type(type.dtype, type.sizes, type.device));
+  return build_.call(
+      "aten::clone", {local, c10::IValue(at::MemoryFormat::Contiguous)},
+      contiguous_type(type.dtype, type.sizes, type.device));
 }
 
 Value* StepLowering::split_and_join(Value* local, int64_t from_dim, int64_t to_dim, int64_t parts) {
@@ -142,9 +148,11 @@ Value* StepLowering::split_and_join(Value* local, int64_t from_dim, int64_t to_d
   const bool may_be_empty = !length.is_number() || length.number() == 0;
   const auto pieces = build_.list(
       may_be_empty ? "aten::split_with_sizes" : "aten::split.Tensor",
-      {local, may_be_empty ? GraphBuilder::Argument(Sizes(parts, length)) : GraphBuilder::Argument(length), c10::IValue(from_dim)},
+      {local, may_be_empty ? GraphBuilder::Argument(Sizes(parts, length)) : GraphBuilder::Argument(length),
+       c10::IValue(from_dim)},
       std::vector<TensorType>(parts, piece));
-  return build_.call("aten::cat", {pieces, c10::IValue(to_dim)}, with_size(piece, to_dim, piece.sizes[to_dim] * Size(parts)));
+  return build_.call(
+      "aten::cat", {pieces, c10::IValue(to_dim)}, with_size(piece, to_dim, piece.sizes[to_dim] * Size(parts)));
 }
 
 Size StepLowering::length_before(const Layout& before, int64_t mesh_dim, int64_t tensor_dim, const Sizes& sizes) const {
@@ -158,7 +166,8 @@ Value* StepLowering::reduced(ReduceOp op, int64_t ranks, Value* local, const Red
   }
   TORCH_CHECK_TYPE(
       c10::isFloatingType(dtype) || c10::isComplexType(dtype),
-      "[localize] an average needs a floating point or complex dtype, but got ", dtype, ". Reduce by sum, or convert first.");
+      "[localize] an average needs a floating point or complex dtype, but got ", dtype,
+      ". Reduce by sum, or convert first.");
   const auto share = [&](Value* value) {
     return build_.call("aten::div.Scalar", {value, c10::IValue(ranks)}, value->tensor());
   };
@@ -214,7 +223,8 @@ Value* StepLowering::reduce_scatter(const Step& step, Value* local, const Sizes&
     const auto most = chunk_length(length, ranks);
     auto* padded = pad(local, tensor_dim, most * Size(ranks));
     auto* joined = split_and_join(padded, tensor_dim, 0, ranks);
-    const auto type = with_size(joined->tensor(), 0, tensor_dim == 0 ? most : floor_divide(joined->tensor().sizes[0], ranks));
+    const auto type =
+        with_size(joined->tensor(), 0, tensor_dim == 0 ? most : floor_divide(joined->tensor().sizes[0], ranks));
     local = reduced(op, ranks, joined, [&](Value* value) {
       return build_.call(
           "_c10d_functional::reduce_scatter_tensor",
@@ -248,7 +258,12 @@ Value* StepLowering::cut(Value* local, const Layout& before, int64_t mesh_dim, i
   return kept == local ? local : contiguous(kept);
 }
 
-Value* StepLowering::exchange(Value* local, const Layout& before, int64_t mesh_dim, int64_t to_dim, const Sizes& sizes) {
+Value* StepLowering::exchange(
+    Value* local,
+    const Layout& before,
+    int64_t mesh_dim,
+    int64_t to_dim,
+    const Sizes& sizes) {
   const auto from_dim = before[mesh_dim].dim();
   const auto ranks = place_.shape[mesh_dim];
   const auto from_length = length_before(before, mesh_dim, from_dim, sizes);
@@ -258,7 +273,8 @@ Value* StepLowering::exchange(Value* local, const Layout& before, int64_t mesh_d
   auto* joined = split_and_join(padded, to_dim, 0, ranks);
   const Sizes pieces(ranks, floor_divide(joined->tensor().sizes[0], ranks));
   auto* arrived = wait(build_.call(
-      "_c10d_functional::all_to_all_single", {joined, pieces, pieces, c10::IValue(group({mesh_dim}))}, joined->tensor()));
+      "_c10d_functional::all_to_all_single", {joined, pieces, pieces, c10::IValue(group({mesh_dim}))},
+      joined->tensor()));
   auto* whole = split_and_join(arrived, 0, from_dim, ranks);
   whole = narrow(whole, from_dim, 0, from_length);
   const auto part = chunk(to_length, ranks, place_.coordinate[mesh_dim]);
@@ -296,7 +312,8 @@ Value* StepLowering::lower(const Step& given, Value* local, const Sizes& sizes) 
   // calls: not only those of this step, since between them others are put together.
   if (std::any_of(sizes.begin(), sizes.end(), [](const Size& size) { return size == Size(0); })) {
     const auto after = local_sizes(sizes, step.after, place_);
-    return build_.call("aten::new_zeros", {local, after}, contiguous_type(local->tensor().dtype, after, local->tensor().device));
+    return build_.call(
+        "aten::new_zeros", {local, after}, contiguous_type(local->tensor().dtype, after, local->tensor().device));
   }
   if (step.kind == StepKind::AllReduce) {
     return all_reduce(step, local);

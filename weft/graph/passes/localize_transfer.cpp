@@ -13,8 +13,8 @@ std::vector<int64_t> numbers(const Sizes& sizes, const Step& step, const DeviceM
   std::vector<int64_t> result;
   for (const auto& size : sizes) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        size.is_number(), "[localize] ", step.to_string(mesh), " needs sizes that are numbers, but got ", size.to_string(),
-        ". Export the program with a fixed size there.");
+        size.is_number(), "[localize] ", step.to_string(mesh), " needs sizes that are numbers, but got ",
+        size.to_string(), ". Export the program with a fixed size there.");
     result.push_back(size.number());
   }
   return result;
@@ -38,7 +38,9 @@ MeshDims dims_in_touch(const Step& step) {
   };
   MeshDims result;
   for (int64_t m = 0; m < step.before.ndim(); ++m) {
-    if (std::any_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t other) { return m == other || cuts_alike(m, other); })) {
+    if (std::any_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t other) {
+          return m == other || cuts_alike(m, other);
+        })) {
       result.push_back(m);
     }
   }
@@ -96,9 +98,8 @@ Value* StepLowering::gather_and_cut(const Step& step, Value* local, const Sizes&
   }
   gathering.after = whole;
   cutting.before = whole;
-  return joins_pieces(gathering) && cuts_pieces(cutting)
-      ? cut_all(cutting, gather_all(gathering, local, sizes), sizes)
-      : nullptr;
+  return joins_pieces(gathering) && cuts_pieces(cutting) ? cut_all(cutting, gather_all(gathering, local, sizes), sizes)
+                                                         : nullptr;
 }
 
 Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes) {
@@ -110,9 +111,7 @@ Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes
   const auto moved = weft::transfer(step, numbers(sizes, step, mesh_), place_.shape, place_.coordinate);
   const auto& type = local->tensor();
   const auto of_shape = [&](Sizes shape) { return contiguous_type(type.dtype, std::move(shape), type.device); };
-  const auto carries = [&](const Box& box) {
-    return box.dims.size() == sizes.size() && !box.is_empty();
-  };
+  const auto carries = [&](const Box& box) { return box.dims.size() == sizes.size() && !box.is_empty(); };
   const auto take = [&](const Box& box) {
     auto* part = local;
     for (size_t d = 0; d < box.dims.size(); ++d) {
@@ -124,8 +123,9 @@ Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes
       }
       auto shape = part->tensor().sizes;
       shape[d] = length;
-      part = pieces.size() == 1 ? pieces[0]
-                                : build_.call("aten::cat", {pieces, c10::IValue(static_cast<int64_t>(d))}, of_shape(shape));
+      part = pieces.size() == 1
+          ? pieces[0]
+          : build_.call("aten::cat", {pieces, c10::IValue(static_cast<int64_t>(d))}, of_shape(shape));
     }
     return part;
   };

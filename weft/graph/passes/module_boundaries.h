@@ -45,10 +45,10 @@ class ModuleBoundaries {
   Redistributions& redistributions_;
   ProgramModules modules_;
   int64_t mesh_dim_;
-  std::vector<nn::ModuleLayout> layouts_;               // by module
+  std::vector<nn::ModuleLayout> layouts_;                         // by module
   std::unordered_map<size_t, std::vector<const Value*>> entered_; // by call, the values that entered, in order
   std::unordered_map<size_t, std::vector<const Value*>> left_;
-  std::vector<char> has_inputs_;                        // by module: whether anything is to be done there
+  std::vector<char> has_inputs_; // by module: whether anything is to be done there
   std::vector<char> has_outputs_;
   std::unordered_set<const Value*> constants_;            // and parameters: no module is given them
   std::unordered_map<const Value*, std::string> buffers_; // by name

@@ -29,7 +29,8 @@ inline std::string byte_text(int64_t bytes) {
   }
   const auto tenths = (bytes * 10 + unit / 2) / unit;
   const bool is_long = tenths >= 1000;
-  return (is_long ? std::to_string((tenths + 5) / 10) : std::to_string(tenths / 10) + "." + std::to_string(tenths % 10)) +
+  return (is_long ? std::to_string((tenths + 5) / 10)
+                  : std::to_string(tenths / 10) + "." + std::to_string(tenths % 10)) +
       " " + kUnits[index];
 }
 

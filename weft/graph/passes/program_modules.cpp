@@ -17,7 +17,8 @@ const std::string& place_of(const Origin& origin) {
 }
 
 bool ends_with_name(const std::string& type, std::string_view name) {
-  return type.ends_with(name) && (type.size() == name.size() || !std::isalnum(static_cast<unsigned char>(type[type.size() - name.size() - 1])));
+  return type.ends_with(name) &&
+      (type.size() == name.size() || !std::isalnum(static_cast<unsigned char>(type[type.size() - name.size() - 1])));
 }
 
 /// What a weight is used as, for modules of types of one's own.

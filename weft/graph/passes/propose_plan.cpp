@@ -96,7 +96,8 @@ class Proposing {
   void propose(const std::string& module, Proposal proposal, std::set<std::string>& excluded) {
     const auto [found, is_new] = proposals_.try_emplace(module, proposal);
     if (!is_new && found->second.style != proposal.style) {
-      left_out_[module] = {std::nullopt, obstacle_text("it is called in places that want it cut in different ways"), {}};
+      left_out_[module] = {
+          std::nullopt, obstacle_text("it is called in places that want it cut in different ways"), {}};
       excluded.insert(module);
     }
   }
@@ -124,7 +125,8 @@ class Proposing {
     for (const auto* partner : group.partners) {
       nn::CutOptions options;
       options.heads = heads;
-      propose(partner->module, {nn::rowwise(options), "sums up, by one all_reduce, what comes of %", sources}, excluded);
+      propose(
+          partner->module, {nn::rowwise(options), "sums up, by one all_reduce, what comes of %", sources}, excluded);
     }
   }
 

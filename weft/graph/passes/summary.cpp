@@ -75,9 +75,8 @@ Size::Values hints(const Program& program) {
 }
 
 int64_t received_bytes(const Program& program, const Node& step) {
-  return static_cast<int64_t>(StepCosts(program).of(step, [](const Step& of_node, const CostContext& context) {
-    return weft::received_bytes(of_node, context);
-  }));
+  return static_cast<int64_t>(StepCosts(program).of(
+      step, [](const Step& of_node, const CostContext& context) { return weft::received_bytes(of_node, context); }));
 }
 
 double communication_seconds(const Program& program) {
@@ -145,13 +144,15 @@ std::string Summary::to_string() const {
     }
   }
   text += "a call       " +
-      (kinds.empty() ? "nothing is communicated" : c10::Join(", ", kinds) + "; a rank receives " + byte_text(bytes)) + "\n";
+      (kinds.empty() ? "nothing is communicated" : c10::Join(", ", kinds) + "; a rank receives " + byte_text(bytes)) +
+      "\n";
   std::vector<std::string> without_rule;
   for (const auto& [op, count] : fallbacks) {
     without_rule.push_back(count == 1 ? op : c10::str(op, " (", count, " calls)"));
   }
   text += "fallbacks    " +
-      (without_rule.empty() ? "none" : c10::Join(", ", without_rule) + ": on replicated tensors, for want of a rule") + "\n";
+      (without_rule.empty() ? "none" : c10::Join(", ", without_rule) + ": on replicated tensors, for want of a rule") +
+      "\n";
   return text;
 }
 

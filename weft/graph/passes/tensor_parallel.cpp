@@ -223,7 +223,8 @@ class TensorParallel {
       for (const auto number : operands_of_argument(*node, argument)) {
         const auto* written = node->operand(number);
         const auto* other = aliases_.parted_by_write(written, [&](const Value* value) {
-          return value->producer() == nullptr || std::any_of(value->uses().begin(), value->uses().end(), [&](const auto& use) {
+          return value->producer() == nullptr ||
+              std::any_of(value->uses().begin(), value->uses().end(), [&](const auto& use) {
                    return use.node != node && use.node->step() == nullptr && visited_.count(use.node) == 0;
                  });
         });
@@ -409,7 +410,8 @@ void tensor_parallel(
     const nn::ParallelPlan& plan,
     const TensorParallelOptions& options) {
   TORCH_CHECK_VALUE(
-      !program.mesh, "[tensor_parallel] a program that is not sharded is required, but it is, over ", *program.mesh, ".");
+      !program.mesh, "[tensor_parallel] a program that is not sharded is required, but it is, over ", *program.mesh,
+      ".");
   options.check(program, mesh);
   if (!writes(program)) {
     TensorParallel(program, mesh, plan, options, {}, {}).run();

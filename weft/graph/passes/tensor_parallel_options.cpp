@@ -25,12 +25,14 @@ void TensorParallelOptions::check(const Program& program, const DeviceMesh& mesh
   }
   for (const auto& [name, layout] : inputs) {
     TORCH_CHECK_VALUE(
-        std::find(names.begin(), names.end(), name) != names.end(), "[tensor_parallel] a layout is given for the input \"",
-        name, "\", but the program's inputs are ", c10::Join(", ", names), ".");
+        std::find(names.begin(), names.end(), name) != names.end(),
+        "[tensor_parallel] a layout is given for the input \"", name, "\", but the program's inputs are ",
+        c10::Join(", ", names), ".");
     check_layout(mesh, layout, "the input \"" + name + "\"");
   }
-  const auto user_outputs = std::count_if(
-      program.outputs.begin(), program.outputs.end(), [](const Output& output) { return output.kind == OutputKind::User; });
+  const auto user_outputs = std::count_if(program.outputs.begin(), program.outputs.end(), [](const Output& output) {
+    return output.kind == OutputKind::User;
+  });
   for (const auto& [position, layout] : outputs) {
     TORCH_CHECK_VALUE(
         position < static_cast<size_t>(user_outputs), "[tensor_parallel] a layout is given for output ", position,

@@ -50,8 +50,7 @@ bool can_stand_in(int64_t number, const std::vector<int64_t>& numbers) {
 
 } // namespace
 
-TrialValues::TrialValues(const Program& program, int64_t choice)
-    : choice_(choice), next_(10'000 * (choice + 1)) {
+TrialValues::TrialValues(const Program& program, int64_t choice) : choice_(choice), next_(10'000 * (choice + 1)) {
   const auto numbers = program.symbols.empty() ? std::vector<int64_t>{} : numbers_in(program);
   for (const auto& [name, symbol] : program.symbols) {
     add_symbol(name, symbol, numbers);
@@ -102,7 +101,8 @@ void TrialValues::add_symbol(const std::string& name, const Symbol& symbol, cons
 
 bool TrialValues::is_possible(const Size& size) const {
   const auto symbols = size.symbols();
-  return std::all_of(symbols.begin(), symbols.end(), [&](const auto& symbol) { return impossible_.count(symbol) == 0; });
+  return std::all_of(
+      symbols.begin(), symbols.end(), [&](const auto& symbol) { return impossible_.count(symbol) == 0; });
 }
 
 std::vector<int64_t> TrialValues::of(const Sizes& sizes) const {
@@ -124,7 +124,9 @@ c10::IValue TrialValues::of_type(const NumberType& type) const {
   if (type.kind == NumberKind::Int && !type.expression.empty()) {
     return Size::parse(type.expression).evaluate(symbols_);
   }
-  return type.kind == NumberKind::Float ? c10::IValue(1.5) : type.kind == NumberKind::Bool ? c10::IValue(true) : c10::IValue(next_);
+  return type.kind == NumberKind::Float ? c10::IValue(1.5)
+      : type.kind == NumberKind::Bool   ? c10::IValue(true)
+                                        : c10::IValue(next_);
 }
 
 void TrialValues::add(const Node& node) {

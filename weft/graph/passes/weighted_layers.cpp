@@ -78,11 +78,15 @@ std::unordered_map<const Node*, WeightedLayer> find_weighted_layers(const Progra
     // Where a weight is tied, the module that calls it is not the one that has it.
     const auto* module = !around.empty() && modules.modules()[around.back().module].kind == kind
         ? &modules.modules()[around.back().module]
-        : owner.kind == kind && weight->target == owner.path + ".weight"                  ? &owner
-                                                                                          : nullptr;
+        : owner.kind == kind && weight->target == owner.path + ".weight" ? &owner
+                                                                         : nullptr;
     if (module != nullptr) {
       layers[node] = {
-          node, module->path, weight->target, node->operand(form->input), weight->value->tensor().sizes[0].number(),
+          node,
+          module->path,
+          weight->target,
+          node->operand(form->input),
+          weight->value->tensor().sizes[0].number(),
           form->is_embedding};
     }
   }

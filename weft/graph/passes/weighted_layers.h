@@ -7,10 +7,10 @@ namespace weft::graph {
 /// A call of a layer that a plan can cut: a linear one, or an embedding.
 struct WeightedLayer {
   const Node* node;
-  std::string module;    // as a plan names it
-  std::string weight;    // the parameter's name, which another module may own where it is tied
-  const Value* input;    // what it is applied to; of an embedding, the positions
-  int64_t rows;          // of the weight: features that come out, or words
+  std::string module; // as a plan names it
+  std::string weight; // the parameter's name, which another module may own where it is tied
+  const Value* input; // what it is applied to; of an embedding, the positions
+  int64_t rows;       // of the weight: features that come out, or words
   bool is_embedding;
 };
 

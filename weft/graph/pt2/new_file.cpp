@@ -39,7 +39,8 @@ void NewFile::write(const void* data, size_t size) {
 }
 
 void NewFile::complete() {
-  check(::close(std::exchange(file_, -1)) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0, "cannot be written");
+  check(
+      ::close(std::exchange(file_, -1)) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0, "cannot be written");
 }
 
 void NewFile::check(bool condition, const char* what) {

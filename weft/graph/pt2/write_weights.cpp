@@ -50,9 +50,7 @@ std::vector<Entry> entries_of(const Program& program, bool can_make) {
   for (const auto& entry : entries) {
     TORCH_CHECK_VALUE(
         entry.tensor.defined() && entry.tensor.layout() == c10::kStrided && (can_make || !entry.tensor.is_meta()),
-        "[write_pt2] the tensor ",
-        entry.name,
-        " must be a strided one that has values.");
+        "[write_pt2] the tensor ", entry.name, " must be a strided one that has values.");
   }
   return entries;
 }
@@ -144,8 +142,8 @@ class Writer {
   void add(const Group& group) {
     const bool is_constant = group.members[0]->is_constant;
     const auto folder = std::string(is_constant ? "data/constants/" : "data/weights/");
-    const auto path = is_constant ? "tensor_" + std::to_string(constants_count_++)
-                                  : "weight_" + std::to_string(weights_count_++);
+    const auto path =
+        is_constant ? "tensor_" + std::to_string(constants_count_++) : "weight_" + std::to_string(weights_count_++);
     const auto base = group.base.is_meta() ? options_.make_tensor(group.members[0]->name) : group.base;
     const bool is_dense = base.is_non_overlapping_and_dense();
     // What is in memory as it is to be stored is not copied.
