@@ -8,7 +8,7 @@ SOURCES = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' 
 .PRECIOUS: build/%/build.ninja
 
 help:
-	@echo "make demo            build and run the demonstration"
+	@echo "make demo            export a decoder, shard it over four ranks, run it, compare with PyTorch"
 	@echo "make test            build with warnings as errors, run all tests"
 	@echo "make lint            format, layers, mirror of sources and tests, file sizes"
 	@echo "make format          format all sources"
@@ -27,7 +27,7 @@ build/%/build.ninja: CMakePresets.json | setup
 
 demo: build/release/build.ninja
 	cmake --build --preset release -j $(JOBS) --target weft_command
-	build/release/bin/weft demo
+	$(PYTHON) examples/python/demo.py --weft build/release/bin/weft
 
 bench: build/release/build.ninja
 	cmake --build --preset release -j $(JOBS) --target benches weft_command

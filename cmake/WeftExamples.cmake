@@ -1,4 +1,4 @@
-# examples/models holds the models that the examples and the command's demonstration train.
+# examples/models holds the models that the examples train.
 file(GLOB _models CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/models/*.cpp")
 add_library(weft_models STATIC EXCLUDE_FROM_ALL ${_models})
 target_link_libraries(weft_models PUBLIC weft)

@@ -1,13 +1,11 @@
 #include "python/bindings/bindings.h"
-#include "weft/graph/exec/thread_ranks.h"
-#include "weft/graph/exec/whole_values.h"
+#include "weft/graph/exec/whole_run.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/passes/shard.h"
 #include "weft/graph/passes/summary.h"
 #include "weft/graph/pt2/read_pt2.h"
 #include "weft/graph/pt2/write_pt2.h"
 
-#include <ATen/ATen.h>
 #include <pybind11/stl.h>
 
 #include <set>
@@ -35,65 +33,13 @@ graph::Program sharded(
   return program;
 }
 
-/// A rank's part of every user input, by name; those that are always the same need not be given.
-std::vector<c10::IValue> values_of(
-    const graph::Program& program,
-    const std::map<std::string, at::Tensor>& inputs,
-    const graph::MeshPlace& place) {
-  std::vector<c10::IValue> values;
-  for (const auto& input : program.inputs) {
-    if (input.kind != graph::InputKind::User) {
-      continue;
-    }
-    if (input.constant) {
-      values.push_back(*input.constant);
-      continue;
-    }
-    const auto& name = input.value->name();
-    const auto found = inputs.find(name);
-    TORCH_CHECK_VALUE(found != inputs.end(), "[ShardedProgram.run] the input \"", name, "\" is missing.");
-    values.emplace_back(
-        input.value->is_tensor() ? c10::IValue(graph::part_of(found->second, *input.value->layout, place).clone())
-                                 : c10::IValue(found->second.item()));
-  }
-  return values;
-}
-
-at::Tensor as_tensor(const c10::IValue& value) {
-  return value.isTensor() ? value.toTensor() : value.isNone() ? at::Tensor() : at::scalar_tensor(value.toScalar());
-}
-
-/// The layouts of the user outputs; none where one is no tensor.
-std::vector<std::optional<Layout>> output_layouts(const graph::Program& program) {
-  std::vector<std::optional<Layout>> layouts;
-  for (const auto& output : program.outputs) {
-    if (output.kind == graph::OutputKind::User) {
-      layouts.push_back(output.constant ? std::nullopt : program.graph->return_node()->operand(output.operand)->layout);
-    }
-  }
-  return layouts;
-}
-
 /// Whole inputs and whole outputs, with ranks as threads of this process.
 std::vector<at::Tensor> run(const graph::Program& program, const std::map<std::string, at::Tensor>& inputs) {
   std::vector<std::shared_ptr<const graph::Program>> ranks;
-  std::vector<std::vector<c10::IValue>> values;
   for (const auto rank : program.mesh->ranks()) {
     ranks.push_back(std::make_shared<const graph::Program>(graph::program_of_rank(program, rank)));
-    values.push_back(values_of(program, inputs, graph::place_in(*program.mesh, rank)));
   }
-  graph::ThreadRanks threads(std::move(ranks));
-  const auto outputs = threads.run(std::move(values));
-  const auto layouts = output_layouts(program);
-  std::vector<at::Tensor> result;
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    std::vector<at::Tensor> parts;
-    for (const auto& of_rank : outputs) {
-      parts.push_back(as_tensor(of_rank[i]));
-    }
-    result.push_back(layouts[i] ? graph::whole_of(parts, *layouts[i], program.mesh->shape()) : parts[0]);
-  }
-  return result;
+  return graph::run_on_threads(std::move(ranks), graph::manifest_of(program))->run(inputs);
 }
 
 /// The mesh dims that collectives span, each set once, as they are named in groups.
@@ -126,8 +72,7 @@ void bind_sharded_program(py::module_& module) {
       .def("run", &run, py::arg("inputs"), py::call_guard<py::gil_scoped_release>())
       .def(
           "write",
-          [](const Program& program, int64_t rank, const std::string& path,
-             const std::map<std::string, std::string>& names) {
+          [](const Program& program, int64_t rank, const std::string& path, const std::map<std::string, std::string>& names) {
             graph::write_pt2(graph::program_of_rank(program, rank, {.group_names = names}), path);
           },
           py::arg("rank"), py::arg("path"), py::arg("group_names") = std::map<std::string, std::string>(),

@@ -211,7 +211,7 @@ def test_wrong_arguments_and_files_are_one_line_with_a_hint(files, tmp_path):
         (2, "--sharp", ("show", "f32[4] @ mesh(tp=2) {R}", "--sharp")),
         (1, "cannot be opened: No such file or directory", ("plan", tmp_path / "none.pt2", "--mesh", "tp=2")),
         (1, "text.pt2", ("plan", tmp_path / "text.pt2", "--mesh", "tp=2")),
-        (1, "plan.json", ("explain", files.model, "--mesh", "tp=2", "--plan", tmp_path / "none.json")),
+        (1, "a plan file is required", ("explain", files.model, "--mesh", "tp=2", "--plan", tmp_path / "none.json")),
         (
             1,
             "The nearest are: blocks.*.up",
@@ -228,8 +228,8 @@ def test_wrong_arguments_and_files_are_one_line_with_a_hint(files, tmp_path):
         (1, "The nearest are: ", ("explain", files.model, "--mesh", "tp=2", "--plan", files.plan, "--node", "blocks.7")),
     ]
     for code, text, arguments in cases:
-        assert refused(*arguments)[0] == code, arguments
-        assert text in refused(*arguments)[1], arguments
+        exit_code, error = refused(*arguments)
+        assert exit_code == code and text in error, (arguments, error)
     assert not (tmp_path / "out").exists() and not (tmp_path / "y").exists()
 
 
@@ -329,3 +329,12 @@ def test_heads_that_do_not_divide_are_left_whole_with_a_note(tmp_path):
     notes = {left["pattern"]: left["reason"] for left in proposed["left_out"]}
     assert notes["h.*.attn.c_attn"] == "left whole: 5 heads cannot be divided among 2 ranks"
     assert notes["wpe"] == "left whole: the program looks it up at places of its own"
+
+
+def test_the_demonstration_is_the_main_job_from_end_to_end():
+    demo = Path(__file__).parents[2] / "examples/python/demo.py"
+    result = subprocess.run([sys.executable, demo, "--weft", COMMAND], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert "5 all_reduce" in result.stdout and "1 all_gather" in result.stdout
+    assert '"layers.*.attention.wq": {"style":"colwise","heads":8}' in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("The logits are PyTorch's own to ")

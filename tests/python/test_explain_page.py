@@ -67,7 +67,7 @@ def test_the_page_shows_the_totals_and_the_modules_collapsed(page):
 
 def test_a_search_shows_what_it_finds_with_its_layouts_and_bytes(page):
     path, explained = page
-    dom = shown(path, "#search=all_reduce%20layers.1")
+    dom = shown(path, "#search=all_reduce%20layers.1%20P(sum)")
     expected = [
         node["name"]
         for node in explained["nodes"]

@@ -35,7 +35,7 @@ class ShardedFolder : public ::testing::Test {
       input %down: f32[4,6] = parameter "down.weight"
       input %x: f32[3,4] = user
         %a: f32[3,12] = aten::linear(%x, %up)
-        %p: f32[3,6], %q: f32[3,6] = aten::chunk(%a, 2, 1)
+        [%p: f32[3,6], %q: f32[3,6]] = aten::chunk(%a, 2, 1)
         %m: f32[3,6] = aten::mul.Tensor(%p, %q)
         %b: f32[3,4] = aten::linear(%m, %down)
       output %b = user)");
@@ -96,6 +96,14 @@ TEST_F(ShardedFolder, ThatWasWrittenIsReplacedAndAnotherIsNot) {
   expect_contains(
       error_text<c10::ValueError>([&] { write_sharded(sharded(2), folder_); }),
       "it is not empty and has no weft.json.");
+  EXPECT_EQ(names().size(), 4u);
+}
+
+TEST_F(ShardedFolder, MayBeNamedFromWhereOneIs) {
+  const auto before = fs::current_path();
+  fs::current_path(root_);
+  write_sharded(sharded(2), "new");
+  fs::current_path(before);
   EXPECT_EQ(names().size(), 4u);
 }
 

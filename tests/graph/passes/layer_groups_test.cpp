@@ -61,7 +61,7 @@ TEST(LayerGroups, HeadsArePartsOfFeaturesThatAViewSplits) {
       %l: f32[2,s0,36] = aten::linear(%x, %w)
       %v: f32[2,s0,3,4,3] = aten::view(%l, [2, %size, 3, 4, 3])
       %t: f32[3,2,4,s0,3] = aten::permute(%v, [2, 0, 3, 1, 4])
-      %q: f32[2,4,s0,3], %k: f32[2,4,s0,3], %u: f32[2,4,s0,3] = aten::unbind.int(%t)
+      [%q: f32[2,4,s0,3], %k: f32[2,4,s0,3], %u: f32[2,4,s0,3]] = aten::unbind.int(%t)
       %z: f32[2,4,s0,3] = aten::scaled_dot_product_attention(%q, %k, %u)
       %b: f32[2,s0,4,3] = aten::permute(%z, [0, 2, 1, 3])
       %f: f32[2,s0,12] = aten::reshape(%b, [2, %size, 12])

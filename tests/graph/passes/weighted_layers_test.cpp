@@ -53,6 +53,8 @@ TEST(WeightedLayers, MayBeRepeatedForEveryRowOfABatch) {
       %v: f32[2,4,6] = aten::view(%e, [2, 4, 6])
       %y: f32[2,3,6] = aten::bmm(%x, %v)
     output %y = user)");
+  auto* product = program.graph->return_node()->operand(0)->producer();
+  product->origin.metadata = {{"nn_module_stack", "up,up,torch.nn.modules.linear.Linear"}};
   const auto layers = layers_by_output(program);
   ASSERT_EQ(layers.count("y"), 1u);
   EXPECT_EQ(layers.at("y").module, "up");

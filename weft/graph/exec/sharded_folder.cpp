@@ -129,7 +129,7 @@ void write_rank(const Program& program, int64_t rank, const std::string& path, c
 
 void write_sharded(const Program& program, const std::string& folder, const OnProgress& on_progress) {
   TORCH_CHECK_VALUE(program.mesh, "[write_sharded] a program that tensor_parallel made parallel is required.");
-  auto target = fs::weakly_canonical(folder);
+  auto target = fs::weakly_canonical(fs::absolute(folder));
   if (!target.has_filename()) {
     target = target.parent_path();
   }

@@ -76,17 +76,12 @@ std::unordered_map<const Node*, WeightedLayer> find_weighted_layers(const Progra
     const auto& around = modules.around(*node);
     const auto& owner = modules.modules()[modules.parameters().at(weight->target).module];
     // Where a weight is tied, the module that calls it is not the one that has it.
-    const auto* module = !around.empty() && modules.modules()[around.back().module].kind == kind
-        ? &modules.modules()[around.back().module]
-        : owner.kind == kind && weight->target == owner.path + ".weight" ? &owner
-                                                                         : nullptr;
+    const auto* caller = around.empty() ? &owner : &modules.modules()[around.back().module];
+    const bool is_own = weight->target == owner.path + ".weight";
+    const auto* module = caller->kind == kind ? caller : owner.kind == kind && is_own ? &owner : nullptr;
     if (module != nullptr) {
       layers[node] = {
-          node,
-          module->path,
-          weight->target,
-          node->operand(form->input),
-          weight->value->tensor().sizes[0].number(),
+          node, module->path, weight->target, node->operand(form->input), weight->value->tensor().sizes[0].number(),
           form->is_embedding};
     }
   }
