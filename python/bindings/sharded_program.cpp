@@ -72,7 +72,8 @@ void bind_sharded_program(py::module_& module) {
       .def("run", &run, py::arg("inputs"), py::call_guard<py::gil_scoped_release>())
       .def(
           "write",
-          [](const Program& program, int64_t rank, const std::string& path, const std::map<std::string, std::string>& names) {
+          [](const Program& program, int64_t rank, const std::string& path,
+             const std::map<std::string, std::string>& names) {
             graph::write_pt2(graph::program_of_rank(program, rank, {.group_names = names}), path);
           },
           py::arg("rank"), py::arg("path"), py::arg("group_names") = std::map<std::string, std::string>(),

@@ -59,7 +59,9 @@ TEST(Manifest, ThatIsNoneSaysSo) {
   EXPECT_EQ(error("{}"), "no \"format\": \"weft sharded program\".");
   const std::string head = R"({"format": "weft sharded program", )";
   EXPECT_EQ(error(head + R"("version": 9})"), "version 1 is required, but got 9.");
-  const auto with = [&](const std::string& rest) { return head + R"x("version": 1, "mesh": "mesh(tp=2)", )x" + rest + "}"; };
+  const auto with = [&](const std::string& rest) {
+    return head + R"x("version": 1, "mesh": "mesh(tp=2)", )x" + rest + "}";
+  };
   EXPECT_EQ(error(with(R"("ranks": ["a"], "inputs": [], "outputs": [])")), "2 ranks are required, but got 1.");
   EXPECT_EQ(
       error(with(R"("ranks": ["a", "../b"], "inputs": [], "outputs": [])")),

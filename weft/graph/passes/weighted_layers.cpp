@@ -81,7 +81,11 @@ std::unordered_map<const Node*, WeightedLayer> find_weighted_layers(const Progra
     const auto* module = caller->kind == kind ? caller : owner.kind == kind && is_own ? &owner : nullptr;
     if (module != nullptr) {
       layers[node] = {
-          node, module->path, weight->target, node->operand(form->input), weight->value->tensor().sizes[0].number(),
+          node,
+          module->path,
+          weight->target,
+          node->operand(form->input),
+          weight->value->tensor().sizes[0].number(),
           form->is_embedding};
     }
   }
