@@ -99,8 +99,9 @@ void check_step(const Node& node) {
   const auto& operand = *node.operand(0);
   const auto& output = *node.output();
   WEFT_VERIFY(
-      operand.is_tensor() && operand.type == output.type, node, "a step keeps the type of its operand, ",
-      to_string(operand.type));
+      operand.is_tensor() && output.is_tensor() && operand.tensor().sizes == output.tensor().sizes &&
+          operand.tensor().dtype == output.tensor().dtype,
+      node, "a step keeps the type of its operand, ", to_string(operand.type));
   WEFT_VERIFY(
       operand.layout == step.before, node, "a step begins with its operand's layout, ",
       operand.layout ? operand.layout->to_string() : "none");

@@ -20,6 +20,11 @@ std::string reduce_text(ReduceOp op) {
   return op == ReduceOp::Avg ? "sum" : std::string(to_string(op));
 }
 
+/// What each of some parts has that divide a size.
+Size share_of(const Size& size, int64_t parts) {
+  return quotient(size, parts).value_or(floor_divide(size, parts));
+}
+
 /// Whether a mesh dim is the last that cuts its tensor dim, into pieces that lie one after the other.
 bool is_innermost(const Layout& layout, int64_t mesh_dim) {
   const auto& placement = layout[mesh_dim];
@@ -142,7 +147,7 @@ Value* StepLowering::split_and_join(Value* local, int64_t from_dim, int64_t to_d
     return local;
   }
   const auto& type = local->tensor();
-  const auto length = floor_divide(type.sizes[from_dim], parts);
+  const auto length = share_of(type.sizes[from_dim], parts);
   auto piece = with_size(type, from_dim, length);
   // Of pieces that are empty, or may be when the program runs, split.Tensor would make one.
   const bool may_be_empty = !length.is_number() || length.number() == 0;
@@ -224,7 +229,7 @@ Value* StepLowering::reduce_scatter(const Step& step, Value* local, const Sizes&
     auto* padded = pad(local, tensor_dim, most * Size(ranks));
     auto* joined = split_and_join(padded, tensor_dim, 0, ranks);
     const auto type =
-        with_size(joined->tensor(), 0, tensor_dim == 0 ? most : floor_divide(joined->tensor().sizes[0], ranks));
+        with_size(joined->tensor(), 0, tensor_dim == 0 ? most : share_of(joined->tensor().sizes[0], ranks));
     local = reduced(op, ranks, joined, [&](Value* value) {
       return build_.call(
           "_c10d_functional::reduce_scatter_tensor",
@@ -271,7 +276,7 @@ Value* StepLowering::exchange(
   auto* padded = pad(local, from_dim, chunk_length(from_length, ranks));
   padded = pad(padded, to_dim, chunk_length(to_length, ranks) * Size(ranks));
   auto* joined = split_and_join(padded, to_dim, 0, ranks);
-  const Sizes pieces(ranks, floor_divide(joined->tensor().sizes[0], ranks));
+  const Sizes pieces(ranks, share_of(joined->tensor().sizes[0], ranks));
   auto* arrived = wait(build_.call(
       "_c10d_functional::all_to_all_single", {joined, pieces, pieces, c10::IValue(group({mesh_dim}))},
       joined->tensor()));
