@@ -1,5 +1,6 @@
 #include "weft/graph/passes/inline_call.h"
 
+#include "weft/comm/fake_world.h"
 #include "weft/graph/capture/inline_composite.h"
 
 #include <c10/util/Exception.h>
@@ -112,6 +113,16 @@ class Rewriting {
 };
 
 } // namespace
+
+CallInliner::CallInliner(
+    Program& program,
+    const TrialValues& values,
+    const TrialValues& other_values,
+    const DeviceMesh& mesh)
+    : program_(program),
+      values_(values),
+      other_values_(other_values),
+      mesh_(make_fake_world(mesh.size()), mesh.device_type(), mesh.shape(), mesh.names()) {}
 
 bool CallInliner::has_symbols(const Node& node) const {
   const auto is_symbolic = [](const Value* value) {

@@ -13,8 +13,8 @@ namespace weft::graph {
 /// where a number is no size, or where a symbol has too small a range to be taken for two numbers.
 class CallInliner {
  public:
-  CallInliner(Program& program, const TrialValues& values, const TrialValues& other_values, const DeviceMesh& mesh)
-      : program_(program), values_(values), other_values_(other_values), mesh_(mesh) {}
+  /// The mesh's world is not spoken to, and need not be there.
+  CallInliner(Program& program, const TrialValues& values, const TrialValues& other_values, const DeviceMesh& mesh);
 
   /// By the kernel of the operator that is made of other operators. False where it stays.
   bool composite(Node* node);
@@ -38,7 +38,7 @@ class CallInliner {
   Program& program_;
   const TrialValues& values_;
   const TrialValues& other_values_;
-  const DeviceMesh& mesh_;
+  DeviceMesh mesh_; // with nobody to talk to
 };
 
 } // namespace weft::graph

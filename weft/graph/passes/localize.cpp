@@ -341,14 +341,15 @@ class Localizer {
     return is_list ? list(std::move(elements)) : elements[0];
   }
 
-  /// In symbols where the output has it so.
+  /// In symbols where the output has it so: sizes that are equal for these values of the symbols are equal.
   Size inferred_size(const Node& node, size_t d, int64_t stated) const {
     const auto& sizes = node.output()->tensor().sizes;
-    const bool is_known = d < sizes.size() && trial_values_.of(sizes[d]) == stated;
+    const auto found = std::find_if(
+        sizes.begin(), sizes.end(), [&](const Size& size) { return trial_values_.of(size) == stated; });
     TORCH_CHECK_NOT_IMPLEMENTED(
-        is_known || program_.symbols.empty(), "[localize] ", to_string(node), " leaves size ", d,
+        found != sizes.end() || program_.symbols.empty(), "[localize] ", to_string(node), " leaves size ", d,
         " to be inferred, which its output does not have. Write the size out.");
-    return is_known ? sizes[d] : Size(stated);
+    return found != sizes.end() ? *found : Size(stated);
   }
 
   static Argument element_of(const Argument& written, size_t d) {
