@@ -344,8 +344,8 @@ class Localizer {
   /// In symbols where the output has it so: sizes that are equal for these values of the symbols are equal.
   Size inferred_size(const Node& node, size_t d, int64_t stated) const {
     const auto& sizes = node.output()->tensor().sizes;
-    const auto found = std::find_if(
-        sizes.begin(), sizes.end(), [&](const Size& size) { return trial_values_.of(size) == stated; });
+    const auto found =
+        std::find_if(sizes.begin(), sizes.end(), [&](const Size& size) { return trial_values_.of(size) == stated; });
     TORCH_CHECK_NOT_IMPLEMENTED(
         found != sizes.end() || program_.symbols.empty(), "[localize] ", to_string(node), " leaves size ", d,
         " to be inferred, which its output does not have. Write the size out.");
