@@ -37,7 +37,8 @@ struct NativeRanks {
     size = environment.world_size;
     store = testing::launch_store();
     world = make_fake_world(size, rank);
-    const auto channel = std::make_shared<BackendChannel>(make_gloo_backend(store, rank, size, default_timeout()));
+    const auto channel =
+        std::make_shared<BackendChannel>(store, make_gloo_backend(store, rank, size, default_timeout()));
     const DeviceMesh mesh(world, c10::kCPU, {size}, {"tp"});
     group = make_native_group(*world, "tp", mesh.ranks().vec(), rank, channel);
   }

@@ -9,6 +9,14 @@ uint64_t BackendChannel::next_message(Collective direction, int64_t peer) {
   return messages_[{direction, peer}]++;
 }
 
+SymmetricMemory* BackendChannel::symmetric_memory(c10::Device device, std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  if (!symmetric_memory_) {
+    symmetric_memory_ = SymmetricMemory::make(store_, backend_->getRank(), backend_->getSize(), device, timeout);
+  }
+  return symmetric_memory_->get();
+}
+
 void BackendChannel::fail(const Group& group, const Call& call, std::string_view what) {
   const auto text = c10::str(
       "[", call.to_string(), "] call ", call.sequence, " of ", group.to_string(), " failed on rank ",
@@ -33,6 +41,11 @@ void BackendChannel::check_usable(const Group& group, const Call& call) {
   TORCH_CHECK_WITH(
       DistBackendError, failure.empty(), "[", call.to_string(), "] ", group.to_string(),
       " cannot be used any more, because an earlier call failed: ", failure, ". Restart the ranks.");
+}
+
+SymmetricMemory* symmetric_memory(Group& group, c10::Device device, std::chrono::milliseconds timeout) {
+  auto* on_backend = device.is_cuda() ? dynamic_cast<BackendGroup*>(&group) : nullptr;
+  return on_backend == nullptr ? nullptr : on_backend->channel().symmetric_memory(device, timeout);
 }
 
 } // namespace weft

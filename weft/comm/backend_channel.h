@@ -1,6 +1,7 @@
 #pragma once
 
 #include "weft/comm/group.h"
+#include "weft/comm/symmetric_memory.h"
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -14,9 +15,12 @@ namespace weft {
 class BackendChannel {
  public:
   /// With a second backend of the same members, each pair has a connection per direction: a thread that sends then does
-  /// not hold up the one that receives.
-  explicit BackendChannel(c10::intrusive_ptr<c10d::Backend> backend, c10::intrusive_ptr<c10d::Backend> downward = {})
-      : backend_(std::move(backend)), downward_(std::move(downward)) {}
+  /// not hold up the one that receives. The store is where its members meet for what a backend has not.
+  BackendChannel(
+      c10::intrusive_ptr<c10d::Store> store,
+      c10::intrusive_ptr<c10d::Backend> backend,
+      c10::intrusive_ptr<c10d::Backend> downward = {})
+      : store_(std::move(store)), backend_(std::move(backend)), downward_(std::move(downward)) {}
 
   c10d::Backend& backend() {
     return *backend_;
@@ -29,6 +33,8 @@ class BackendChannel {
     return calls_++;
   }
   uint64_t next_message(Collective direction, int64_t peer);
+  /// As SymmetricMemory::make, once.
+  SymmetricMemory* symmetric_memory(c10::Device device, std::chrono::milliseconds timeout);
 
   /// Raises an error that names the call, the group and its ranks; from then on every call on this channel fails at
   /// once, since its members no longer agree on where they are.
@@ -36,12 +42,14 @@ class BackendChannel {
   void check_usable(const Group& group, const Call& call);
 
  private:
+  c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::intrusive_ptr<c10d::Backend> downward_; // to lower members; none: backend_ carries everything
   std::atomic<uint64_t> calls_ = 0;
   std::mutex mutex_;
   std::map<std::pair<Collective, int64_t>, uint64_t> messages_;
   std::string first_failure_;
+  std::optional<std::unique_ptr<SymmetricMemory>> symmetric_memory_;
 };
 
 /// A group on such a channel.
@@ -55,6 +63,10 @@ class BackendGroup : public Group {
       std::shared_ptr<BackendChannel> channel)
       : Group(communicator, std::move(label), std::move(ranks), rank), channel_(std::move(channel)) {}
 
+  BackendChannel& channel() {
+    return *channel_;
+  }
+
  protected:
   uint64_t next_sequence() override {
     return channel_->next_sequence();
@@ -65,5 +77,9 @@ class BackendGroup : public Group {
 
   std::shared_ptr<BackendChannel> channel_;
 };
+
+/// Memory that the members of a group on a c10d backend share between their devices; nullptr where they cannot, or where
+/// it is no such group. All members ask together the first time.
+SymmetricMemory* symmetric_memory(Group& group, c10::Device device, std::chrono::milliseconds timeout);
 
 } // namespace weft

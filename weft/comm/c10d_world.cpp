@@ -66,7 +66,9 @@ class C10dCommunicator : public Communicator {
       : Communicator(rank, size, timeout), store_(std::move(store)) {}
 
   void adopt(const ExistingGroup& group, c10::DeviceType device_type) {
-    channels_.try_emplace({group.ranks, device_type}, std::make_shared<BackendChannel>(group.backend));
+    channels_.try_emplace(
+        {group.ranks, device_type},
+        std::make_shared<BackendChannel>(store_of(group.ranks, device_type), group.backend));
   }
 
  protected:
@@ -85,23 +87,27 @@ class C10dCommunicator : public Communicator {
   }
 
  private:
+  StorePtr store_of(const std::vector<int64_t>& ranks, c10::DeviceType device_type) const {
+    const auto name = c10::DeviceTypeName(device_type, /*lower_case=*/true);
+    return c10::make_intrusive<c10d::PrefixStore>(name + "/" + join(ranks), store_);
+  }
+
   std::shared_ptr<BackendChannel> make_channel(
       const std::string& label,
       const std::vector<int64_t>& ranks,
       int64_t rank_in_group,
       c10::DeviceType device_type) {
     const auto size = static_cast<int64_t>(ranks.size());
-    const auto name = c10::DeviceTypeName(device_type, /*lower_case=*/true);
-    const auto store = c10::make_intrusive<c10d::PrefixStore>(name + "/" + join(ranks), store_);
+    const auto store = store_of(ranks, device_type);
     wait_for_arrival(store, "group " + label, ranks, rank(), timeout());
     try {
       if (device_type == c10::kCUDA) {
-        return std::make_shared<BackendChannel>(make_nccl_backend(store, rank_in_group, size, timeout()));
+        return std::make_shared<BackendChannel>(store, make_nccl_backend(store, rank_in_group, size, timeout()));
       }
       const auto down_store = c10::make_intrusive<c10d::PrefixStore>("down", store);
       auto upward = make_gloo_backend(store, rank_in_group, size, timeout());
       auto downward = make_gloo_backend(down_store, rank_in_group, size, timeout());
-      return std::make_shared<BackendChannel>(std::move(upward), std::move(downward));
+      return std::make_shared<BackendChannel>(store, std::move(upward), std::move(downward));
     } catch (const c10::NotImplementedError&) {
       throw; // the backend is not built in, which says all
     } catch (const std::exception& error) {

@@ -18,10 +18,12 @@ TORCH_LIBRARY(weft, library) {
   // gathered too, or whole, where it has as many rows as the gathered tensor.
   library.def(
       "all_gather_scaled_matmul(Tensor shard, Tensor shard_scale, Tensor[] others, Tensor[] other_scales, "
-      "Tensor?[] biases, Tensor?[] result_scales, ScalarType?[] out_dtypes, bool[] use_fast_accum, int dim, SymInt? size, "
+      "Tensor?[] biases, Tensor?[] result_scales, ScalarType?[] out_dtypes, bool[] use_fast_accum, int dim, SymInt? "
+      "size, "
       "int chunks, bool gathered, str group) -> Tensor[]");
   library.def(
       "scaled_matmul_reduce_scatter(Tensor input, Tensor other, Tensor input_scale, Tensor other_scale, Tensor? bias, "
-      "Tensor? result_scale, ScalarType? out_dtype, bool use_fast_accum, str reduce_op, int dim, int chunks, str group) "
+      "Tensor? result_scale, ScalarType? out_dtype, bool use_fast_accum, str reduce_op, int dim, int chunks, str "
+      "group) "
       "-> Tensor");
 }
