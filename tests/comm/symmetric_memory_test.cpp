@@ -4,6 +4,7 @@
 #include "tests/support/process_ranks.h"
 #include "weft/comm/communicator.h"
 #include "weft/comm/launch_environment.h"
+#include "weft/core/shard_math.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -37,18 +38,8 @@ TEST(SymmetricMemory, IsNotThereForDevicesWithoutAnAllocatorAndAllRanksKnow) {
 namespace {
 
 const std::map<std::string, std::string> kShared = {{"TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES", "1"}};
-const std::vector<std::vector<int64_t>> kLengths = {{4, 4}, {5, 3}, {1, 0}, {64, 64}};
-
-at::Tensor whole_of(int64_t member, int64_t rows) {
-  return at::arange(rows * 6, at::kCUDA).view({rows, 2, 3}).to(at::kFloat) + 1000 * member;
-}
-
-int64_t total(c10::IntArrayRef lengths) {
-  return lengths[0] + lengths[1];
-}
-
-at::Tensor piece_of(const at::Tensor& whole, c10::IntArrayRef lengths, int64_t member) {
-  return whole.narrow(0, member == 0 ? 0 : lengths[0], lengths[member]);
+at::Tensor whole_of(int64_t member, c10::IntArrayRef sizes) {
+  return at::arange(c10::multiply_integers(sizes), at::kCUDA).view(sizes).to(at::kFloat) + 1000 * member;
 }
 
 } // namespace
@@ -57,25 +48,33 @@ RANK_ROLE(gathers_and_scatters_on_one_device) {
   const auto rank = read_launch_environment().value().rank;
   const auto memory = make_memory(c10::Device(c10::kCUDA, 0));
   TORCH_CHECK(memory != nullptr, "no symmetric memory");
-  for (const auto& lengths : kLengths) {
-    for (const int64_t chunks : {1, 3}) {
-      const auto rows = total(lengths);
-      const auto expected = whole_of(7, rows);
-      const auto whole = at::full_like(expected, -1);
-      const auto consumed = at::full_like(expected, -1);
-      memory->gather(
-          piece_of(expected, lengths, rank).contiguous(), lengths, chunks, whole, /*keeps_own=*/true,
-          [&](int64_t start, const at::Tensor& part) { consumed.narrow(0, start, part.size(0)).copy_(part); });
-      TORCH_CHECK(at::equal(whole, expected), "gathered ", whole, " and not ", expected);
-      TORCH_CHECK(at::equal(consumed, expected), "consumed ", consumed, " and not ", expected);
+  const std::vector<std::vector<int64_t>> shapes = {{8, 6}, {7, 3}, {1, 4}, {3, 5, 9}, {900, 2000}};
+  for (const auto& sizes : shapes) {
+    for (int64_t dim = 0; dim < static_cast<int64_t>(sizes.size()); ++dim) {
+      for (const int64_t chunks : {1, 3}) {
+        const ChunkedDim cut = {.dim = dim, .size = sizes[dim], .chunks = chunks};
+        const auto run = chunk(cut.size, 2, rank);
+        const auto part_of = [&](const at::Tensor& whole) { return whole.narrow(dim, run.begin, run.length); };
+        const auto expected = whole_of(7, sizes);
+        const auto gathered = at::full_like(expected, -1);
+        const auto consumed = at::full_like(expected, -1);
+        memory->gather(
+            part_of(expected).contiguous(), cut, gathered, [&](const Chunk& at, const at::Tensor& values) {
+              consumed.narrow(dim, at.begin, at.length).copy_(values);
+            });
+        TORCH_CHECK(at::equal(gathered, expected), "gathered along ", dim, " of ", sizes);
+        TORCH_CHECK(at::equal(consumed, expected), "consumed along ", dim, " of ", sizes);
 
-      const auto mine = whole_of(rank, rows);
-      for (const bool averages : {false, true}) {
-        const auto piece = memory->scatter(
-            lengths, {2, 3}, chunks, mine.options(), averages,
-            [&](int64_t start, const at::Tensor& part) { part.copy_(mine.narrow(0, start, part.size(0))); });
-        const auto sum = piece_of(whole_of(0, rows) + whole_of(1, rows), lengths, rank);
-        TORCH_CHECK(at::equal(piece, averages ? sum / 2 : sum), "scattered ", piece, " and not ", sum);
+        const auto mine = whole_of(rank, sizes);
+        const auto sum = part_of(whole_of(0, sizes) + whole_of(1, sizes));
+        for (const auto op : {ReduceOp::Sum, ReduceOp::Avg}) {
+          const auto output = at::full_like(sum, -1);
+          memory->scatter(output, cut, op, [&](const Chunk& at, const at::Tensor& target, bool adds) {
+            TORCH_CHECK(!adds, "nothing is there to add to");
+            target.copy_(mine.narrow(dim, at.begin, at.length));
+          });
+          TORCH_CHECK(at::equal(output, op == ReduceOp::Sum ? sum : sum / 2), "scattered along ", dim, " of ", sizes);
+        }
       }
     }
   }
@@ -107,7 +106,7 @@ RANK_ROLE(dies_before_it_signals) {
   }
   const auto shard = at::ones({4, 6}, at::kCUDA);
   const auto whole = at::empty({8, 6}, at::kCUDA);
-  memory->gather(shard, {4, 4}, 1, whole, true, [](int64_t, const at::Tensor&) {});
+  memory->gather(shard, {.dim = 0, .size = 8, .chunks = 1}, whole, [](const Chunk&, const at::Tensor&) {});
   say("sum ", whole.sum().item<float>());
 }
 

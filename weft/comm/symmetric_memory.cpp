@@ -1,5 +1,7 @@
 #include "weft/comm/symmetric_memory.h"
 
+#include "weft/core/shard_math.h"
+
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
@@ -89,21 +91,34 @@ bool suits(const std::vector<std::string>& hosts, const std::vector<std::string>
       (std::set(devices.begin(), devices.end()).size() == devices.size() || may_share_devices());
 }
 
-/// Calls `take(start, length)` for each of the pieces that a length is cut into.
-template <class Take>
-void for_each_chunk(int64_t length, int64_t chunks, const Take& take) {
-  const auto step = std::max<int64_t>((length + chunks - 1) / std::max<int64_t>(chunks, 1), 1);
-  for (int64_t start = 0; start < length; start += step) {
-    take(start, std::min(step, length - start));
-  }
+Chunk part_of(const ChunkedDim& cut, int64_t members, int64_t member) {
+  const auto part = chunk(cut.size, members, member);
+  return {member, part.begin, part.length};
 }
 
-std::vector<int64_t> starts_of(c10::IntArrayRef lengths) {
-  std::vector<int64_t> starts = {0};
-  for (const auto length : lengths) {
-    starts.push_back(starts.back() + length);
+/// The chunks of a part that are not empty.
+std::vector<Chunk> chunks_of(const Chunk& part, int64_t chunks) {
+  std::vector<Chunk> result;
+  for (int64_t index = 0; index < chunks; ++index) {
+    if (const auto run = chunk(part.length, chunks, index); run.length > 0) {
+      result.push_back({part.member, part.begin + run.begin, run.length});
+    }
   }
-  return starts;
+  return result;
+}
+
+/// A chunk's values in a tensor that begins where `part` does.
+at::Tensor values_in(const at::Tensor& tensor, const Chunk& part, const Chunk& chunk, int64_t dim) {
+  return tensor.narrow(dim, chunk.begin - part.begin, chunk.length);
+}
+
+/// Elements of the longest part, which is the first.
+int64_t largest_part(const at::Tensor& like, const ChunkedDim& cut, int64_t members) {
+  int64_t elements = part_of(cut, members, 0).length;
+  for (int64_t dim = 0; dim < like.dim(); ++dim) {
+    elements *= dim == cut.dim ? 1 : like.size(dim);
+  }
+  return elements;
 }
 
 } // namespace
@@ -175,31 +190,33 @@ void SymmetricMemory::prepare(int64_t bytes) {
   reserve(bytes);
 }
 
-at::Tensor SymmetricMemory::buffer(int64_t member, int64_t start, c10::IntArrayRef sizes, c10::ScalarType dtype) {
-  return handle_->get_buffer(static_cast<int>(member), sizes, dtype, start);
+at::Tensor SymmetricMemory::buffer(
+    int64_t member,
+    const at::Tensor& like,
+    const ChunkedDim& cut,
+    int64_t part,
+    int64_t slot) {
+  auto sizes = like.sizes().vec();
+  sizes[cut.dim] = part_of(cut, size_, part).length;
+  return handle_->get_buffer(
+      static_cast<int>(member), sizes, like.scalar_type(), slot * largest_part(like, cut, size_));
 }
 
 void SymmetricMemory::gather(
     const at::Tensor& shard,
-    c10::IntArrayRef lengths,
-    int64_t chunks,
-    const at::Tensor& whole,
-    bool keeps_own,
-    const Consume& consume) {
+    const ChunkedDim& cut,
+    const at::Tensor& gathered,
+    const ConsumeChunk& consume) {
   const auto main = stream_of(device_);
-  const auto starts = starts_of(lengths);
-  const auto longest = *std::max_element(lengths.begin(), lengths.end());
-  const auto row_bytes = whole.numel() / std::max<int64_t>(whole.size(0), 1) * whole.element_size();
-  prepare(longest * row_bytes);
-  buffer(rank_, 0, shard.sizes(), shard.scalar_type()).copy_(shard);
+  const auto own = part_of(cut, size_, rank_);
+  prepare(largest_part(shard, cut, size_) * shard.element_size());
+  buffer(rank_, shard, cut, rank_).copy_(shard);
+  auto sizes = shard.sizes().vec();
+  sizes[cut.dim] = cut.size;
+  const auto whole = gathered.defined() ? gathered : at::empty(sizes, shard.options());
   follow(main, side_);
   const Rejoin rejoin(side_, main);
-  struct Arrival {
-    int64_t start;
-    int64_t length;
-    c10::Event event;
-  };
-  std::vector<Arrival> arrivals;
+  std::vector<std::pair<Chunk, c10::Event>> arrivals;
   {
     const c10::StreamGuard guard(side_);
     for (int64_t step = 1; step < size_; ++step) {
@@ -207,78 +224,74 @@ void SymmetricMemory::gather(
     }
     for (int64_t step = 1; step < size_; ++step) {
       const auto member = (rank_ + step) % size_;
-      auto sizes = whole.sizes().vec();
-      sizes[0] = lengths[member];
+      const auto part = part_of(cut, size_, member);
+      const auto theirs = buffer(member, shard, cut, member);
       handle_->wait_signal(static_cast<int>(member), kReady, timeout_ms_);
-      const auto theirs = buffer(member, 0, sizes, whole.scalar_type());
-      for_each_chunk(lengths[member], chunks, [&](int64_t start, int64_t length) {
-        whole.narrow(0, starts[member] + start, length).copy_(theirs.narrow(0, start, length));
-        arrivals.push_back({starts[member] + start, length, c10::Event(device_.type())});
-        arrivals.back().event.record(side_);
-      });
+      for (const auto& at : chunks_of(part, cut.chunks)) {
+        whole.narrow(cut.dim, at.begin, at.length).copy_(values_in(theirs, part, at, cut.dim));
+        arrivals.emplace_back(at, c10::Event(device_.type())).second.record(side_);
+      }
       handle_->put_signal(static_cast<int>(member), kRead, timeout_ms_);
     }
     is_unread_ = true;
   }
-  if (shard.size(0) > 0) {
-    consume(starts[rank_], shard);
+  if (own.length > 0) {
+    consume(own, shard);
   }
-  for (auto& arrival : arrivals) {
-    arrival.event.block(main);
-    consume(arrival.start, whole.narrow(0, arrival.start, arrival.length));
+  for (auto& [at, event] : arrivals) {
+    event.block(main);
+    consume(at, whole.narrow(cut.dim, at.begin, at.length));
   }
-  if (keeps_own) {
-    whole.narrow(0, starts[rank_], lengths[rank_]).copy_(shard);
+  if (gathered.defined()) {
+    gathered.narrow(cut.dim, own.begin, own.length).copy_(shard);
   }
 }
 
-at::Tensor SymmetricMemory::scatter(
-    c10::IntArrayRef lengths,
-    c10::IntArrayRef row_sizes,
-    int64_t chunks,
-    const at::TensorOptions& options,
-    bool averages,
-    const Produce& produce) {
+void SymmetricMemory::scatter(
+    const at::Tensor& output,
+    const ChunkedDim& cut,
+    ReduceOp op,
+    const ProduceChunk& produce) {
   const auto main = stream_of(device_);
-  const auto dtype = options.dtype().toScalarType();
-  const auto starts = starts_of(lengths);
-  const auto longest = *std::max_element(lengths.begin(), lengths.end());
-  const auto row_elements = c10::multiply_integers(row_sizes);
-  const auto slot = longest * row_elements;
-  prepare(slot * (size_ - 1) * static_cast<int64_t>(c10::elementSize(dtype)));
-  auto sizes = row_sizes.vec();
-  sizes.insert(sizes.begin(), lengths[rank_]);
+  const auto own = part_of(cut, size_, rank_);
+  prepare(largest_part(output, cut, size_) * (size_ - 1) * output.element_size());
+  auto sizes = output.sizes().vec();
   sizes.insert(sizes.begin(), size_);
-  const auto addends = at::empty(sizes, options); // this member's own first, then as they arrive
+  const auto addends = at::empty(sizes, output.options()); // this member's own first, then as they arrive
   follow(main, side_);
   const Rejoin rejoin(side_, main);
   // Members write for the one after them first, and read from the one before them first: signals never cross.
   for (int64_t step = 1; step < size_; ++step) {
     const auto to = (rank_ + step) % size_;
     const auto from = (rank_ + size_ - step) % size_;
-    auto piece_sizes = row_sizes.vec();
-    piece_sizes.insert(piece_sizes.begin(), lengths[to]);
-    const auto mine = buffer(rank_, (step - 1) * slot, piece_sizes, dtype);
-    piece_sizes[0] = lengths[rank_];
-    const auto theirs = buffer(from, (step - 1) * slot, piece_sizes, dtype);
-    for_each_chunk(lengths[to], chunks, [&](int64_t start, int64_t length) {
-      produce(starts[to] + start, mine.narrow(0, start, length));
+    const auto part = part_of(cut, size_, to);
+    const auto mine = buffer(rank_, output, cut, to, step - 1);
+    const auto theirs = buffer(from, output, cut, rank_, step - 1);
+    for (const auto& at : chunks_of(part, cut.chunks)) {
+      produce(at, values_in(mine, part, at, cut.dim), /*adds=*/false);
       handle_->put_signal(static_cast<int>(to), kReady, timeout_ms_);
-    });
+    }
     const c10::StreamGuard guard(side_);
-    for_each_chunk(lengths[rank_], chunks, [&](int64_t start, int64_t length) {
+    for (const auto& at : chunks_of(own, cut.chunks)) {
       handle_->wait_signal(static_cast<int>(from), kReady, timeout_ms_);
-      addends[step].narrow(0, start, length).copy_(theirs.narrow(0, start, length));
-    });
+      values_in(addends[step], own, at, cut.dim).copy_(values_in(theirs, own, at, cut.dim));
+    }
     handle_->put_signal(static_cast<int>(from), kRead, timeout_ms_);
   }
   is_unread_ = true;
-  if (lengths[rank_] > 0) {
-    produce(starts[rank_], addends[0]);
+  if (own.length > 0) {
+    produce(own, addends[0], /*adds=*/false);
   }
   follow(side_, main);
-  auto sum = size_ == 2 ? at::add(addends[0], addends[1]) : at::sum(addends, 0);
-  return averages ? sum.div_(size_) : sum;
+  auto sum = output; // a copy of the handle, since out functions take what they write by reference
+  if (size_ == 2) {
+    at::add_out(sum, addends[0], addends[1]);
+  } else {
+    at::sum_out(sum, addends, 0);
+  }
+  if (op == ReduceOp::Avg) {
+    sum.div_(size_);
+  }
 }
 
 } // namespace weft

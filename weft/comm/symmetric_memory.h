@@ -1,11 +1,11 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "weft/comm/chunk_pipeline.h"
+
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 
 namespace weft {
@@ -28,28 +28,13 @@ class SymmetricMemory {
       c10::Device device,
       std::chrono::milliseconds timeout);
 
-  /// What a chunk is given to, on the current stream: where it starts along dim 0 of the whole, and its rows.
-  using Consume = std::function<void(int64_t start, const at::Tensor& rows)>;
-  /// Everybody's shards (contiguous, `lengths` along dim 0), chunk by chunk, this member's own first. They are put together
-  /// in `whole`, where this member's own part is written only if `keeps_own`.
+  /// As gather_in_chunks and scatter_in_chunks. Work on chunks is put on the current stream.
   void gather(
       const at::Tensor& shard,
-      c10::IntArrayRef lengths,
-      int64_t chunks,
-      const at::Tensor& whole,
-      bool keeps_own,
-      const Consume& consume);
-
-  /// Writes the rows that start at `start` of this member's whole tensor, on the current stream.
-  using Produce = std::function<void(int64_t start, const at::Tensor& rows)>;
-  /// The sum of everybody's pieces for this member, or the average; `lengths` as above.
-  at::Tensor scatter(
-      c10::IntArrayRef lengths,
-      c10::IntArrayRef row_sizes,
-      int64_t chunks,
-      const at::TensorOptions& options,
-      bool averages,
-      const Produce& produce);
+      const ChunkedDim& cut,
+      const at::Tensor& gathered,
+      const ConsumeChunk& consume);
+  void scatter(const at::Tensor& output, const ChunkedDim& cut, ReduceOp op, const ProduceChunk& produce);
 
  private:
   using Handle = c10::intrusive_ptr<c10d::symmetric_memory::SymmetricMemory>;
@@ -59,7 +44,8 @@ class SymmetricMemory {
   /// Makes room for as many bytes on every member, and waits on the stream until all have read what was there.
   void prepare(int64_t bytes);
   void reserve(int64_t bytes);
-  at::Tensor buffer(int64_t member, int64_t start, c10::IntArrayRef sizes, c10::ScalarType dtype);
+  /// The part that belongs to member `part` of a tensor like `like` along other dims, in `member`s memory.
+  at::Tensor buffer(int64_t member, const at::Tensor& like, const ChunkedDim& cut, int64_t part, int64_t slot = 0);
 
   std::string name_;
   int64_t rank_;
