@@ -1,5 +1,7 @@
 #include "weft/comm/backend_channel.h"
 
+#include "weft/comm/communicator.h"
+
 #include <c10/util/Exception.h>
 
 namespace weft {
@@ -43,9 +45,17 @@ void BackendChannel::check_usable(const Group& group, const Call& call) {
       " cannot be used any more, because an earlier call failed: ", failure, ". Restart the ranks.");
 }
 
-SymmetricMemory* symmetric_memory(Group& group, c10::Device device, std::chrono::milliseconds timeout) {
-  auto* on_backend = device.is_cuda() ? dynamic_cast<BackendGroup*>(&group) : nullptr;
-  return on_backend == nullptr ? nullptr : on_backend->channel().symmetric_memory(device, timeout);
+SymmetricMemory* BackendGroup::symmetric_memory(c10::Device device) {
+  return channel_->symmetric_memory(device, communicator_.timeout());
+}
+
+void BackendGroup::log(Collective collective, const at::Tensor& input, int64_t received_bytes) {
+  const Call call = {
+      .collective = collective,
+      .dtype = input.scalar_type(),
+      .sizes = c10::DimVector(input.sizes()),
+      .sequence = next_sequence()};
+  communicator_.log_call(call, *this, received_bytes);
 }
 
 } // namespace weft

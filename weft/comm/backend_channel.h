@@ -61,11 +61,14 @@ class BackendGroup : public Group {
       std::vector<int64_t> ranks,
       int64_t rank,
       std::shared_ptr<BackendChannel> channel)
-      : Group(communicator, std::move(label), std::move(ranks), rank), channel_(std::move(channel)) {}
+      : Group(communicator, std::move(label), std::move(ranks), rank),
+        communicator_(communicator),
+        channel_(std::move(channel)) {}
 
-  BackendChannel& channel() {
-    return *channel_;
-  }
+  /// Memory that the members share between their devices; nullptr where they cannot. All ask together the first time.
+  SymmetricMemory* symmetric_memory(c10::Device device);
+  /// Has a collective that goes through that memory counted as the others are.
+  void log(Collective collective, const at::Tensor& input, int64_t received_bytes);
 
  protected:
   uint64_t next_sequence() override {
@@ -75,11 +78,8 @@ class BackendGroup : public Group {
     return channel_->next_message(direction, peer);
   }
 
+  Communicator& communicator_;
   std::shared_ptr<BackendChannel> channel_;
 };
-
-/// Memory that the members of a group on a c10d backend share between their devices; nullptr where they cannot, or where
-/// it is no such group. All members ask together the first time.
-SymmetricMemory* symmetric_memory(Group& group, c10::Device device, std::chrono::milliseconds timeout);
 
 } // namespace weft

@@ -1,5 +1,6 @@
 #include "weft/comm/chunk_pipeline.h"
 
+#include "weft/comm/backend_channel.h"
 #include "weft/comm/scratch.h"
 #include "weft/core/shard_math.h"
 
@@ -221,6 +222,11 @@ void scatter_on_ring(Group& group, const at::Tensor& output, const ChunkedDim& c
   ring.finish();
 }
 
+/// Members whose devices reach each other's memory read it there, instead of sending messages.
+SymmetricMemory* shared_memory(BackendGroup* group, const at::Tensor& tensor) {
+  return group != nullptr && tensor.is_cuda() ? group->symmetric_memory(tensor.device()) : nullptr;
+}
+
 } // namespace
 
 void gather_in_chunks(
@@ -231,7 +237,14 @@ void gather_in_chunks(
     const ConsumeChunk& consume) {
   at::AutoDispatchBelowADInplaceOrView guard;
   if (group.size() > 1) {
-    gather_on_ring(group, shard, cut, gathered, consume);
+    auto* on_backend = dynamic_cast<BackendGroup*>(&group);
+    if (auto* memory = shared_memory(on_backend, shard)) {
+      const auto index_bytes = shard.numel() / std::max<int64_t>(shard.size(cut.dim), 1) * shard.element_size();
+      on_backend->log(Collective::AllGather, shard, (cut.size - shard.size(cut.dim)) * index_bytes);
+      memory->gather(shard, cut, gathered, consume);
+    } else {
+      gather_on_ring(group, shard, cut, gathered, consume);
+    }
     return;
   }
   if (gathered.defined()) {
@@ -249,7 +262,11 @@ void scatter_in_chunks(
     ReduceOp op,
     const ProduceChunk& produce) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  if (group.size() > 1) {
+  auto* on_backend = dynamic_cast<BackendGroup*>(&group);
+  if (auto* memory = group.size() > 1 ? shared_memory(on_backend, output) : nullptr) {
+    on_backend->log(Collective::ReduceScatter, output, static_cast<int64_t>(output.nbytes()) * (group.size() - 1));
+    memory->scatter(output, cut, produce);
+  } else if (group.size() > 1) {
     scatter_on_ring(group, output, cut, produce);
   } else if (cut.size > 0) {
     produce({0, 0, cut.size}, output, /*adds=*/false);

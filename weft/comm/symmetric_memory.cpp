@@ -250,7 +250,6 @@ void SymmetricMemory::gather(
 void SymmetricMemory::scatter(
     const at::Tensor& output,
     const ChunkedDim& cut,
-    ReduceOp op,
     const ProduceChunk& produce) {
   const auto main = stream_of(device_);
   const auto own = part_of(cut, size_, rank_);
@@ -288,9 +287,6 @@ void SymmetricMemory::scatter(
     at::add_out(sum, addends[0], addends[1]);
   } else {
     at::sum_out(sum, addends, 0);
-  }
-  if (op == ReduceOp::Avg) {
-    sum.div_(size_);
   }
 }
 

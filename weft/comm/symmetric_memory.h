@@ -28,13 +28,13 @@ class SymmetricMemory {
       c10::Device device,
       std::chrono::milliseconds timeout);
 
-  /// As gather_in_chunks and scatter_in_chunks. Work on chunks is put on the current stream.
+  /// As gather_in_chunks and scatter_in_chunks, of sums. Work on chunks is put on the current stream.
   void gather(
       const at::Tensor& shard,
       const ChunkedDim& cut,
       const at::Tensor& gathered,
       const ConsumeChunk& consume);
-  void scatter(const at::Tensor& output, const ChunkedDim& cut, ReduceOp op, const ProduceChunk& produce);
+  void scatter(const at::Tensor& output, const ChunkedDim& cut, const ProduceChunk& produce);
 
  private:
   using Handle = c10::intrusive_ptr<c10d::symmetric_memory::SymmetricMemory>;
