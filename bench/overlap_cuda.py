@@ -23,6 +23,7 @@ def arguments():
     parser.add_argument("--rows", type=int, default=8192, help="of the gathered tensor")
     parser.add_argument("--inner", type=int, default=8192)
     parser.add_argument("--columns", type=int, default=4096)
+    parser.add_argument("--chunks", type=int, default=1, help="of a shard, in Weft")
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--calls", type=int, default=10, help="per measurement")
     return parser.parse_args()
@@ -75,12 +76,12 @@ def main():
     gather = {
         "matmul": lambda: whole @ other,
         "pytorch": lambda: torch.ops.symm_mem.fused_all_gather_matmul(shard, [other], 0, group, return_A=False)[1][0],
-        "weft": lambda: weft.all_gather_matmul(shard, [other], mesh, dim=0)[0],
+        "weft": lambda: weft.all_gather_matmul(shard, [other], mesh, chunks=options.chunks)[0],
     }
     scatter = {
         "matmul": gather["matmul"],
         "pytorch": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(whole, other, "sum", 0, group),
-        "weft": lambda: weft.matmul_reduce_scatter(whole, other, mesh, dim=0),
+        "weft": lambda: weft.matmul_reduce_scatter(whole, other, mesh, chunks=options.chunks),
     }
     for name, cases in (("all_gather_matmul", gather), ("matmul_reduce_scatter", scatter)):
         check(name, cases["weft"](), cases["pytorch"]())
