@@ -14,7 +14,7 @@ constexpr const char* kUsage =
     "  square gather|scatter WAY    matrices of size x size\n"
     "  rows gather|scatter WAY      size rows, times 1024 x 1024\n"
     "  decoder WAY                  two layers of a decoder, a sequence of that size\n"
-    "The way is unfused, fused or auto; compute or communication, but for the decoder, is one part of it alone.\n"
+    "The way is unfused, fused or auto; compute or communication, but for the decoder, is one part of it alone.\n";
 
 constexpr int64_t kSide = 1024;
 

@@ -18,8 +18,6 @@ constexpr double kFewFlops = 2e6;
 constexpr double kMargin = 0.03;
 constexpr double kWakeShare = 0.25; // of the latency
 
-/// What more chunks must gain over fewer.
-constexpr double kMoreChunksGain = 0.01;
 constexpr std::array<int64_t, 5> kChunks = {2, 4, 8, 16, 32};
 
 struct Extent {
@@ -203,7 +201,7 @@ OverlapChoice choose_overlap(const OverlapCase& overlap, const Link& link, const
       break;
     }
     const auto seconds = model.fused_seconds(chunks);
-    if (seconds < choice.fused_seconds * (1 - kMoreChunksGain)) {
+    if (seconds < choice.fused_seconds) {
       choice.chunks = chunks;
       choice.fused_seconds = seconds;
     }
