@@ -7,8 +7,8 @@ import socket
 import statistics
 import subprocess
 import sys
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 
 
 def free_port():
@@ -17,30 +17,63 @@ def free_port():
         return probe.getsockname()[1]
 
 
+@dataclass(frozen=True)
+class Host:
+    """Where a rank runs: this machine, or an emulated host of scripts/two_hosts."""
+
+    interface: str = "lo"
+    address: str = "127.0.0.1"
+    prefix: list = field(default_factory=list)
+
+
+@contextmanager
+def two_hosts(script, rate):
+    """Two emulated hosts while it lasts."""
+    process = subprocess.Popen(
+        [script, "--rate", rate, "--hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        lines = [process.stdout.readline().split() for _ in range(2)]
+        if not all(lines):
+            raise RuntimeError(f"{script} made no hosts; it needs root")
+        yield [
+            Host(interface, address, ["ip", "netns", "exec", namespace]) for namespace, interface, address in lines
+        ]
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
 class Ranks:
     """The processes of one side; a context manager, which ends them."""
 
-    def __init__(self, command, size):
+    def __init__(self, command, size, hosts=None):
+        """On this machine, or with `hosts` each rank on its own."""
+        places = hosts or [Host() for _ in range(size)]
         environment = dict(
             os.environ,
             WORLD_SIZE=str(size),
-            LOCAL_WORLD_SIZE=str(size),
-            MASTER_ADDR="127.0.0.1",
+            LOCAL_WORLD_SIZE=str(1 if hosts else size),
+            MASTER_ADDR=places[0].address,
             MASTER_PORT=str(free_port()),
             OMP_NUM_THREADS="1",
-            GLOO_SOCKET_IFNAME="lo",
         )
         self.command = [str(word) for word in command]
         self.processes = [
             subprocess.Popen(
-                self.command,
-                env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)),
+                place.prefix + self.command,
+                env=dict(
+                    environment,
+                    RANK=str(rank),
+                    LOCAL_RANK=str(0 if hosts else rank),
+                    GLOO_SOCKET_IFNAME=place.interface,
+                ),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
                 bufsize=1,
             )
-            for rank in range(size)
+            for rank, place in enumerate(places)
         ]
 
     def __enter__(self):
@@ -82,8 +115,8 @@ class Side:
     case: str
 
 
-def started(stack: ExitStack, command, size):
-    return stack.enter_context(Ranks(command, size))
+def started(stack: ExitStack, command, size, hosts=None):
+    return stack.enter_context(Ranks(command, size, hosts))
 
 
 def python_peer(script, *arguments):

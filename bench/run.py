@@ -12,6 +12,7 @@ import dispatch
 import executor
 import instructions
 import local
+import overlap
 import plan
 import redistribute
 import shard_memory
@@ -32,6 +33,7 @@ BENCHES = {
     "executor": executor,
     "transform": transform,
     "shard_memory": shard_memory,
+    "overlap": overlap,
 }
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,6 +64,7 @@ def parse_arguments():
     )
     settings = parser.parse_args()
     settings.peers = ROOT / "bench/peers"
+    settings.scripts = ROOT / "scripts"
     os.environ["WEFT_BENCH_DEVICE"] = settings.device
     # The package weft, for the programs in Python.
     os.environ["PYTHONPATH"] = str(settings.programs.parent / "python")

@@ -4,6 +4,7 @@
 #include "weft/comm/comm_log.h"
 #include "weft/comm/mesh_matmul.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
@@ -81,7 +82,7 @@ Tensors gathered_alone(const Gather& gather, int64_t rank, int64_t members) {
   return leaves[rank];
 }
 
-void check(const Gather& gather, const DeviceMesh& mesh) {
+void check_gather(const Gather& gather, const DeviceMesh& mesh) {
   SCOPED_TRACE(c10::str(c10::IntArrayRef(gather.sizes), " along ", gather.dim, " in ", gather.chunks));
   const auto rank = mesh.rank(0);
   const auto leaves = leaves_of(gather, rank, mesh.size());
@@ -103,12 +104,12 @@ void check(const Gather& gather, const DeviceMesh& mesh) {
 TEST(FusedAutograd, AGatherBesideMatmulsHasTheGradientsOfTheTwo) {
   for (const int64_t members : {2, 3, 4}) {
     on_mesh({members}, [](const DeviceMesh& mesh) {
-      check({.sizes = {8, 5}, .dim = 0, .chunks = 1}, mesh);
-      check({.sizes = {7, 4}, .dim = 0, .chunks = 3, .others = 1}, mesh);
-      check({.sizes = {2, 9, 4}, .dim = 1, .chunks = 2}, mesh);
-      check({.sizes = {2, 3, 2, 6}, .dim = 2, .chunks = 1}, mesh);
-      check({.sizes = {3, 7}, .dim = 1, .chunks = 2}, mesh);
-      check({.sizes = {2, 3, 8}, .dim = 2, .chunks = 1, .others = 1}, mesh);
+      check_gather({.sizes = {8, 5}, .dim = 0, .chunks = 1}, mesh);
+      check_gather({.sizes = {7, 4}, .dim = 0, .chunks = 3, .others = 1}, mesh);
+      check_gather({.sizes = {2, 9, 4}, .dim = 1, .chunks = 2}, mesh);
+      check_gather({.sizes = {2, 3, 2, 6}, .dim = 2, .chunks = 1}, mesh);
+      check_gather({.sizes = {3, 7}, .dim = 1, .chunks = 2}, mesh);
+      check_gather({.sizes = {2, 3, 8}, .dim = 2, .chunks = 1, .others = 1}, mesh);
     });
   }
 }
@@ -116,8 +117,8 @@ TEST(FusedAutograd, AGatherBesideMatmulsHasTheGradientsOfTheTwo) {
 TEST(FusedAutograd, TheGatheredTensorsGradientCounts) {
   for (const int64_t members : {2, 3}) {
     on_mesh({members}, [](const DeviceMesh& mesh) {
-      check({.sizes = {2, 7, 4}, .dim = 1, .chunks = 2, .keeps_gathered = true}, mesh);
-      check({.sizes = {3, 8}, .dim = 1, .chunks = 1, .keeps_gathered = true}, mesh);
+      check_gather({.sizes = {2, 7, 4}, .dim = 1, .chunks = 2, .keeps_gathered = true}, mesh);
+      check_gather({.sizes = {3, 8}, .dim = 1, .chunks = 1, .keeps_gathered = true}, mesh);
       // Of nothing else.
       const auto shard = leaf(mesh.rank(0), {2, 3});
       const auto other = leaf(0, {3, 2}, false);
@@ -172,7 +173,7 @@ Tensors scattered_alone(const Scatter& scatter, int64_t rank, int64_t members) {
   return leaves[rank];
 }
 
-void check(const Scatter& scatter, const DeviceMesh& mesh) {
+void check_scatter(const Scatter& scatter, const DeviceMesh& mesh) {
   SCOPED_TRACE(c10::str(c10::IntArrayRef(scatter.sizes), " along ", scatter.dim, " in ", scatter.chunks));
   const auto rank = mesh.rank(0);
   const auto leaves = leaves_of(scatter, rank);
@@ -190,12 +191,12 @@ void check(const Scatter& scatter, const DeviceMesh& mesh) {
 TEST(FusedAutograd, MatmulsBesideAScatterHaveTheGradientsOfTheTwo) {
   for (const int64_t members : {2, 3, 4}) {
     on_mesh({members}, [](const DeviceMesh& mesh) {
-      check({.sizes = {8, 5}, .dim = 0, .chunks = 1}, mesh);
-      check({.sizes = {7, 4}, .dim = 0, .chunks = 3, .pairs = 2}, mesh);
-      check({.sizes = {2, 9, 4}, .dim = 1, .chunks = 2, .pairs = 3}, mesh);
-      check({.sizes = {3, 7}, .dim = 1, .chunks = 2, .pairs = 2}, mesh);
-      check({.sizes = {2, 5, 4}, .dim = 1, .chunks = 1, .op = ReduceOp::Avg}, mesh);
-      check({.sizes = {2, 3, 8}, .dim = 2, .chunks = 2, .op = ReduceOp::Avg}, mesh);
+      check_scatter({.sizes = {8, 5}, .dim = 0, .chunks = 1}, mesh);
+      check_scatter({.sizes = {7, 4}, .dim = 0, .chunks = 3, .pairs = 2}, mesh);
+      check_scatter({.sizes = {2, 9, 4}, .dim = 1, .chunks = 2, .pairs = 3}, mesh);
+      check_scatter({.sizes = {3, 7}, .dim = 1, .chunks = 2, .pairs = 2}, mesh);
+      check_scatter({.sizes = {2, 5, 4}, .dim = 1, .chunks = 1, .op = ReduceOp::Avg}, mesh);
+      check_scatter({.sizes = {2, 3, 8}, .dim = 2, .chunks = 2, .op = ReduceOp::Avg}, mesh);
     });
   }
 }

@@ -2,6 +2,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 namespace weft {
 namespace {
 

@@ -20,7 +20,7 @@ TEST(ScatteredMatmul, LiesAsTheTensorWhoseGradientItIs) {
   for (const int64_t members : {2, 3, 4}) {
     on_mesh({members}, [](const DeviceMesh& mesh) {
       const OverlapScope scope(OverlapMode::Force);
-      const at::NoGradGuard no_grad;
+      const c10::NoGradGuard no_grad;
       for (const int64_t length : {8, 7, 2}) {
         const auto gradient = numbers({2, length, 6});
         const auto matrix = numbers({6, 3});
@@ -38,7 +38,7 @@ TEST(ScatteredMatmul, LiesAsTheTensorWhoseGradientItIs) {
 TEST(ScatteredMatmul, IsNotForOtherLayouts) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
     const OverlapScope scope(OverlapMode::Force);
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     const auto is_done = [&](const Layout& gradient, const Layout& matrix, const Layout& like) {
       return scattered_matmul(
                  distribute_tensor(numbers({4, 4, 4}), mesh, gradient), distribute_tensor(numbers({4, 4}), mesh, matrix),
@@ -75,7 +75,7 @@ Layout gradient_layout(const Link& link) {
 }
 
 TEST(ScatteredMatmul, IsDoneWhereItCostsNextToNothing) {
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   EXPECT_EQ(gradient_layout({1e-5, 2e9}), Layout({Shard(0)}));
   // What takes longer than the matmul might be shared with others.
   EXPECT_EQ(gradient_layout({1e-5, 125e6}), Layout({Partial()}));

@@ -13,14 +13,12 @@ namespace {
 constexpr double kFewBytes = 8192;
 constexpr double kFewFlops = 2e6;
 
-/// A fused call must be faster than the model's error by which it could be slower: this share of it, and the time that waking
-/// up for messages may differ by.
+/// What a fused call must gain, lest it be slower where the model errs: this share of its time, and the time by which waking
+/// up for messages differs.
 constexpr double kMargin = 0.03;
-constexpr double kWakeSeconds = 20e-6;
+constexpr double kWakeShare = 0.25; // of the latency
 
-/// A number of chunks must gain this much over fewer: they need less memory traffic than the model knows.
-constexpr double kMoreChunksGain = 0.01;
-constexpr std::array<int64_t, 6> kChunks = {1, 2, 4, 8, 16, 32};
+constexpr std::array<int64_t, 5> kChunks = {2, 4, 8, 16, 32};
 
 struct Extent {
   double rows;
@@ -66,23 +64,30 @@ class Model {
     return std::max<int64_t>(size / overlap_.members, 1);
   }
 
-  /// Chunk c of hop h is there at a time that is linear in both, and what then remains to be computed is too: so the chunk
-  /// that all wait for longest is the first or the last of the first or the last hop. A scatter is the same backwards.
+  /// Chunk c of hop h of a gather is there at a time that is linear in both, and what then remains to be computed is too: so
+  /// the chunk that all wait for longest is the first or the last of the first or the last hop. A scatter is the same
+  /// backwards, but that a member computes its own chunks among the others': its last message is followed by one.
   double fused_seconds(int64_t chunks) const {
     const auto count = static_cast<double>(chunks);
     const auto chunk_bytes = member_bytes() / count;
-    const auto transfer = chunk_bytes / link_.bytes_per_second;
+    const auto transfer = compute_.message_seconds + chunk_bytes / link_.bytes_per_second;
     // The next hop of a piece begins with a chunk that has made the one before.
     const auto hop = std::max(count * transfer, link_.latency_seconds + transfer);
-    const auto own = matmul_seconds(piece(1));
     const auto handling = compute_.message_seconds + chunk_bytes / compute_.message_bytes_per_second;
-    const auto chunk = matmul_seconds(piece(count)) + adding_seconds(chunk_bytes) + handling;
+    const auto own = count * (matmul_seconds(piece(count)) + adding_seconds(chunk_bytes));
+    const auto chunk = own / count + handling;
 
     const auto arrival = [&](double h, double c) { return link_.latency_seconds + h * hop + (c + 1) * transfer; };
     const auto until_end = [&](double h, double c) { return arrival(h, c) + ((others_ - h) * count - c) * chunk; };
-    return std::max(
+    auto seconds = std::max(
         {own + others_ * count * chunk, until_end(0, 0), until_end(0, count - 1), until_end(others_ - 1, 0),
          until_end(others_ - 1, count - 1)});
+    if (overlap_.kind == OverlapKind::MatmulScatter) {
+      const auto first = chunk + until_end(others_ - 1, count - 1);
+      const auto last = own + others_ * count * chunk - chunk + link_.latency_seconds + transfer;
+      seconds = std::max({seconds, first, last});
+    }
+    return seconds;
   }
 
  private:
@@ -121,7 +126,7 @@ class Model {
   /// Of a chunk to what there is: a partial sum of a scatter, or of a gather that cuts what is summed over.
   double adding_seconds(double chunk_bytes) const {
     if (overlap_.kind == OverlapKind::MatmulScatter) {
-      return 3 * chunk_bytes / compute_.bytes_per_second;
+      return chunk_bytes / compute_.bytes_per_second;
     }
     return overlap_.cut == OverlapCut::Inner
         ? element_bytes_ * whole_.rows * whole_.columns / compute_.bytes_per_second
@@ -150,11 +155,9 @@ std::string chunks_text(int64_t chunks) {
 }
 
 std::string reason_of(const Model& model, const OverlapChoice& choice, const Link& link) {
-  const auto chunks = chunks_text(choice.chunks);
-  const auto unfused = seconds_text(choice.unfused_seconds);
-  const auto fused = seconds_text(choice.fused_seconds);
   if (choice.fuse) {
-    return chunks + " take " + fused + " instead of " + unfused;
+    return chunks_text(choice.chunks) + " take " + seconds_text(choice.fused_seconds) + " instead of " +
+        seconds_text(choice.unfused_seconds);
   }
   const auto matmul = model.matmul_seconds();
   if (matmul < link.latency_seconds) {
@@ -166,7 +169,8 @@ std::string reason_of(const Model& model, const OverlapChoice& choice, const Lin
     return "the collective takes " + seconds_text(collective) + ", next to nothing beside the matmul's " +
         seconds_text(matmul);
   }
-  return chunks + " would take " + fused + ", which is not clearly less than the " + unfused + " of one after the other";
+  return chunks_text(choice.chunks) + " would take " + seconds_text(choice.fused_seconds) +
+      ", which is not clearly less than the " + seconds_text(choice.unfused_seconds) + " of one after the other";
 }
 
 } // namespace
@@ -193,8 +197,11 @@ OverlapChoice choose_overlap(const OverlapCase& overlap, const Link& link, const
   choice.fused_seconds = model.fused_seconds(1);
   const auto most = model.most_chunks();
   for (const auto chunks : kChunks) {
+    if (chunks > most) {
+      break;
+    }
     const auto seconds = model.fused_seconds(chunks);
-    if (chunks <= most && seconds < choice.fused_seconds * (1 - kMoreChunksGain)) {
+    if (seconds < choice.fused_seconds) {
       choice.chunks = chunks;
       choice.fused_seconds = seconds;
     }
@@ -203,7 +210,7 @@ OverlapChoice choose_overlap(const OverlapCase& overlap, const Link& link, const
     choice.reason = "too little is sent or computed for any link";
     return choice;
   }
-  choice.fuse = choice.fused_seconds * (1 + kMargin) + kWakeSeconds < choice.unfused_seconds;
+  choice.fuse = choice.fused_seconds * (1 + kMargin) + kWakeShare * link.latency_seconds < choice.unfused_seconds;
   choice.reason = reason_of(model, choice, link);
   return choice;
 }

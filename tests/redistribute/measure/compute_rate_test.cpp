@@ -1,7 +1,6 @@
 #include "weft/redistribute/measure/compute_rate.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 namespace weft {
@@ -22,13 +21,6 @@ TEST(ComputeRate, IsThatOfMatmulsOfTheDtype) {
 TEST(ComputeRate, IsMeasuredOncePerDtypeAndNumberOfThreads) {
   const auto first = measured_compute(at::kCPU, at::kFloat);
   EXPECT_EQ(measured_compute(at::kCPU, at::kFloat).flops_per_second, first.flops_per_second);
-}
-
-TEST(ComputeRate, IsMeasuredWithoutTheModesOfTheCaller) {
-  at::globalContext().setAutocastEnabled(at::kCPU, true);
-  const auto compute = measured_compute(at::kCPU, at::kHalf);
-  at::globalContext().setAutocastEnabled(at::kCPU, false);
-  EXPECT_GT(compute.flops_per_second, 1e6);
 }
 
 TEST(ComputeRate, IsAConstantWhereNothingCanBeMeasured) {

@@ -120,7 +120,7 @@ TEST(MeshRates, RanksThatWereGivenDifferentOnesAllGetAnError) {
 }
 
 TEST(MeshRates, WhatIsNoRateIsAnError) {
-  const ScopedEnvironment environment({{"WEFT_LINK", "fast"}});
+  const ScopedEnvironment environment(ScopedEnvironment::Values{{"WEFT_LINK", "fast"}});
   expect_contains(
       error_text<c10::ValueError>([] { rates_of(DeviceMesh::parse("mesh(tp=2)"), at::kFloat); }), "[parse_link]");
 }

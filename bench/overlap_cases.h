@@ -1,0 +1,112 @@
+#pragma once
+
+#include "bench/serve.h"
+
+#include "weft/comm/fused_matmul.h"
+#include "weft/core/shard_math.h"
+#include "weft/redistribute/measure/mesh_rates.h"
+#include "weft/redistribute/overlap_cost.h"
+#include "weft/weft.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/rand.h>
+
+namespace weft::bench {
+
+/// Matmuls beside a collective of a group, in every way that they can be run.
+enum class Way : uint8_t { Unfused, Fused, Auto };
+
+inline Way way_of(const std::string& name) {
+  TORCH_CHECK_VALUE(
+      name == "unfused" || name == "fused" || name == "auto", "[overlap] unknown way '", name, "'; see --help.");
+  return name == "unfused" ? Way::Unfused : name == "fused" ? Way::Fused : Way::Auto;
+}
+
+/// The two pairs of a collective and its matmuls, of matrices cut along their rows.
+class Pairs {
+ public:
+  Pairs(std::shared_ptr<Group> group, Link link, Compute compute)
+      : group_(std::move(group)), link_(link), compute_(compute) {}
+
+  Group& group() const {
+    return *group_;
+  }
+
+  /// How many chunks; none where it is not fused.
+  std::optional<int64_t> chunks(Way way, OverlapKind kind, int64_t rows, int64_t inner, int64_t columns, int64_t matmuls) const {
+    if (way == Way::Unfused) {
+      return std::nullopt;
+    }
+    const auto choice = choose_overlap(
+        {.kind = kind,
+         .cut = OverlapCut::Rows,
+         .members = group_->size(),
+         .rows = rows,
+         .inner = inner,
+         .columns = columns,
+         .element_bytes = 4,
+         .matmuls = matmuls},
+        link_, compute_);
+    return way == Way::Fused || choice.fuse ? std::optional(choice.chunks) : std::nullopt;
+  }
+
+  /// This rank's rows of so many.
+  int64_t own_rows(int64_t rows) const {
+    return chunk(rows, group_->size(), group_->rank()).length;
+  }
+
+  /// Everybody's rows; there are so many.
+  at::Tensor gathered(const at::Tensor& shard, int64_t rows) const {
+    std::vector<int64_t> lengths;
+    for (int64_t i = 0; i < group_->size(); ++i) {
+      lengths.push_back(chunk(rows, group_->size(), i).length);
+    }
+    const auto whole = at::empty({rows, shard.size(1)}, shard.options());
+    group_->all_gather(shard, whole, 0, lengths).wait();
+    return whole;
+  }
+  at::Tensor scattered(const at::Tensor& product) const {
+    std::vector<at::Tensor> pieces;
+    for (int64_t i = 0; i < group_->size(); ++i) {
+      const auto piece = chunk(product.size(0), group_->size(), i);
+      pieces.push_back(product.narrow(0, piece.begin, piece.length));
+    }
+    const auto output = at::empty_like(pieces[group_->rank()]);
+    group_->reduce_scatter(pieces, output, ReduceOp::Sum).wait();
+    return output;
+  }
+
+  std::vector<at::Tensor> gather_matmul(Way way, const at::Tensor& shard, int64_t rows, at::TensorList others) const {
+    int64_t columns = 0;
+    for (const auto& other : others) {
+      columns += other.size(1);
+    }
+    const auto cut = chunks(
+        way, OverlapKind::GatherMatmul, rows, shard.size(1), columns, static_cast<int64_t>(others.size()));
+    if (cut) {
+      return all_gather_matmul(*group_, shard, others, {}, {.dim = 0, .size = rows, .chunks = *cut}).outputs;
+    }
+    const auto whole = gathered(shard, rows);
+    std::vector<at::Tensor> outputs;
+    for (const auto& other : others) {
+      outputs.push_back(at::mm(whole, other));
+    }
+    return outputs;
+  }
+
+  at::Tensor matmul_scatter(Way way, const at::Tensor& input, const at::Tensor& other) const {
+    const auto cut = chunks(way, OverlapKind::MatmulScatter, input.size(0), input.size(1), other.size(1), 1);
+    if (cut) {
+      return matmul_reduce_scatter(*group_, {input}, {other}, {}, {.dim = 0, .op = ReduceOp::Sum, .chunks = *cut});
+    }
+    return scattered(at::mm(input, other));
+  }
+
+ private:
+  std::shared_ptr<Group> group_;
+  Link link_;
+  Compute compute_;
+};
+
+} // namespace weft::bench

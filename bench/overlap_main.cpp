@@ -1,0 +1,78 @@
+#include "bench/overlap_decoder.h"
+
+namespace {
+
+using namespace weft;
+using bench::Pairs;
+using bench::TimedCall;
+using bench::Way;
+
+constexpr const char* kUsage =
+    "overlap_main: one rank of the benchmark 'overlap', started by bench/run.py.\n"
+    "Needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; reads '<calls> <size> <case>' from stdin and prints the\n"
+    "microseconds of each call. Cases:\n"
+    "  square gather|scatter WAY    matrices of size x size\n"
+    "  rows gather|scatter WAY      size rows, times 1024 x 1024\n"
+    "  decoder WAY                  two layers of a decoder, a sequence of that size\n"
+    "The way is unfused, fused or auto; compute or communication, but for the decoder, is one part of it alone.\n";
+
+constexpr int64_t kSide = 1024;
+
+TimedCall make_gather(const Pairs& pairs, const std::string& what, int64_t rows, int64_t side) {
+  const auto shard = at::rand({pairs.own_rows(rows), side});
+  const std::vector<at::Tensor> others = {at::rand({side, side})};
+  if (what == "compute") {
+    return [=, whole = at::rand({rows, side})] { return at::mm(whole, others[0]); };
+  }
+  if (what == "communication") {
+    return [=] { return pairs.gathered(shard, rows); };
+  }
+  return [=, way = bench::way_of(what)] { return pairs.gather_matmul(way, shard, rows, others)[0]; };
+}
+
+TimedCall make_scatter(const Pairs& pairs, const std::string& what, int64_t rows, int64_t side) {
+  const auto input = at::rand({rows, side});
+  const auto other = at::rand({side, side});
+  if (what == "compute") {
+    return [=] { return at::mm(input, other); };
+  }
+  if (what == "communication") {
+    return [=] { return pairs.scattered(input); };
+  }
+  return [=, way = bench::way_of(what)] { return pairs.matmul_scatter(way, input, other); };
+}
+
+TimedCall make_call(const Pairs& pairs, const bench::OverlapDecoder& decoder, const std::string& name, int64_t size) {
+  std::istringstream words(name);
+  std::string shape;
+  std::string kind;
+  std::string what;
+  words >> shape >> kind >> what;
+  if (shape == "decoder") {
+    const auto x = at::rand({size / pairs.group().size(), bench::OverlapDecoder::kDim});
+    return [=, &decoder, way = bench::way_of(kind)] { return decoder.forward(pairs, way, x); };
+  }
+  TORCH_CHECK_VALUE(
+      (shape == "square" || shape == "rows") && (kind == "gather" || kind == "scatter"), "[overlap] unknown case '", name,
+      "'; see --help.");
+  return (kind == "gather" ? make_gather : make_scatter)(pairs, what, size, shape == "square" ? size : kSide);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  return bench::serve(argc, argv, kUsage, [] {
+    const auto world = current_world();
+    const auto mesh = init_device_mesh("cpu", {world->size()}, {"tp"});
+    const auto group = world->group(mesh, {0});
+    const auto rates = rates_of(mesh, at::kFloat);
+    if (world->rank() == 0) {
+      std::cerr << "overlap: link " << to_string(rates.link({0})) << ", compute " << to_string(rates.compute) << '\n';
+    }
+    const Pairs pairs(group, rates.link({0}), rates.compute);
+    const auto decoder = std::make_shared<bench::OverlapDecoder>(world->size());
+    return bench::Cases{
+        .make = [=](const std::string& name, int64_t size) { return make_call(pairs, *decoder, name, size); },
+        .barrier = [=] { group->barrier().wait(); }};
+  });
+}
