@@ -13,7 +13,7 @@ import statistics
 
 import torch
 import torch.distributed as dist
-import torch.distributed._symmetric_memory as symmetric_memory
+import torch.distributed._symmetric_memory  # noqa: F401  registers the operators
 
 import weft
 
@@ -65,7 +65,6 @@ def main():
     torch.cuda.set_device(0)
     torch.manual_seed(rank)
     group = dist.group.WORLD.group_name
-    symmetric_memory.enable_symm_mem_for_group(group)
     mesh = weft.init_device_mesh("cuda", (size,), mesh_dim_names=("tp",))
 
     bf16 = {"device": "cuda", "dtype": torch.bfloat16}

@@ -17,8 +17,12 @@ using testing::say;
 
 std::unique_ptr<SymmetricMemory> make_memory(c10::Device device) {
   const auto environment = read_launch_environment().value();
-  return SymmetricMemory::make(
-      testing::launch_store(), environment.rank, environment.world_size, device, default_timeout());
+  const auto store = testing::launch_store();
+  auto memory =
+      SymmetricMemory::make(store, environment.rank, environment.world_size, device, default_timeout());
+  // Rank 0 serves the store, and may leave only when nobody asks it any more.
+  testing::meet_in_store(*store, "made", environment.rank, environment.world_size);
+  return memory;
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include <ATen/ops/sum.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <unistd.h>
 
 #include <atomic>
@@ -21,6 +22,7 @@ namespace {
 
 constexpr int kReady = 0; // channels of signals: what was written may be read
 constexpr int kRead = 1;  // it was read, and may be written over
+constexpr const char* kReached = "reached";
 constexpr int64_t kGranularity = int64_t{2} << 20;
 
 c10::Stream stream_of(c10::Device device) {
@@ -132,39 +134,51 @@ std::unique_ptr<SymmetricMemory> SymmetricMemory::make(
   const auto ask = [&](const std::string& question, const std::string& answer) {
     return ask_all(*store, question, answer, rank, size, timeout);
   };
-  const bool has_allocator = symmetric::has_allocator(device.type());
-  const auto hosts = ask("host", has_allocator ? host() : "none of rank " + std::to_string(rank));
+  const auto hosts = ask("host", host());
   const auto devices = ask("device", device.str());
   if (!suits(hosts, devices)) {
     return nullptr;
   }
-  static std::atomic<int64_t> count = 0;
-  const auto name = "weft/" + std::to_string(count++);
-  symmetric::set_group_info(name, static_cast<int>(rank), static_cast<int>(size), store);
-  std::unique_ptr<SymmetricMemory> memory(new SymmetricMemory(name, rank, size, device, timeout));
-  std::string outcome = "reached";
+  std::unique_ptr<SymmetricMemory> memory(new SymmetricMemory(store, rank, size, device, timeout));
+  std::string outcome = kReached;
   try {
     memory->reserve(kGranularity);
   } catch (const std::exception& error) {
     outcome = error.what();
+    outcome.resize(std::min(outcome.find('\n'), outcome.size()));
   }
   const auto outcomes = ask("outcome", outcome);
-  const bool all = std::all_of(outcomes.begin(), outcomes.end(), [](const auto& text) { return text == "reached"; });
-  return all ? std::move(memory) : nullptr;
+  for (int64_t member = 0; member < size; ++member) {
+    if (outcomes[member] != kReached) {
+      TORCH_WARN(
+          "[comm] devices of type ", device.type(), " do not share memory, so that chunks are sent as messages: ",
+          outcomes[member], " (member ", member, ")");
+      return nullptr;
+    }
+  }
+  return memory;
 }
 
 SymmetricMemory::SymmetricMemory(
-    std::string name,
+    const c10::intrusive_ptr<c10d::Store>& store,
     int64_t rank,
     int64_t size,
     c10::Device device,
     std::chrono::milliseconds timeout)
-    : name_(std::move(name)),
+    : group_(c10::make_intrusive<c10d::ProcessGroup>(store, static_cast<int>(rank), static_cast<int>(size))),
       rank_(rank),
       size_(size),
       device_(device),
       timeout_ms_(timeout.count()),
-      side_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/true)) {}
+      side_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/true)) {
+  static std::atomic<int64_t> count = 0;
+  name_ = "weft/symmetric_memory/" + std::to_string(count++);
+  c10d::register_process_group(name_, group_);
+}
+
+SymmetricMemory::~SymmetricMemory() {
+  c10d::unregister_process_group(name_);
+}
 
 void SymmetricMemory::reserve(int64_t bytes) {
   const auto rounded = (bytes + kGranularity - 1) / kGranularity * kGranularity;

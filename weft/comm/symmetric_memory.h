@@ -2,6 +2,7 @@
 
 #include "weft/comm/chunk_pipeline.h"
 
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
 
@@ -28,6 +29,10 @@ class SymmetricMemory {
       c10::Device device,
       std::chrono::milliseconds timeout);
 
+  ~SymmetricMemory();
+  SymmetricMemory(const SymmetricMemory&) = delete;
+  SymmetricMemory& operator=(const SymmetricMemory&) = delete;
+
   /// As gather_in_chunks and scatter_in_chunks, of sums. Work on chunks is put on the current stream.
   void gather(
       const at::Tensor& shard,
@@ -39,7 +44,12 @@ class SymmetricMemory {
  private:
   using Handle = c10::intrusive_ptr<c10d::symmetric_memory::SymmetricMemory>;
 
-  SymmetricMemory(std::string name, int64_t rank, int64_t size, c10::Device device, std::chrono::milliseconds timeout);
+  SymmetricMemory(
+      const c10::intrusive_ptr<c10d::Store>& store,
+      int64_t rank,
+      int64_t size,
+      c10::Device device,
+      std::chrono::milliseconds timeout);
 
   /// Makes room for as many bytes on every member, and waits on the stream until all have read what was there.
   void prepare(int64_t bytes);
@@ -47,6 +57,7 @@ class SymmetricMemory {
   /// The part that belongs to member `part` of a tensor like `like` along other dims, in `member`s memory.
   at::Tensor buffer(int64_t member, const at::Tensor& like, const ChunkedDim& cut, int64_t part, int64_t slot = 0);
 
+  c10::intrusive_ptr<c10d::ProcessGroup> group_; // without a backend: torch finds the members' store by its name
   std::string name_;
   int64_t rank_;
   int64_t size_;
