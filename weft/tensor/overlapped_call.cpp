@@ -167,7 +167,9 @@ std::shared_ptr<const Explanation> current_explanation(const PreparedCall& call)
   auto fused = std::make_shared<Explanation>(*call.explanation);
   const auto number = std::to_string(overlapped.left) + ": ";
   for (auto& plan : fused->plans) {
-    plan += plan.starts_with(number) ? c10::str(", beside the matmul in ", chunks_of(overlapped), " chunks") : "";
+    if (plan.starts_with(number)) {
+      plan += c10::str(" beside the matmul, chunks per rank: ", chunks_of(overlapped));
+    }
   }
   fused->why += "; fused: " + (is_forced() ? "as the scope says" : overlapped.choice->reason);
   return fused;

@@ -87,7 +87,7 @@ void tell(const TensorSpec& gradient, const TensorSpec& matrix, const SpecPtr& r
   explanation->inputs = {gradient.to_string(), matrix.to_string()};
   explanation->strategy =
       gradient.layout().to_string() + " " + matrix.layout().to_string() + " -> " + result->layout().to_string();
-  explanation->why = c10::str("reduced to dim ", dim, " beside the matmul, in ", chunks, " chunks");
+  explanation->why = c10::str("what is done is reduced and cut along dim ", dim, " beside the matmul, chunks per rank: ", chunks);
   tell_scopes(explanation, /*communicates=*/true);
 }
 
