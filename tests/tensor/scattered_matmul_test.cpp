@@ -63,6 +63,7 @@ Layout gradient_layout(const Link& link) {
   give_rates(link, Compute{1e11, 1e12, 1e-6});
   Layout layout;
   on_mesh({2}, [&](const DeviceMesh& mesh) {
+    const c10::NoGradGuard no_grad;
     const auto x = distribute_tensor(at::ones({512, 512}), mesh, {Shard(0)});
     const auto weight = distribute_tensor(at::ones({1024, 512}), mesh, {Shard(0)});
     const auto gradient = distribute_tensor(at::ones({512, 1024}), mesh, {Shard(1)});
@@ -77,7 +78,6 @@ Layout gradient_layout(const Link& link) {
 }
 
 TEST(ScatteredMatmul, IsDoneWhereItCostsNextToNothing) {
-  const c10::NoGradGuard no_grad;
   EXPECT_EQ(gradient_layout({1e-5, 2e9}), Layout({Shard(0)}));
   // What takes longer than the matmul might be shared with others.
   EXPECT_EQ(gradient_layout({1e-5, 125e6}), Layout({Partial()}));
