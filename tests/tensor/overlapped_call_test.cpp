@@ -148,8 +148,8 @@ TEST(OverlappedCall, WhatIsNoGatherOfRowsIsLeftAlone) {
 TEST(OverlappedCall, SmallOnesAreNeitherFusedNorMeasured) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto linear = [](const Tensors& in) { return at::linear(in[0], in[1]); };
-    const auto outcome = run(
-        mesh, linear, {numbers({8, 3}), numbers({8, 3})}, {{Shard(0)}, {Shard(0)}}, OverlapMode::Auto);
+    const auto outcome =
+        run(mesh, linear, {numbers({8, 3}), numbers({8, 3})}, {{Shard(0)}, {Shard(0)}}, OverlapMode::Auto);
     EXPECT_EQ(outcome.gathers, 1);
     EXPECT_EQ(outcome.messages, 0);
   });

@@ -43,8 +43,8 @@ TEST(ScatteredMatmul, IsNotForOtherLayouts) {
     const c10::NoGradGuard no_grad;
     const auto is_done = [&](const Layout& gradient, const Layout& matrix, const Layout& like) {
       return scattered_matmul(
-                 distribute_tensor(numbers({4, 4, 4}), mesh, gradient), distribute_tensor(numbers({4, 4}), mesh, matrix),
-                 distribute_tensor(numbers({4, 4, 4}), mesh, like))
+                 distribute_tensor(numbers({4, 4, 4}), mesh, gradient),
+                 distribute_tensor(numbers({4, 4}), mesh, matrix), distribute_tensor(numbers({4, 4, 4}), mesh, like))
           .defined();
     };
     EXPECT_TRUE(is_done({Shard(0), Shard(2)}, {Replicate(), Shard(0)}, {Shard(0), Shard(1)}));
@@ -93,7 +93,9 @@ TEST(ScatteredMatmul, IsExplained) {
     const ExplainLog log;
     loss.backward();
     EXPECT_NE(log.to_string().find("matmul_reduce_scatter("), std::string::npos) << log.to_string();
-    EXPECT_NE(log.to_string().find("what is done is reduced and cut along dim 0 beside the matmul, chunks per rank: "), std::string::npos);
+    EXPECT_NE(
+        log.to_string().find("what is done is reduced and cut along dim 0 beside the matmul, chunks per rank: "),
+        std::string::npos);
   });
 }
 

@@ -109,7 +109,8 @@ TEST_F(ReadArguments, ListsOfWhatMayBeNoneAreAsOperatorsTakeThem) {
     const json one = {{"as_int", 1}};
     const auto call = read(
         "weft::all_gather_scaled_matmul", "",
-        {named_argument("shard", x), named_argument("shard_scale", x), named_argument("others", {{"as_tensors", json::array()}}),
+        {named_argument("shard", x), named_argument("shard_scale", x),
+         named_argument("others", {{"as_tensors", json::array()}}),
          named_argument("other_scales", {{"as_tensors", json::array()}}),
          named_argument("biases", {{"as_optional_tensors", {{{"as_none", true}}, x}}}),
          named_argument("result_scales", {{"as_optional_tensors", {{{"as_none", true}}}}}),
