@@ -84,3 +84,26 @@ def test_lists_of_dtypes_go_through_files(dtype, tmp_path):
     x = torch.full((2, 16), 1.0 + dist.get_rank())
     expected = torch.cat([torch.full((2, 16), 16.0 * (1 + rank)) for rank in range(2)])
     check_through_files(model, x, (expected,), tmp_path)
+
+
+class Dynamic(torch.nn.Module):
+    def __init__(self, group):
+        super().__init__()
+        self.group = group
+
+    def forward(self, x):
+        (y,) = torch.ops.weft.all_gather_matmul(x, [x.t() @ x], [None], 0, 2 * x.shape[0], 2, False, self.group)
+        return (y,)
+
+
+def test_the_size_of_the_whole_may_be_known_later(tmp_path):
+    rows = torch.export.Dim("rows", min=2, max=64)
+    exported = torch.export.export(Dynamic(dist.group.WORLD.group_name), (torch.ones(4, 3),), dynamic_shapes=({0: rows},))
+    original, rewritten = tmp_path / f"original_{dist.get_rank()}.pt2", tmp_path / f"rewritten_{dist.get_rank()}.pt2"
+    torch.export.save(exported, original)
+    _C.rewrite_pt2(str(original), str(rewritten))
+    for length in (4, 7):
+        x = torch.randn(length, 3)
+        dist.broadcast(x, 0)
+        (y,) = torch.export.load(rewritten).module()(x)
+        torch.testing.assert_close(y, torch.cat([x, x]) @ (x.t() @ x))
