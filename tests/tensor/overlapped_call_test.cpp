@@ -148,8 +148,8 @@ TEST(OverlappedCall, WhatIsNoGatherOfRowsIsLeftAlone) {
 TEST(OverlappedCall, SmallOnesAreNeitherFusedNorMeasured) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto linear = [](const Tensors& in) { return at::linear(in[0], in[1]); };
-    const auto outcome = run(
-        mesh, linear, {numbers({8, 3}), numbers({8, 3})}, {{Shard(0)}, {Shard(0)}}, OverlapMode::Auto);
+    const auto outcome =
+        run(mesh, linear, {numbers({8, 3}), numbers({8, 3})}, {{Shard(0)}, {Shard(0)}}, OverlapMode::Auto);
     EXPECT_EQ(outcome.gathers, 1);
     EXPECT_EQ(outcome.messages, 0);
   });
@@ -181,9 +181,9 @@ std::pair<int64_t, std::string> messages_at(const Link& link, const Compute& com
 TEST(OverlappedCall, RatesDecideAndAllRanksAgree) {
   const auto [sent, text] = messages_at({1e-4, 125e6}, {1e11, 3e10, 1e-6});
   EXPECT_GT(sent, 0);
-  expect_contains(text, "0: all_gather(a: S(0) -> R), beside the matmul in ");
+  expect_contains(text, "0: all_gather(a: S(0) -> R) beside the matmul, chunks per rank: ");
   expect_contains(text, "; fused: ");
-  const auto [none, plain] = messages_at({1e-3, 1e12}, {1e11, 3e10, 1e-6});
+  const auto [none, plain] = messages_at({1e-6, 1e12}, {1e11, 3e10, 1e-6});
   EXPECT_EQ(none, 0);
   EXPECT_EQ(plain.find("fused"), std::string::npos) << plain;
 }
@@ -196,7 +196,7 @@ TEST(OverlappedCall, AnExplanationSaysThatItIsForced) {
     const auto weight = distribute_tensor(numbers({6, 8}), mesh, {Shard(0)}).set_requires_grad(true);
     const ExplainLog log;
     at::linear(x, weight);
-    EXPECT_EQ(log.calls().at(0)->plans.at(0), "0: all_gather(a: S(0) -> R), beside the matmul in 1 chunks");
+    EXPECT_EQ(log.calls().at(0)->plans.at(0), "0: all_gather(a: S(0) -> R) beside the matmul, chunks per rank: 1");
     expect_contains(log.calls()[0]->why, "; parameters stay where they are; fused: as the scope says");
     const StrictScope strict;
     expect_contains(error_text<c10::ValueError>([&] { at::linear(x, weight); }), "would communicate");
