@@ -53,6 +53,12 @@ int64_t messages_ahead(int64_t members, int64_t chunks) {
   return kLag * per_round + 2;
 }
 
+/// So many messages may be awaited, and as many be on their way to the next member, while one chunk is worked on. Between
+/// ranks that are threads, one that has come is held until the member before has seen that it has.
+size_t buffers_for(int64_t ahead) {
+  return static_cast<size_t>(3 * ahead + 1);
+}
+
 /// What one member sends to the next and receives from the one before, turn by turn.
 class Ring {
  public:
@@ -160,7 +166,7 @@ void gather_on_ring(
   // Two members pass nothing on: where everything may be awaited at once, the own shard is consumed in one call.
   const bool own_at_once = members == 2 && (in_place || cut.chunks <= ahead);
   ahead = own_at_once ? cut.chunks : ahead;
-  Scratch buffers;
+  Scratch buffers(buffers_for(ahead));
   Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, [&](const Turn& turn) -> at::Tensor {
     const auto at = chunk_at(turn);
     if (at.length == 0) {
@@ -197,7 +203,8 @@ void scatter_on_ring(Group& group, const at::Tensor& output, const ChunkedDim& c
   const auto chunk_at = [&](const Turn& turn) {
     return chunk_of(cut, members, (group.rank() - 1 - turn.step + 2 * members) % members, turn.index);
   };
-  Scratch buffers;
+  const auto ahead = messages_ahead(members, cut.chunks);
+  Scratch buffers(buffers_for(ahead));
   const auto place = [&](const Turn& turn) -> at::Tensor {
     const auto at = chunk_at(turn);
     if (at.length == 0) {
@@ -206,7 +213,7 @@ void scatter_on_ring(Group& group, const at::Tensor& output, const ChunkedDim& c
     return turn.step + 1 == members ? output.narrow(cut.dim, at.begin - own.begin, at.length)
                                     : buffers.take(sizes_with(output, cut.dim, at.length), output.options());
   };
-  Ring ring(group, ring_turns(members, cut.chunks, kLag), messages_ahead(members, cut.chunks), place);
+  Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, place);
   for (const auto& turn : ring.turns()) {
     const auto at = chunk_at(turn);
     if (at.length == 0) {

@@ -36,7 +36,6 @@ namespace weft {
 namespace {
 
 using OptionalTensors = c10::List<std::optional<at::Tensor>>;
-using OptionalDtypes = c10::List<std::optional<at::ScalarType>>;
 
 std::vector<at::Tensor> defined_or_not(const OptionalTensors& tensors) {
   std::vector<at::Tensor> result;
@@ -53,37 +52,76 @@ std::vector<at::Tensor> as_list(GatheredMatmul result) {
   return std::move(result.outputs);
 }
 
-void check_length(size_t others, size_t length, const char* what) {
-  TORCH_CHECK_VALUE(
-      length == others, "[all_gather_scaled_matmul] as many ", what, " as others are required, but got ", length, " for ",
-      others, ".");
-}
+/// The arguments of all_gather_scaled_matmul as they are on the stack. Whoever calls makes the list of dtypes in one of
+/// several types, of which a kernel that is no boxed one takes one alone.
+struct ScaledGather {
+  at::Tensor shard;
+  at::Tensor shard_scale;
+  std::vector<at::Tensor> others;
+  std::vector<at::Tensor> other_scales;
+  std::vector<c10::IValue> biases;
+  std::vector<c10::IValue> result_scales;
+  std::vector<c10::IValue> out_dtypes;
+  std::vector<c10::IValue> use_fast_accum;
+  int64_t dim;
+  std::optional<c10::SymInt> size;
+  int64_t chunks;
+  bool gathered;
+  std::string group;
 
-std::vector<ScaledOther> scaled_others(
-    at::TensorList others,
-    at::TensorList scales,
-    const OptionalTensors& biases,
-    const OptionalTensors& result_scales,
-    const OptionalDtypes& out_dtypes,
-    const c10::List<bool>& use_fast_accum) {
-  check_length(others.size(), scales.size(), "scales");
-  check_length(others.size(), biases.size(), "biases");
-  check_length(others.size(), result_scales.size(), "result scales");
-  check_length(others.size(), out_dtypes.size(), "output dtypes");
-  check_length(others.size(), use_fast_accum.size(), "values of use_fast_accum");
-  const auto bias_list = defined_or_not(biases);
-  const auto result_scale_list = defined_or_not(result_scales);
-  std::vector<ScaledOther> result;
-  for (size_t i = 0; i < others.size(); ++i) {
-    result.push_back(
-        {.values = others[i],
-         .scale = scales[i],
-         .bias = bias_list[i],
-         .result_scale = result_scale_list[i],
-         .out_dtype = out_dtypes.get(i),
-         .use_fast_accum = use_fast_accum.get(i)});
+  explicit ScaledGather(c10::ArrayRef<c10::IValue> arguments)
+      : shard(arguments[0].toTensor()),
+        shard_scale(arguments[1].toTensor()),
+        others(arguments[2].toTensorVector()),
+        other_scales(arguments[3].toTensorVector()),
+        biases(arguments[4].toListRef().vec()),
+        result_scales(arguments[5].toListRef().vec()),
+        out_dtypes(arguments[6].toListRef().vec()),
+        use_fast_accum(arguments[7].toList().vec()),
+        dim(arguments[8].toInt()),
+        size(arguments[9].isNone() ? std::nullopt : std::optional(arguments[9].toSymInt())),
+        chunks(arguments[10].toInt()),
+        gathered(arguments[11].toBool()),
+        group(arguments[12].toStringRef()) {
+    check_length(other_scales.size(), "scales");
+    check_length(biases.size(), "biases");
+    check_length(result_scales.size(), "result scales");
+    check_length(out_dtypes.size(), "output dtypes");
+    check_length(use_fast_accum.size(), "values of use_fast_accum");
   }
-  return result;
+
+  std::optional<at::ScalarType> out_dtype(size_t i) const {
+    return out_dtypes[i].isNone() ? std::nullopt : std::optional(out_dtypes[i].toScalarType());
+  }
+  std::vector<ScaledOther> scaled_others() const {
+    const auto tensor_or_none = [](const c10::IValue& value) { return value.isNone() ? at::Tensor() : value.toTensor(); };
+    std::vector<ScaledOther> result;
+    for (size_t i = 0; i < others.size(); ++i) {
+      result.push_back(
+          {.values = others[i],
+           .scale = other_scales[i],
+           .bias = tensor_or_none(biases[i]),
+           .result_scale = tensor_or_none(result_scales[i]),
+           .out_dtype = out_dtype(i),
+           .use_fast_accum = use_fast_accum[i].toBool()});
+    }
+    return result;
+  }
+
+ private:
+  void check_length(size_t length, const char* what) const {
+    TORCH_CHECK_VALUE(
+        length == others.size(), "[all_gather_scaled_matmul] as many ", what, " as others are required, but got ", length,
+        " for ", others.size(), ".");
+  }
+};
+
+template <std::vector<at::Tensor> (*kernel)(const ScaledGather&)>
+void boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto count = op.schema().arguments().size();
+  auto results = kernel(ScaledGather(torch::jit::last(*stack, count)));
+  torch::jit::drop(*stack, count);
+  torch::jit::push(*stack, std::move(results));
 }
 
 std::vector<at::Tensor> all_gather_matmul_kernel(
@@ -116,25 +154,12 @@ at::Tensor matmul_reduce_scatter_kernel(
       {.dim = dim, .op = parse_reduce_op(reduce_op), .chunks = chunks});
 }
 
-std::vector<at::Tensor> all_gather_scaled_matmul_kernel(
-    const at::Tensor& shard,
-    const at::Tensor& shard_scale,
-    at::TensorList others,
-    at::TensorList other_scales,
-    const OptionalTensors& biases,
-    const OptionalTensors& result_scales,
-    OptionalDtypes out_dtypes,
-    c10::List<bool> use_fast_accum,
-    int64_t dim,
-    std::optional<int64_t> size,
-    int64_t chunks,
-    bool gathered,
-    std::string group) {
-  const auto members = named_group(group, shard.device().type());
+std::vector<at::Tensor> all_gather_scaled_matmul_kernel(const ScaledGather& call) {
+  const auto members = named_group(call.group, call.shard.device().type());
+  const auto size = call.size ? std::optional(call.size->guard_int(__FILE__, __LINE__)) : std::nullopt;
   return as_list(all_gather_scaled_matmul(
-      *members, shard, shard_scale,
-      scaled_others(others, other_scales, biases, result_scales, out_dtypes, use_fast_accum),
-      {.dim = dim, .size = size, .chunks = chunks, .keeps_gathered = gathered}));
+      *members, call.shard, call.shard_scale, call.scaled_others(),
+      {.dim = call.dim, .size = size, .chunks = call.chunks, .keeps_gathered = call.gathered}));
 }
 
 at::Tensor scaled_matmul_reduce_scatter_kernel(
@@ -241,26 +266,13 @@ at::Tensor matmul_reduce_scatter_meta(
   return scattered_shape("matmul_reduce_scatter", inputs[0], others[0], inputs[0].scalar_type(), dim, group);
 }
 
-std::vector<at::Tensor> all_gather_scaled_matmul_meta(
-    const at::Tensor& shard,
-    const at::Tensor& /*shard_scale*/,
-    at::TensorList others,
-    at::TensorList /*other_scales*/,
-    const OptionalTensors& /*biases*/,
-    const OptionalTensors& /*result_scales*/,
-    OptionalDtypes out_dtypes,
-    c10::List<bool> /*use_fast_accum*/,
-    int64_t dim,
-    std::optional<c10::SymInt> size,
-    int64_t /*chunks*/,
-    bool gathered,
-    std::string group) {
-  check_length(others.size(), out_dtypes.size(), "output dtypes");
+std::vector<at::Tensor> all_gather_scaled_matmul_meta(const ScaledGather& call) {
   std::vector<at::ScalarType> dtypes;
-  for (size_t i = 0; i < others.size(); ++i) {
-    dtypes.push_back(out_dtypes.get(i).value_or(shard.scalar_type()));
+  for (size_t i = 0; i < call.others.size(); ++i) {
+    dtypes.push_back(call.out_dtype(i).value_or(call.shard.scalar_type()));
   }
-  return gathered_shapes("all_gather_scaled_matmul", shard, others, dtypes, dim, std::move(size), gathered, group);
+  return gathered_shapes(
+      "all_gather_scaled_matmul", call.shard, call.others, dtypes, call.dim, call.size, call.gathered, call.group);
 }
 
 at::Tensor scaled_matmul_reduce_scatter_meta(
@@ -283,7 +295,7 @@ at::Tensor scaled_matmul_reduce_scatter_meta(
 void register_kernels(torch::Library& library) {
   library.impl("all_gather_matmul", all_gather_matmul_kernel);
   library.impl("matmul_reduce_scatter", matmul_reduce_scatter_kernel);
-  library.impl("all_gather_scaled_matmul", all_gather_scaled_matmul_kernel);
+  library.impl("all_gather_scaled_matmul", torch::CppFunction::makeFromBoxedFunction<boxed<all_gather_scaled_matmul_kernel>>());
   library.impl("scaled_matmul_reduce_scatter", scaled_matmul_reduce_scatter_kernel);
 }
 
@@ -302,6 +314,8 @@ TORCH_LIBRARY_IMPL(weft, CUDA, library) {
 TORCH_LIBRARY_IMPL(weft, Meta, library) {
   library.impl("all_gather_matmul", weft::all_gather_matmul_meta);
   library.impl("matmul_reduce_scatter", weft::matmul_reduce_scatter_meta);
-  library.impl("all_gather_scaled_matmul", weft::all_gather_scaled_matmul_meta);
+  library.impl(
+      "all_gather_scaled_matmul",
+      torch::CppFunction::makeFromBoxedFunction<weft::boxed<weft::all_gather_scaled_matmul_meta>>());
   library.impl("scaled_matmul_reduce_scatter", weft::scaled_matmul_reduce_scatter_meta);
 }

@@ -24,7 +24,7 @@ at::Tensor Scratch::take(c10::IntArrayRef sizes, const at::TensorOptions& option
     }
   }
   if (best == nullptr) {
-    if (buffers_.size() == kMostBuffers) {
+    if (buffers_.size() == most_buffers_) {
       const auto smallest = std::min_element(
           buffers_.begin(), buffers_.end(), [](const auto& a, const auto& b) { return a.nbytes() < b.nbytes(); });
       buffers_.erase(smallest);

@@ -11,6 +11,9 @@ namespace weft {
 /// when the tensor that was taken is gone.
 class Scratch {
  public:
+  /// More than `most_buffers` are allocated anew each time.
+  explicit Scratch(size_t most_buffers = 8) : most_buffers_(most_buffers) {}
+
   /// A contiguous tensor with values of no meaning.
   at::Tensor take(c10::IntArrayRef sizes, const at::TensorOptions& options);
 
@@ -18,10 +21,10 @@ class Scratch {
   size_t bytes() const;
 
  private:
-  /// More is allocated anew each time.
-  static constexpr size_t kMostBuffers = 8;
+  /// Larger ones are allocated anew each time.
   static constexpr size_t kMostBytesEach = 64 << 20;
 
+  size_t most_buffers_;
   mutable std::mutex mutex_;
   std::vector<at::Tensor> buffers_;
 };
