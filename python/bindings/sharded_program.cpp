@@ -1,4 +1,5 @@
 #include "python/bindings/bindings.h"
+#include "weft/graph/exec/collective_call.h"
 #include "weft/graph/exec/whole_run.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/passes/shard.h"
@@ -52,6 +53,9 @@ std::vector<std::string> groups(const graph::Program& program) {
       for (const auto m : step->mesh_dims) {
         all.insert(program.mesh->name(m));
       }
+    } else if (node->op() != nullptr && graph::names_group(*node->op())) {
+      const auto argument = node->op()->schema().argumentIndexWithName("group");
+      all.insert(node->arguments()[*argument].constant().toStringRef());
     }
   }
   return {all.begin(), all.end()};
