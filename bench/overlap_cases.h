@@ -34,22 +34,15 @@ class Pairs {
   }
 
   /// How many chunks; none where it is not fused.
-  std::optional<int64_t> chunks(Way way, OverlapKind kind, int64_t rows, int64_t inner, int64_t columns, int64_t matmuls) const {
-    if (way == Way::Unfused) {
-      return std::nullopt;
+  std::optional<int64_t> chunks(Way way, const at::Tensor& shard, int64_t rows, at::TensorList others) const {
+    int64_t columns = 0;
+    for (const auto& other : others) {
+      columns += other.size(1);
     }
-    const auto choice = choose_overlap(
-        {.kind = kind,
-         .cut = OverlapCut::Rows,
-         .members = group_->size(),
-         .rows = rows,
-         .inner = inner,
-         .columns = columns,
-         .element_bytes = 4,
-         .matmuls = matmuls},
-        link_, compute_);
-    if (const char* e = std::getenv("EXPLORE_CHUNKS"); e && way == Way::Fused) return std::atoi(e);
-    return way == Way::Fused || choice.fuse ? std::optional(choice.chunks) : std::nullopt;
+    return chunks(way, OverlapKind::GatherMatmul, rows, shard.size(1), columns, static_cast<int64_t>(others.size()));
+  }
+  std::optional<int64_t> chunks(Way way, const at::Tensor& input, const at::Tensor& other) const {
+    return chunks(way, OverlapKind::MatmulScatter, input.size(0), input.size(1), other.size(1), 1);
   }
 
   /// This rank's rows of so many.
@@ -79,13 +72,7 @@ class Pairs {
   }
 
   std::vector<at::Tensor> gather_matmul(Way way, const at::Tensor& shard, int64_t rows, at::TensorList others) const {
-    int64_t columns = 0;
-    for (const auto& other : others) {
-      columns += other.size(1);
-    }
-    const auto cut = chunks(
-        way, OverlapKind::GatherMatmul, rows, shard.size(1), columns, static_cast<int64_t>(others.size()));
-    if (cut) {
+    if (const auto cut = chunks(way, shard, rows, others)) {
       return all_gather_matmul(*group_, shard, others, {}, {.dim = 0, .size = rows, .chunks = *cut}).outputs;
     }
     const auto whole = gathered(shard, rows);
@@ -97,14 +84,37 @@ class Pairs {
   }
 
   at::Tensor matmul_scatter(Way way, const at::Tensor& input, const at::Tensor& other) const {
-    const auto cut = chunks(way, OverlapKind::MatmulScatter, input.size(0), input.size(1), other.size(1), 1);
-    if (cut) {
+    if (const auto cut = chunks(way, input, other)) {
       return matmul_reduce_scatter(*group_, {input}, {other}, {}, {.dim = 0, .op = ReduceOp::Sum, .chunks = *cut});
     }
     return scattered(at::mm(input, other));
   }
 
  private:
+  std::optional<int64_t> chunks(
+      Way way,
+      OverlapKind kind,
+      int64_t rows,
+      int64_t inner,
+      int64_t columns,
+      int64_t matmuls) const {
+    if (way == Way::Unfused) {
+      return std::nullopt;
+    }
+    const auto choice = choose_overlap(
+        {.kind = kind,
+         .cut = OverlapCut::Rows,
+         .members = group_->size(),
+         .rows = rows,
+         .inner = inner,
+         .columns = columns,
+         .element_bytes = 4,
+         .matmuls = matmuls},
+        link_, compute_);
+    if (const char* e = std::getenv("EXPLORE_CHUNKS"); e && way == Way::Fused) return std::atoi(e);
+    return way == Way::Fused || choice.fuse ? std::optional(choice.chunks) : std::nullopt;
+  }
+
   std::shared_ptr<Group> group_;
   Link link_;
   Compute compute_;
