@@ -111,7 +111,8 @@ class Pairs {
          .element_bytes = 4,
          .matmuls = matmuls},
         link_, compute_);
-    if (const char* e = std::getenv("EXPLORE_CHUNKS"); e && way == Way::Fused) return std::atoi(e);
+    if (const char* e = std::getenv("EXPLORE_CHUNKS"); e && way == Way::Fused)
+      return std::atoi(e);
     return way == Way::Fused || choice.fuse ? std::optional(choice.chunks) : std::nullopt;
   }
 

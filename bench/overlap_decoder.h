@@ -12,7 +12,11 @@ namespace weft::bench {
 
 /// An all-gather of rows, whose derivative is a reduce-scatter, and the other way round.
 struct GatherRows : torch::autograd::Function<GatherRows> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& shard, const Pairs* pairs, int64_t rows) {
+  static at::Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const at::Tensor& shard,
+      const Pairs* pairs,
+      int64_t rows) {
     context->saved_data["pairs"] = reinterpret_cast<int64_t>(pairs);
     return pairs->gathered(shard, rows);
   }
@@ -43,6 +47,7 @@ struct ScatterRows : torch::autograd::Function<ScatterRows> {
 class OverlapDecoder {
  public:
   static constexpr int64_t kDim = 256;
+  static constexpr int64_t kBatch = 8; // a row is a token of one of them; those of one position are beside each other
   static constexpr int64_t kHeadDim = 64;
   static constexpr int64_t kLayers = 2;
 
@@ -87,10 +92,12 @@ class OverlapDecoder {
   at::Tensor forward(Way way, at::Tensor x) const {
     for (const auto& layer : layers_) {
       const auto projected = gather_matmul(way, at::rms_norm(x, {kDim}), layer.attention);
-      const auto heads = [&](const at::Tensor& of) { return of.unflatten(-1, {-1, kHeadDim}).transpose(0, 1).unsqueeze(0); };
+      const auto heads = [](const at::Tensor& of) {
+        return of.view({-1, kBatch, of.size(1) / kHeadDim, kHeadDim}).permute({1, 2, 0, 3});
+      };
       const auto mixed = at::scaled_dot_product_attention(
           heads(projected[0]), heads(projected[1]), heads(projected[2]), {}, 0.0, /*is_causal=*/true);
-      x = x + matmul_scatter(way, mixed.squeeze(0).transpose(0, 1).flatten(1), layer.attention_out);
+      x = x + matmul_scatter(way, mixed.permute({2, 0, 1, 3}).reshape(projected[0].sizes()), layer.attention_out);
       const auto gate_up = gather_matmul(way, at::rms_norm(x, {kDim}), layer.gate_up);
       x = x + matmul_scatter(way, at::silu(gate_up[0]) * gate_up[1], layer.down);
     }

@@ -13,7 +13,7 @@ constexpr const char* kUsage =
     "microseconds of each call. Cases:\n"
     "  square gather|scatter WAY    matrices of size x size\n"
     "  rows gather|scatter WAY      size rows, times 1024 x 1024\n"
-    "  decoder WAY                  two layers of a decoder, forward and backward, a sequence of that size\n"
+    "  decoder WAY                  two layers of a decoder, forward and backward, as many tokens\n"
     "The way is unfused, fused or auto; compute or communication, but for the decoder, is one part of it alone.\n";
 
 constexpr int64_t kSide = 1024;
@@ -53,8 +53,8 @@ TimedCall make_call(const Pairs& pairs, bench::OverlapDecoder& decoder, const st
     return [=, &decoder, way = bench::way_of(kind)] { return decoder.step(way, x); };
   }
   TORCH_CHECK_VALUE(
-      (shape == "square" || shape == "rows") && (kind == "gather" || kind == "scatter"), "[overlap] unknown case '", name,
-      "'; see --help.");
+      (shape == "square" || shape == "rows") && (kind == "gather" || kind == "scatter"), "[overlap] unknown case '",
+      name, "'; see --help.");
   return (kind == "gather" ? make_gather : make_scatter)(pairs, what, size, shape == "square" ? size : kSide);
 }
 

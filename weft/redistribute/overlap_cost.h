@@ -13,9 +13,9 @@ enum class OverlapCut : uint8_t { Rows, Inner, Columns };
 struct OverlapCase {
   OverlapKind kind;
   OverlapCut cut;
-  int64_t members;       // of the group
-  int64_t rows;          // of the gathered tensor, or of the product before it is scattered
-  int64_t inner;         // the dim that is summed over, as this rank holds it; after the gather where that is what is gathered
+  int64_t members; // of the group
+  int64_t rows;    // of the gathered tensor, or of the product before it is scattered
+  int64_t inner; // the dim that is summed over, as this rank holds it; after the gather where that is what is gathered
   int64_t columns;       // of all matmuls together
   int64_t element_bytes; // of what is sent
   int64_t matmuls = 1;

@@ -122,8 +122,7 @@ LinkTimes measure_link(Group& group, c10::Device device) {
   // What other threads of this process did meanwhile is not the link's.
   times.device_per_byte = std::min(times_of_last.busy / count, times.per_byte);
 
-  const auto agreed =
-      largest(group, device, {times.latency, times.message, times.per_byte, times.device_per_byte});
+  const auto agreed = largest(group, device, {times.latency, times.message, times.per_byte, times.device_per_byte});
   return {.latency = agreed[0], .message = agreed[1], .per_byte = agreed[2], .device_per_byte = agreed[3]};
 }
 
