@@ -72,6 +72,9 @@ class TwoHosts(unittest.TestCase):
     def test_the_other_rank_is_ended_when_one_fails(self):
         self.assert_hosts(("sh", "-c", "[ $RANK = 0 ] && exec sleep 40; exit 3"), 3, "")
 
+    def test_a_rank_that_does_not_listen_is_ended_too(self):
+        self.assert_hosts(("sh", "-c", "[ $RANK = 1 ] && exit 3; trap '' TERM; sleep 40; sleep 40"), 3, "")
+
     def test_a_rate_that_tc_does_not_know_is_an_error(self):
         self.assert_hosts(("--rate", "fast", "true"), 2, "", errors="tc does not take the rate 'fast'")
 
