@@ -14,13 +14,20 @@
 
 namespace weft::bench {
 
-/// Matmuls beside a collective of a group, in every way that they can be run.
-enum class Way : uint8_t { Unfused, Fused, Auto };
+/// How a collective and its matmuls are run: one after the other, fused, or as the gate says.
+struct Way {
+  enum class Kind : uint8_t { Unfused, Fused, Auto };
+  Kind kind;
+  int64_t chunks = 0; // of a fused one; 0: as many as the gate says
+};
 
+/// "unfused", "fused", "fused/8", "auto"
 inline Way way_of(const std::string& name) {
-  TORCH_CHECK_VALUE(
-      name == "unfused" || name == "fused" || name == "auto", "[overlap] unknown way '", name, "'; see --help.");
-  return name == "unfused" ? Way::Unfused : name == "fused" ? Way::Fused : Way::Auto;
+  if (name == "unfused" || name == "auto") {
+    return {name == "auto" ? Way::Kind::Auto : Way::Kind::Unfused};
+  }
+  TORCH_CHECK_VALUE(name.starts_with("fused"), "[overlap] unknown way '", name, "'; see --help.");
+  return {Way::Kind::Fused, name == "fused" ? 0 : std::stol(name.substr(std::strlen("fused/")))};
 }
 
 /// The two pairs of a collective and its matmuls, of matrices cut along their rows.
@@ -98,8 +105,11 @@ class Pairs {
       int64_t inner,
       int64_t columns,
       int64_t matmuls) const {
-    if (way == Way::Unfused) {
+    if (way.kind == Way::Kind::Unfused) {
       return std::nullopt;
+    }
+    if (way.chunks > 0) {
+      return way.chunks;
     }
     const auto choice = choose_overlap(
         {.kind = kind,
@@ -111,9 +121,7 @@ class Pairs {
          .element_bytes = 4,
          .matmuls = matmuls},
         link_, compute_);
-    if (const char* e = std::getenv("EXPLORE_CHUNKS"); e && way == Way::Fused)
-      return std::atoi(e);
-    return way == Way::Fused || choice.fuse ? std::optional(choice.chunks) : std::nullopt;
+    return way.kind == Way::Kind::Fused || choice.fuse ? std::optional(choice.chunks) : std::nullopt;
   }
 
   std::shared_ptr<Group> group_;

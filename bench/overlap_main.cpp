@@ -1,11 +1,12 @@
 #include "bench/overlap_decoder.h"
 
+#include <malloc.h>
+
 namespace {
 
 using namespace weft;
 using bench::Pairs;
 using bench::TimedCall;
-using bench::Way;
 
 constexpr const char* kUsage =
     "overlap_main: one rank of the benchmark 'overlap', started by bench/run.py.\n"
@@ -14,7 +15,7 @@ constexpr const char* kUsage =
     "  square gather|scatter WAY    matrices of size x size\n"
     "  rows gather|scatter WAY      size rows, times 1024 x 1024\n"
     "  decoder WAY                  two layers of a decoder, forward and backward, as many tokens\n"
-    "The way is unfused, fused or auto; compute or communication, but for the decoder, is one part of it alone.\n";
+    "The way is unfused, fused (fused/8 in 8 chunks) or auto; compute or communication, but for the decoder, is one part of it alone.\n";
 
 constexpr int64_t kSide = 1024;
 
@@ -61,6 +62,9 @@ TimedCall make_call(const Pairs& pairs, bench::OverlapDecoder& decoder, const st
 } // namespace
 
 int main(int argc, char** argv) {
+  // As an allocator for training would, keep what is freed for the next call instead of giving it back to the kernel.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   return bench::serve(argc, argv, kUsage, [] {
     const auto world = current_world();
     const auto mesh = init_device_mesh("cpu", {world->size()}, {"tp"});
