@@ -13,7 +13,7 @@ KINDS = ("gather", "scatter")
 # (size, rounds, calls per round)
 SQUARES = [(512, 12, 5), (1024, 10, 2), (2048, 5, 1)]
 SWEEP = [(2**i, *((16, 10) if i < 5 else (12, 5) if i < 9 else (8, 2) if i < 12 else (5, 1))) for i in range(14)]
-DECODER = [(1024, 8, 1)]
+DECODER = [(2048, 8, 1)]
 
 LIMIT = "larger of both"
 SWEEP_PEER = "better of both"
@@ -52,10 +52,10 @@ def sweep(weft):
 
 def decoder(weft):
     for size, rounds, calls in DECODER:
-        progress(f"overlap: the decoder, a sequence of {size}")
+        progress(f"overlap: the decoder, {size} tokens")
         sides = {way: Side(weft, f"decoder {way}") for way in ("unfused", "auto")}
         medians = interleaved_medians(sides, size, rounds, calls)
-        yield Row("overlap", f"decoder, sequence of {size}", medians["auto"], medians["unfused"], OFF)
+        yield Row("overlap", f"decoder, {size} tokens", medians["auto"], medians["unfused"], OFF)
 
 
 def run(settings):

@@ -14,13 +14,20 @@
 
 namespace weft::bench {
 
-/// Matmuls beside a collective of a group, in every way that they can be run.
-enum class Way : uint8_t { Unfused, Fused, Auto };
+/// How a collective and its matmuls are run: one after the other, fused, or as the gate says.
+struct Way {
+  enum class Kind : uint8_t { Unfused, Fused, Auto };
+  Kind kind;
+  int64_t chunks = 0; // of a fused one; 0: as many as the gate says
+};
 
+/// "unfused", "fused", "fused/8", "auto"
 inline Way way_of(const std::string& name) {
-  TORCH_CHECK_VALUE(
-      name == "unfused" || name == "fused" || name == "auto", "[overlap] unknown way '", name, "'; see --help.");
-  return name == "unfused" ? Way::Unfused : name == "fused" ? Way::Fused : Way::Auto;
+  if (name == "unfused" || name == "auto") {
+    return {name == "auto" ? Way::Kind::Auto : Way::Kind::Unfused};
+  }
+  TORCH_CHECK_VALUE(name.starts_with("fused"), "[overlap] unknown way '", name, "'; see --help.");
+  return {Way::Kind::Fused, name == "fused" ? 0 : std::stol(name.substr(std::strlen("fused/")))};
 }
 
 /// The two pairs of a collective and its matmuls, of matrices cut along their rows.
@@ -34,21 +41,15 @@ class Pairs {
   }
 
   /// How many chunks; none where it is not fused.
-  std::optional<int64_t> chunks(Way way, OverlapKind kind, int64_t rows, int64_t inner, int64_t columns, int64_t matmuls) const {
-    if (way == Way::Unfused) {
-      return std::nullopt;
+  std::optional<int64_t> chunks(Way way, const at::Tensor& shard, int64_t rows, at::TensorList others) const {
+    int64_t columns = 0;
+    for (const auto& other : others) {
+      columns += other.size(1);
     }
-    const auto choice = choose_overlap(
-        {.kind = kind,
-         .cut = OverlapCut::Rows,
-         .members = group_->size(),
-         .rows = rows,
-         .inner = inner,
-         .columns = columns,
-         .element_bytes = 4,
-         .matmuls = matmuls},
-        link_, compute_);
-    return way == Way::Fused || choice.fuse ? std::optional(choice.chunks) : std::nullopt;
+    return chunks(way, OverlapKind::GatherMatmul, rows, shard.size(1), columns, static_cast<int64_t>(others.size()));
+  }
+  std::optional<int64_t> chunks(Way way, const at::Tensor& input, const at::Tensor& other) const {
+    return chunks(way, OverlapKind::MatmulScatter, input.size(0), input.size(1), other.size(1), 1);
   }
 
   /// This rank's rows of so many.
@@ -78,13 +79,7 @@ class Pairs {
   }
 
   std::vector<at::Tensor> gather_matmul(Way way, const at::Tensor& shard, int64_t rows, at::TensorList others) const {
-    int64_t columns = 0;
-    for (const auto& other : others) {
-      columns += other.size(1);
-    }
-    const auto cut = chunks(
-        way, OverlapKind::GatherMatmul, rows, shard.size(1), columns, static_cast<int64_t>(others.size()));
-    if (cut) {
+    if (const auto cut = chunks(way, shard, rows, others)) {
       return all_gather_matmul(*group_, shard, others, {}, {.dim = 0, .size = rows, .chunks = *cut}).outputs;
     }
     const auto whole = gathered(shard, rows);
@@ -96,14 +91,39 @@ class Pairs {
   }
 
   at::Tensor matmul_scatter(Way way, const at::Tensor& input, const at::Tensor& other) const {
-    const auto cut = chunks(way, OverlapKind::MatmulScatter, input.size(0), input.size(1), other.size(1), 1);
-    if (cut) {
+    if (const auto cut = chunks(way, input, other)) {
       return matmul_reduce_scatter(*group_, {input}, {other}, {}, {.dim = 0, .op = ReduceOp::Sum, .chunks = *cut});
     }
     return scattered(at::mm(input, other));
   }
 
  private:
+  std::optional<int64_t> chunks(
+      Way way,
+      OverlapKind kind,
+      int64_t rows,
+      int64_t inner,
+      int64_t columns,
+      int64_t matmuls) const {
+    if (way.kind == Way::Kind::Unfused) {
+      return std::nullopt;
+    }
+    if (way.chunks > 0) {
+      return way.chunks;
+    }
+    const auto choice = choose_overlap(
+        {.kind = kind,
+         .cut = OverlapCut::Rows,
+         .members = group_->size(),
+         .rows = rows,
+         .inner = inner,
+         .columns = columns,
+         .element_bytes = 4,
+         .matmuls = matmuls},
+        link_, compute_);
+    return way.kind == Way::Kind::Fused || choice.fuse ? std::optional(choice.chunks) : std::nullopt;
+  }
+
   std::shared_ptr<Group> group_;
   Link link_;
   Compute compute_;

@@ -2,24 +2,59 @@
 
 #include "bench/overlap_cases.h"
 
-#include <ATen/ops/rms_norm.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/silu.h>
+#include "weft/comm/mesh_matmul.h"
+
+#include <torch/autograd.h>
+
+#include <cmath>
 
 namespace weft::bench {
 
-/// The layers of a decoder, forward, sequence parallel: a rank holds its rows of the sequence between the pairs, and its heads
-/// and columns within them. Every layer gathers and scatters twice.
+/// An all-gather of rows, whose derivative is a reduce-scatter, and the other way round.
+struct GatherRows : torch::autograd::Function<GatherRows> {
+  static at::Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const at::Tensor& shard,
+      const Pairs* pairs,
+      int64_t rows) {
+    context->saved_data["pairs"] = reinterpret_cast<int64_t>(pairs);
+    return pairs->gathered(shard, rows);
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context,
+      const torch::autograd::variable_list& gradients) {
+    const auto* pairs = reinterpret_cast<const Pairs*>(context->saved_data["pairs"].toInt());
+    return {pairs->scattered(gradients[0].contiguous()), {}, {}};
+  }
+};
+
+struct ScatterRows : torch::autograd::Function<ScatterRows> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& whole, const Pairs* pairs) {
+    context->saved_data["pairs"] = reinterpret_cast<int64_t>(pairs);
+    context->saved_data["rows"] = whole.size(0);
+    return pairs->scattered(whole);
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context,
+      const torch::autograd::variable_list& gradients) {
+    const auto* pairs = reinterpret_cast<const Pairs*>(context->saved_data["pairs"].toInt());
+    return {pairs->gathered(gradients[0].contiguous(), context->saved_data["rows"].toInt()), {}};
+  }
+};
+
+/// The layers of a decoder, forward and backward, sequence parallel: a rank holds its rows of the sequence between the pairs,
+/// and its heads and columns within them. Every layer gathers and scatters twice, and in backward as often.
 class OverlapDecoder {
  public:
-  static constexpr int64_t kDim = 512;
+  static constexpr int64_t kDim = 256;
+  static constexpr int64_t kBatch = 8; // a row is a token of one of them; those of one position are beside each other
   static constexpr int64_t kHeadDim = 64;
   static constexpr int64_t kLayers = 2;
 
-  explicit OverlapDecoder(int64_t members) {
-    const auto local = kDim / members;
+  OverlapDecoder(DeviceMesh mesh, std::shared_ptr<Pairs> pairs) : mesh_(std::move(mesh)), pairs_(std::move(pairs)) {
+    const auto local = kDim / mesh_.size();
     const auto weight = [](int64_t inner, int64_t columns) {
-      return at::rand({inner, columns}).sub_(0.5).mul_(2 / std::sqrt(static_cast<double>(inner)));
+      return at::rand({inner, columns}).sub_(0.5).mul_(2 / std::sqrt(static_cast<double>(inner))).requires_grad_();
     };
     for (int64_t i = 0; i < kLayers; ++i) {
       layers_.push_back(
@@ -30,19 +65,20 @@ class OverlapDecoder {
     }
   }
 
-  /// `x` and what is given are this rank's rows.
-  at::Tensor forward(const Pairs& pairs, Way way, at::Tensor x) const {
-    const auto rows = x.size(0) * pairs.group().size();
-    for (const auto& layer : layers_) {
-      const auto projected = pairs.gather_matmul(way, at::rms_norm(x, {kDim}), rows, layer.attention);
-      const auto heads = [&](const at::Tensor& of) { return of.unflatten(-1, {-1, kHeadDim}).transpose(0, 1).unsqueeze(0); };
-      const auto mixed = at::scaled_dot_product_attention(
-          heads(projected[0]), heads(projected[1]), heads(projected[2]), {}, 0.0, /*is_causal=*/true);
-      x = x + pairs.matmul_scatter(way, mixed.squeeze(0).transpose(0, 1).flatten(1), layer.attention_out);
-      const auto gate_up = pairs.gather_matmul(way, at::rms_norm(x, {kDim}), rows, layer.gate_up);
-      x = x + pairs.matmul_scatter(way, at::silu(gate_up[0]).mul_(gate_up[1]), layer.down);
+  /// Gradients of everything by the sum of the output, of which this rank has `x` rows; gives that of `x`.
+  at::Tensor step(Way way, const at::Tensor& x) {
+    for (auto& layer : layers_) {
+      for (auto* weights : {&layer.attention, &layer.gate_up}) {
+        for (auto& weight : *weights) {
+          weight.mutable_grad().reset();
+        }
+      }
+      layer.attention_out.mutable_grad().reset();
+      layer.down.mutable_grad().reset();
     }
-    return x;
+    const auto input = x.detach().requires_grad_();
+    forward(way, input).sum().backward();
+    return input.grad();
   }
 
  private:
@@ -53,6 +89,43 @@ class OverlapDecoder {
     at::Tensor down;
   };
 
+  at::Tensor forward(Way way, at::Tensor x) const {
+    for (const auto& layer : layers_) {
+      const auto projected = gather_matmul(way, at::rms_norm(x, {kDim}), layer.attention);
+      const auto heads = [](const at::Tensor& of) {
+        return of.view({-1, kBatch, of.size(1) / kHeadDim, kHeadDim}).permute({1, 2, 0, 3});
+      };
+      const auto mixed = at::scaled_dot_product_attention(
+          heads(projected[0]), heads(projected[1]), heads(projected[2]), {}, 0.0, /*is_causal=*/true);
+      x = x + matmul_scatter(way, mixed.permute({2, 0, 1, 3}).reshape(projected[0].sizes()), layer.attention_out);
+      const auto gate_up = gather_matmul(way, at::rms_norm(x, {kDim}), layer.gate_up);
+      x = x + matmul_scatter(way, at::silu(gate_up[0]) * gate_up[1], layer.down);
+    }
+    return x;
+  }
+
+  std::vector<at::Tensor> gather_matmul(Way way, const at::Tensor& shard, at::TensorList others) const {
+    const auto rows = shard.size(0) * mesh_.size();
+    if (const auto chunks = pairs_->chunks(way, shard, rows, others)) {
+      return all_gather_matmul(shard, others, mesh_, {0}, {.dim = 0, .size = rows, .chunks = *chunks}).outputs;
+    }
+    const auto whole = GatherRows::apply(shard, pairs_.get(), rows);
+    std::vector<at::Tensor> outputs;
+    for (const auto& other : others) {
+      outputs.push_back(at::mm(whole, other));
+    }
+    return outputs;
+  }
+
+  at::Tensor matmul_scatter(Way way, const at::Tensor& input, const at::Tensor& other) const {
+    if (const auto chunks = pairs_->chunks(way, input, other)) {
+      return matmul_reduce_scatter({input}, {other}, mesh_, {0}, {.dim = 0, .op = ReduceOp::Sum, .chunks = *chunks});
+    }
+    return ScatterRows::apply(at::mm(input, other), pairs_.get());
+  }
+
+  DeviceMesh mesh_;
+  std::shared_ptr<Pairs> pairs_;
   std::vector<Layer> layers_;
 };
 

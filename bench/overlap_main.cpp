@@ -1,11 +1,12 @@
 #include "bench/overlap_decoder.h"
 
+#include <malloc.h>
+
 namespace {
 
 using namespace weft;
 using bench::Pairs;
 using bench::TimedCall;
-using bench::Way;
 
 constexpr const char* kUsage =
     "overlap_main: one rank of the benchmark 'overlap', started by bench/run.py.\n"
@@ -13,8 +14,8 @@ constexpr const char* kUsage =
     "microseconds of each call. Cases:\n"
     "  square gather|scatter WAY    matrices of size x size\n"
     "  rows gather|scatter WAY      size rows, times 1024 x 1024\n"
-    "  decoder WAY                  two layers of a decoder, a sequence of that size\n"
-    "The way is unfused, fused or auto; compute or communication, but for the decoder, is one part of it alone.\n";
+    "  decoder WAY                  two layers of a decoder, forward and backward, as many tokens\n"
+    "The way is unfused, fused (fused/8 in 8 chunks) or auto; compute or communication, but for the decoder, is one part of it alone.\n";
 
 constexpr int64_t kSide = 1024;
 
@@ -42,7 +43,7 @@ TimedCall make_scatter(const Pairs& pairs, const std::string& what, int64_t rows
   return [=, way = bench::way_of(what)] { return pairs.matmul_scatter(way, input, other); };
 }
 
-TimedCall make_call(const Pairs& pairs, const bench::OverlapDecoder& decoder, const std::string& name, int64_t size) {
+TimedCall make_call(const Pairs& pairs, bench::OverlapDecoder& decoder, const std::string& name, int64_t size) {
   std::istringstream words(name);
   std::string shape;
   std::string kind;
@@ -50,17 +51,20 @@ TimedCall make_call(const Pairs& pairs, const bench::OverlapDecoder& decoder, co
   words >> shape >> kind >> what;
   if (shape == "decoder") {
     const auto x = at::rand({size / pairs.group().size(), bench::OverlapDecoder::kDim});
-    return [=, &decoder, way = bench::way_of(kind)] { return decoder.forward(pairs, way, x); };
+    return [=, &decoder, way = bench::way_of(kind)] { return decoder.step(way, x); };
   }
   TORCH_CHECK_VALUE(
-      (shape == "square" || shape == "rows") && (kind == "gather" || kind == "scatter"), "[overlap] unknown case '", name,
-      "'; see --help.");
+      (shape == "square" || shape == "rows") && (kind == "gather" || kind == "scatter"), "[overlap] unknown case '",
+      name, "'; see --help.");
   return (kind == "gather" ? make_gather : make_scatter)(pairs, what, size, shape == "square" ? size : kSide);
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
+  // As an allocator for training would, keep what is freed for the next call instead of giving it back to the kernel.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   return bench::serve(argc, argv, kUsage, [] {
     const auto world = current_world();
     const auto mesh = init_device_mesh("cpu", {world->size()}, {"tp"});
@@ -69,10 +73,10 @@ int main(int argc, char** argv) {
     if (world->rank() == 0) {
       std::cerr << "overlap: link " << to_string(rates.link({0})) << ", compute " << to_string(rates.compute) << '\n';
     }
-    const Pairs pairs(group, rates.link({0}), rates.compute);
-    const auto decoder = std::make_shared<bench::OverlapDecoder>(world->size());
+    const auto pairs = std::make_shared<Pairs>(group, rates.link({0}), rates.compute);
+    const auto decoder = std::make_shared<bench::OverlapDecoder>(mesh, pairs);
     return bench::Cases{
-        .make = [=](const std::string& name, int64_t size) { return make_call(pairs, *decoder, name, size); },
+        .make = [=](const std::string& name, int64_t size) { return make_call(*pairs, *decoder, name, size); },
         .barrier = [=] { group->barrier().wait(); }};
   });
 }

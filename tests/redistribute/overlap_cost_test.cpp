@@ -105,7 +105,8 @@ TEST_F(OverlapCost, AGroupOfOneHasNothingToHide) {
 TEST_F(OverlapCost, SaysWhyNot) {
   const auto slow = parse_link("10ms,1GB/s");
   EXPECT_EQ(
-      choose_overlap(rows_case(OverlapKind::GatherMatmul, 64, 1024, 1024), slow, parse_compute("1Tflop/s,1TB/s,1us")).reason,
+      choose_overlap(rows_case(OverlapKind::GatherMatmul, 64, 1024, 1024), slow, parse_compute("1Tflop/s,1TB/s,1us"))
+          .reason,
       "the matmul takes 139.9us, less than the latency of a message, 10ms");
   expect_contains(
       choose_overlap(rows_case(OverlapKind::GatherMatmul, 1024, 1024, 1024), parse_link("1us,1TB/s"), core_).reason,

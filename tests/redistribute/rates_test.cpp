@@ -45,9 +45,11 @@ TEST(Rates, PrintAsTheyAreRead) {
 TEST(Rates, WhatIsNoRateIsAnErrorThatShowsThePlace) {
   EXPECT_EQ(
       error_text<c10::ValueError>([] { parse_link("50us;125MB/s"); }),
-      "[parse_link] a latency and a rate, as in '50us,125MB/s', is required, but got '50us;125MB/s', which is not so from "
+      "[parse_link] a latency and a rate, as in '50us,125MB/s', is required, but got '50us;125MB/s', which is not so "
+      "from "
       "'us;125MB/s' on.");
-  for (const auto* text : {"", "50us", "50us,", "50us,0MB/s", "-1us,125MB/s", "50us,125MB/s,1us", "125MB/s,50us", "inf s,1B/s"}) {
+  for (const auto* text :
+       {"", "50us", "50us,", "50us,0MB/s", "-1us,125MB/s", "50us,125MB/s,1us", "125MB/s,50us", "inf s,1B/s"}) {
     EXPECT_NE(error_text<c10::ValueError>([&] { parse_link(text); }), "") << text;
   }
   for (const auto* text : {"100Gflop/s", "100Gflop/s,27GB/s,1us,15us", "100GB/s,27GB/s,1us", "nan flop/s,1B/s,1s"}) {

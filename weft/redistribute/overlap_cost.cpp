@@ -37,8 +37,7 @@ class Model {
         link_(link),
         compute_(compute),
         whole_{
-            static_cast<double>(overlap.rows),
-            static_cast<double>(overlap.inner),
+            static_cast<double>(overlap.rows), static_cast<double>(overlap.inner),
             static_cast<double>(overlap.columns)},
         others_(static_cast<double>(overlap.members - 1)),
         element_bytes_(static_cast<double>(overlap.element_bytes)) {}
@@ -128,9 +127,8 @@ class Model {
     if (overlap_.kind == OverlapKind::MatmulScatter) {
       return chunk_bytes / compute_.bytes_per_second;
     }
-    return overlap_.cut == OverlapCut::Inner
-        ? element_bytes_ * whole_.rows * whole_.columns / compute_.bytes_per_second
-        : 0;
+    return overlap_.cut == OverlapCut::Inner ? element_bytes_ * whole_.rows * whole_.columns / compute_.bytes_per_second
+                                             : 0;
   }
 
   const OverlapCase& overlap_;
@@ -143,8 +141,8 @@ class Model {
 
 void check_rates(const Link& link, const Compute& compute) {
   TORCH_CHECK_VALUE(
-      link.latency_seconds >= 0 && link.bytes_per_second > 0, "[choose_overlap] a link with a rate is required, but got ",
-      to_string(link), ".");
+      link.latency_seconds >= 0 && link.bytes_per_second > 0,
+      "[choose_overlap] a link with a rate is required, but got ", to_string(link), ".");
   TORCH_CHECK_VALUE(
       compute.flops_per_second > 0 && compute.bytes_per_second > 0 && compute.message_bytes_per_second > 0,
       "[choose_overlap] a device with rates is required, but got ", to_string(compute), ".");
@@ -181,14 +179,16 @@ bool too_small_to_overlap(const OverlapCase& overlap) {
   const auto columns = static_cast<double>(overlap.columns);
   const auto sent = rows * (overlap.kind == OverlapKind::GatherMatmul ? inner : columns);
   const auto others = static_cast<double>(overlap.members - 1);
-  const auto received = sent * static_cast<double>(overlap.element_bytes) * others / static_cast<double>(overlap.members);
+  const auto received =
+      sent * static_cast<double>(overlap.element_bytes) * others / static_cast<double>(overlap.members);
   return overlap.members < 2 || received < kFewBytes || flops({rows, inner, columns}) < kFewFlops;
 }
 
 OverlapChoice choose_overlap(const OverlapCase& overlap, const Link& link, const Compute& compute) {
   check_rates(link, compute);
   const Model model(overlap, link, compute);
-  OverlapChoice choice{.fuse = false, .chunks = 1, .unfused_seconds = model.unfused_seconds(), .fused_seconds = 0, .reason = {}};
+  OverlapChoice choice{
+      .fuse = false, .chunks = 1, .unfused_seconds = model.unfused_seconds(), .fused_seconds = 0, .reason = {}};
   if (overlap.members < 2) {
     choice.fused_seconds = choice.unfused_seconds;
     choice.reason = "a group of one sends nothing";

@@ -112,7 +112,8 @@ Link parse_link(std::string_view text) {
 Compute parse_compute(std::string_view text) {
   Reader reader(
       "parse_compute", text,
-      "the rates of matmuls and of memory and the time of a call, as in '100Gflop/s,27GB/s,1us', and perhaps the time of a "
+      "the rates of matmuls and of memory and the time of a call, as in '100Gflop/s,27GB/s,1us', and perhaps the time "
+      "of a "
       "message and the rate of messages, as in '...,15us,2GB/s',");
   Compute compute{};
   compute.flops_per_second = reader.flops();

@@ -14,7 +14,7 @@ struct Compute {
   double flops_per_second;
   double bytes_per_second;
   double call_seconds;
-  double message_seconds = 0; // to start one and to take one
+  double message_seconds = 0;                                                // to start one and to take one
   double message_bytes_per_second = std::numeric_limits<double>::infinity(); // infinite: something else moves them
 };
 

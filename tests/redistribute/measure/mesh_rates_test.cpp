@@ -114,7 +114,8 @@ TEST(MeshRates, RanksThatWereGivenDifferentOnesAllGetAnError) {
   const auto ranks = run_process_ranks("asks_with_a_link_on_rank_0_alone", 2);
   expect_contains(
       ranks[0].output,
-      "[rates_of] all ranks of mesh(tp=2) must be given the same rates, but rank 0 got the link 50us,125MB/s and no compute "
+      "[rates_of] all ranks of mesh(tp=2) must be given the same rates, but rank 0 got the link 50us,125MB/s and no "
+      "compute "
       "and another rank something else. Set WEFT_LINK and WEFT_COMPUTE alike on all, or on none.");
   expect_contains(ranks[1].output, "but rank 1 got no link and no compute and another rank something else.");
 }

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kSmallBytes = 1024;
 constexpr int64_t kFirstBytes = 64 << 10;
 constexpr int64_t kMostBytes = 64 << 20;
-constexpr double kEnoughSeconds = 6e-3;
+constexpr double kEnoughSeconds = 5e-3;
 
 /// One message to the next member and one from the one before.
 class RingExchange {
@@ -42,15 +42,9 @@ class RingExchange {
 };
 
 double small_seconds(Group& group, c10::Device device) {
-  constexpr size_t kTimes = 9;
   const RingExchange exchange(group, device, kSmallBytes);
   exchange.seconds();
-  std::vector<double> times(kTimes);
-  for (auto& time : times) {
-    time = exchange.seconds();
-  }
-  std::nth_element(times.begin(), times.begin() + kTimes / 2, times.end());
-  return times[kTimes / 2];
+  return measure::least_seconds(device, 12, [&] { exchange.start().wait(); });
 }
 
 /// Of each of several that are started at once.
@@ -81,11 +75,11 @@ struct LargeTimes {
   double busy; // of the device that computes
 };
 
-/// The shorter of two; the first message of a size finds no memory yet.
+/// The shortest; the first message of a size finds no memory yet.
 LargeTimes large_seconds(Group& group, c10::Device device, int64_t bytes) {
   const RingExchange exchange(group, device, bytes);
   LargeTimes least{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
-  for (int64_t i = 0; i < 2; ++i) {
+  for (int64_t i = 0; i < 3; ++i) {
     const auto busy_before = process_seconds();
     const auto wall = exchange.seconds();
     const auto busy = device.type() == c10::kCPU ? process_seconds() - busy_before : 0;
@@ -128,8 +122,7 @@ LinkTimes measure_link(Group& group, c10::Device device) {
   // What other threads of this process did meanwhile is not the link's.
   times.device_per_byte = std::min(times_of_last.busy / count, times.per_byte);
 
-  const auto agreed =
-      largest(group, device, {times.latency, times.message, times.per_byte, times.device_per_byte});
+  const auto agreed = largest(group, device, {times.latency, times.message, times.per_byte, times.device_per_byte});
   return {.latency = agreed[0], .message = agreed[1], .per_byte = agreed[2], .device_per_byte = agreed[3]};
 }
 

@@ -14,7 +14,7 @@ struct LinkTimes {
   double device_per_byte; // of that, what the device that computes spends itself
 };
 
-/// Sends messages round: small ones, then larger ones until one takes some milliseconds. At 1 Gbit/s all take about 30 ms.
+/// Sends messages round: small ones, then larger ones until one takes some milliseconds. At 1 Gbit/s all take some 40 ms.
 /// Every member must call it, and gets the times of the slowest, the same on all; one that does not come is an error on all
 /// others within the timeout. The device is where the group's tensors are.
 LinkTimes measure_link(Group& group, c10::Device device);

@@ -99,8 +99,8 @@ void check_alike(const DeviceMesh& mesh, const Given& given) {
     alike = alike && most[i] == -most[i + 1];
   }
   TORCH_CHECK_VALUE(
-      alike, "[rates_of] all ranks of ", mesh, " must be given the same rates, but rank ", mesh.world()->rank(), " got ",
-      given.link ? "the link " + to_string(*given.link) : "no link", " and ",
+      alike, "[rates_of] all ranks of ", mesh, " must be given the same rates, but rank ", mesh.world()->rank(),
+      " got ", given.link ? "the link " + to_string(*given.link) : "no link", " and ",
       given.compute ? "the compute " + to_string(*given.compute) : "no compute",
       " and another rank something else. Set WEFT_LINK and WEFT_COMPUTE alike on all, or on none.");
 }
