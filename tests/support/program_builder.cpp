@@ -102,7 +102,8 @@ Value* ProgramBuilder::call(const std::string& target, Parts arguments) {
 }
 
 std::vector<Value*> ProgramBuilder::call_list(const std::string& target, Parts arguments, int64_t count) {
-  return node(target, std::move(arguments), {count})->outputs();
+  const auto& outputs = node(target, std::move(arguments), {count})->outputs();
+  return {outputs.begin(), outputs.end()};
 }
 
 void ProgramBuilder::output(Value* value, OutputKind kind, const std::string& target) {

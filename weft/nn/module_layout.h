@@ -32,10 +32,16 @@ struct ModuleLayout {
 };
 
 /// The mesh dim that a plan is for: the one named, else "tp", else the only one.
-int64_t plan_mesh_dim(const DeviceMesh& mesh, const std::optional<std::string>& name);
+int64_t plan_mesh_dim(
+    const DeviceMesh& mesh,
+    const std::optional<std::string>& name,
+    std::string_view where = kParallelizeModule);
 
 /// What leads an error about a module: [parallelize_module] plan entry "layers.*.wq" for module "layers.0.wq":
-std::string entry_text(const ParallelPlan::Entry& entry, const std::string& path);
+std::string entry_text(
+    const ParallelPlan::Entry& entry,
+    const std::string& path,
+    std::string_view where = kParallelizeModule);
 
 /// Lays out every module of a model. A module that the plan does not name is replicated; where the plan gives out plain
 /// tensors, it works on these and stays as it is. A tied parameter lies where the entry that names one of its modules puts
@@ -44,6 +50,7 @@ std::vector<ModuleLayout> lay_out(
     const ParallelPlan& plan,
     c10::ArrayRef<ModuleInfo> modules,
     const DeviceMesh& mesh,
-    int64_t mesh_dim);
+    int64_t mesh_dim,
+    std::string_view where = kParallelizeModule);
 
 } // namespace weft::nn

@@ -98,7 +98,10 @@ bool matches(std::string_view pattern, std::string_view path) {
   return std::equal(pattern_parts.begin(), pattern_parts.end(), path_parts.begin(), path_parts.end(), part_matches);
 }
 
-std::vector<const ParallelPlan::Entry*> match(const ParallelPlan& plan, const std::vector<std::string>& paths) {
+std::vector<const ParallelPlan::Entry*> match(
+    const ParallelPlan& plan,
+    const std::vector<std::string>& paths,
+    std::string_view where) {
   std::vector<const ParallelPlan::Entry*> result(paths.size(), nullptr);
   for (const auto& entry : plan.entries()) {
     bool found = false;
@@ -108,14 +111,14 @@ std::vector<const ParallelPlan::Entry*> match(const ParallelPlan& plan, const st
       }
       found = true;
       TORCH_CHECK_VALUE(
-          result[i] == nullptr || result[i]->style == entry.style,
-          "[parallelize_module] one style per module is required, but \"", paths[i], "\" is matched by \"",
-          result[i]->pattern, "\" (", result[i]->style.to_string(), ") and by \"", entry.pattern, "\" (",
-          entry.style.to_string(), "). Make one of the patterns narrower.");
+          result[i] == nullptr || result[i]->style == entry.style, "[", where,
+          "] one style per module is required, but \"", paths[i], "\" is matched by \"", result[i]->pattern, "\" (",
+          result[i]->style.to_string(), ") and by \"", entry.pattern, "\" (", entry.style.to_string(),
+          "). Make one of the patterns narrower.");
       result[i] = &entry;
     }
     TORCH_CHECK_VALUE(
-        found, "[parallelize_module] every pattern of a plan must match a module, but \"", entry.pattern,
+        found, "[", where, "] every pattern of a plan must match a module, but \"", entry.pattern,
         "\" matches none. The nearest are: ", c10::Join(", ", nearest(entry.pattern, paths)), ".");
   }
   return result;

@@ -41,11 +41,17 @@ class ParallelPlan {
   std::vector<Entry> entries_;
 };
 
+/// What errors about a plan begin with, unless it is said who goes by it: [parallelize_module], [tensor_parallel].
+inline constexpr std::string_view kParallelizeModule = "parallelize_module";
+
 /// Whether a pattern stands for a path.
 bool matches(std::string_view pattern, std::string_view path);
 
 /// For every path the entry that stands for it, if any. Raises for a pattern that no path matches, with the nearest paths,
 /// and for a path of which two patterns say different things.
-std::vector<const ParallelPlan::Entry*> match(const ParallelPlan& plan, const std::vector<std::string>& paths);
+std::vector<const ParallelPlan::Entry*> match(
+    const ParallelPlan& plan,
+    const std::vector<std::string>& paths,
+    std::string_view where = kParallelizeModule);
 
 } // namespace weft::nn

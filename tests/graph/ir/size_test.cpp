@@ -54,6 +54,26 @@ TEST(Size, SaysWhatItCannotCompute) {
   expect_contains(error_text<c10::ValueError>([&] { floor_divide(smallest, -1); }), "is more than a size can be");
 }
 
+TEST(Size, NumbersAreOf64Bits) {
+  constexpr auto kSmallest = std::numeric_limits<int64_t>::min();
+  constexpr auto kLargest = std::numeric_limits<int64_t>::max();
+  for (const auto number :
+       {kSmallest, kSmallest + 1, kSmallest / 2 - 1, kSmallest / 2, int64_t{-1}, kLargest / 2, kLargest / 2 + 1,
+        kLargest}) {
+    Size size = number;
+    EXPECT_TRUE(size.is_number());
+    EXPECT_EQ(size.kind(), Size::Kind::Number);
+    EXPECT_EQ(size.number(), number);
+    EXPECT_EQ(size.evaluate({}), number);
+    EXPECT_EQ(size.to_string(), std::to_string(number));
+    EXPECT_TRUE(size.operands().empty());
+    const auto copy = size;
+    size = Size(3) * Size::symbol("s0");
+    EXPECT_EQ(copy, Size(number));
+    EXPECT_FALSE(copy == size);
+  }
+}
+
 TEST(Size, BadTextIsAnErrorWithThePlace) {
   expect_contains(
       error_text<c10::ValueError>([] { Size::parse("s0 +"); }), "a size is required at position 4 of \"s0 +\"");

@@ -171,10 +171,12 @@ TEST(TensorParallel, APlanThatDoesNotFitIsAnError) {
   const auto text = behind_colwise("  %y: f32[4,12] = aten::relu(%a)\n");
   expect_contains(
       error_text<c10::ValueError>([&] { expect_same_sharded(text, "tp=4", {{"upp", nn::colwise()}}); }),
-      "\"upp\" matches none. The nearest are: up");
+      "[tensor_parallel] every pattern of a plan must match a module, but \"upp\" matches none. The nearest are: up");
   expect_contains(
       error_text<c10::ValueError>([&] { expect_same_sharded(text, "tp=4", {{"up", nn::colwise({.heads = 6})}}); }),
-      "plan entry \"up\" for module \"up\": the number of heads must be divisible by the 4 ranks, but got 6");
+      "[tensor_parallel] plan entry \"up\" for module \"up\": the number of heads must be divisible by the 4 ranks, "
+      "but "
+      "got 6");
 }
 
 } // namespace

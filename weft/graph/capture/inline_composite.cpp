@@ -188,7 +188,7 @@ class Splice {
   }
 
   void insert(const TracedCall& call) {
-    if (std::holds_alternative<Step>(call.target)) {
+    if (std::holds_alternative<SharedStep>(call.target)) {
       // Of the whole tensor a redistribution changes nothing.
       values_[*call.outputs[0]] = value(call.operands[0]);
       return;

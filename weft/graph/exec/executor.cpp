@@ -35,7 +35,7 @@ std::string describe(const Node& node) {
   if (!node.outputs().empty() && node.output() != nullptr) {
     text += " for %" + node.output()->name();
   }
-  return node.origin.module.empty() ? text : text + " in module " + node.origin.module;
+  return node.origin.module.empty() ? text : text + " in module " + node.origin.module.str();
 }
 
 } // namespace

@@ -46,6 +46,9 @@ at::Tensor part_of(const at::Tensor& whole, const Layout& layout, const MeshPlac
   auto part = whole;
   for (int64_t d = 0; d < whole.dim(); ++d) {
     const auto runs = local_runs(whole.size(d), d, layout, place.shape, place.coordinate);
+    if (runs.size() == 1 && runs[0].length == whole.size(d)) {
+      continue;
+    }
     if (runs.size() == 1) {
       part = part.narrow(d, runs[0].begin, runs[0].length);
       continue;

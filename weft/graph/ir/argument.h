@@ -2,6 +2,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <memory>
 #include <vector>
 
 namespace weft::graph {
@@ -19,13 +20,13 @@ class Argument {
   static Argument operand(size_t number) {
     Argument argument;
     argument.kind_ = Kind::Operand;
-    argument.operand_ = number;
+    argument.operand_ = static_cast<uint32_t>(number);
     return argument;
   }
   static Argument list(std::vector<Argument> elements) {
     Argument argument;
     argument.kind_ = Kind::List;
-    argument.elements_ = std::move(elements);
+    argument.elements_ = std::make_shared<const std::vector<Argument>>(std::move(elements));
     return argument;
   }
 
@@ -52,14 +53,16 @@ class Argument {
   }
   /// Constants and operands; a list without operands is a constant as a whole.
   const std::vector<Argument>& elements() const {
-    return elements_;
+    static const std::vector<Argument> none;
+    return elements_ == nullptr ? none : *elements_;
   }
 
  private:
+  // Small, since a node has many: few are lists, and copies share theirs.
   Kind kind_ = Kind::Absent;
+  uint32_t operand_ = 0;
   c10::IValue constant_;
-  size_t operand_ = 0;
-  std::vector<Argument> elements_;
+  std::shared_ptr<const std::vector<Argument>> elements_;
 };
 
 using Arguments = std::vector<Argument>;

@@ -12,8 +12,8 @@ std::string base_name(const Target& target) {
     const auto& name = op->schema().name();
     return name.substr(name.rfind(':') + 1);
   }
-  if (const auto* step = std::get_if<Step>(&target)) {
-    return std::string(to_string(step->kind));
+  if (const auto* step = std::get_if<SharedStep>(&target)) {
+    return std::string(to_string((*step)->kind));
   }
   if (const auto* function = std::get_if<const ScalarFunction*>(&target)) {
     return (*function)->name.substr((*function)->name.rfind('.') + 1);
@@ -46,51 +46,69 @@ void Node::set_operand(size_t number, Value* value) {
   value->uses_.push_back({this, number});
 }
 
-Node* Node::next() const {
-  const auto following = std::next(place_);
-  return following == graph_->nodes_.end() ? nullptr : &*following;
+Graph::~Graph() {
+  for (auto* node = first_; node != nullptr;) {
+    destroy(std::exchange(node, node->next_));
+  }
+  for (auto* input : inputs_) {
+    input->~Value();
+  }
 }
 
-Node* Node::previous() const {
-  return place_ == graph_->nodes_.begin() ? nullptr : &*std::prev(place_);
+Value* Graph::make_value(std::string_view wanted, Type type, Node* producer) {
+  return new (values_.take()) Value(value_ids_++, names_.fresh(wanted), std::move(type), producer);
 }
 
 Value* Graph::add_input(const std::string& name, Type type) {
-  inputs_.push_back(std::unique_ptr<Value>(new Value(fresh_name(name), std::move(type), nullptr)));
-  input_values_.push_back(inputs_.back().get());
-  return input_values_.back();
+  inputs_.push_back(make_value(name, std::move(type), nullptr));
+  return inputs_.back();
+}
+
+const std::vector<int64_t>* Graph::kept_lists(std::vector<int64_t> lists, size_t outputs) {
+  static const std::vector<std::vector<int64_t>> all_single = [] {
+    std::vector<std::vector<int64_t>> each;
+    for (size_t count = 0; count <= 8; ++count) {
+      each.emplace_back(count, Node::kSingle);
+    }
+    return each;
+  }();
+  if (lists.empty()) {
+    lists.assign(outputs, Node::kSingle);
+  }
+  if (lists.size() < all_single.size() && lists == all_single[lists.size()]) {
+    return &all_single[lists.size()];
+  }
+  lists_.push_back(std::move(lists));
+  return &lists_.back();
 }
 
 Node* Graph::insert(
     Node* before,
     Target target,
     Arguments arguments,
-    const std::vector<Value*>& operands,
+    c10::ArrayRef<Value*> operands,
     OutputTypes outputs) {
-  const auto name = base_name(target);
-  const auto place = nodes_.insert(
-      before == nullptr ? nodes_.end() : before->place_, Node(this, std::move(target), std::move(arguments)));
-  auto* node = &*place;
-  node->place_ = place;
+  auto* node = new (nodes_.take()) Node(this, node_ids_++, std::move(target), std::move(arguments));
+  link(node, before);
+  node->operands_.reserve(operands.size());
   for (size_t i = 0; i < operands.size(); ++i) {
     node->operands_.push_back({operands[i], operands[i]->uses_.size()});
     operands[i]->uses_.push_back({node, i});
   }
   for (size_t i = 0; i < outputs.types.size(); ++i) {
     if (!outputs.types[i]) {
-      node->output_values_.push_back(nullptr);
+      node->outputs_.push_back(nullptr);
       continue;
     }
-    const auto wanted = i < outputs.names.size() && !outputs.names[i].empty() ? outputs.names[i] : name;
-    node->outputs_.push_back(std::unique_ptr<Value>(new Value(fresh_name(wanted), std::move(*outputs.types[i]), node)));
-    node->output_values_.push_back(node->outputs_.back().get());
+    const bool is_named = i < outputs.names.size() && !outputs.names[i].empty();
+    node->outputs_.push_back(
+        make_value(is_named ? outputs.names[i] : base_name(node->target_), std::move(*outputs.types[i]), node));
   }
-  node->output_lists_ =
-      outputs.lists.empty() ? std::vector<int64_t>(outputs.types.size(), Node::kSingle) : std::move(outputs.lists);
+  node->output_lists_ = kept_lists(std::move(outputs.lists), outputs.types.size());
   return node;
 }
 
-Node* Graph::set_return(const std::vector<Value*>& values) {
+Node* Graph::set_return(c10::ArrayRef<Value*> values) {
   TORCH_INTERNAL_ASSERT(return_ == nullptr, "a graph ends once");
   Arguments arguments;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -100,16 +118,30 @@ Node* Graph::set_return(const std::vector<Value*>& values) {
   return return_;
 }
 
-Node* Graph::first() const {
-  return nodes_.empty() ? nullptr : const_cast<Node*>(&nodes_.front());
+void Graph::link(Node* node, Node* before) {
+  auto* const behind = before == nullptr ? last_ : before->previous_;
+  node->next_ = before;
+  node->previous_ = behind;
+  (behind == nullptr ? first_ : behind->next_) = node;
+  (before == nullptr ? last_ : before->previous_) = node;
+  ++size_;
+}
+
+void Graph::unlink(Node* node) {
+  (node->previous_ == nullptr ? first_ : node->previous_->next_) = node->next_;
+  (node->next_ == nullptr ? last_ : node->next_->previous_) = node->previous_;
+  --size_;
 }
 
 void Graph::move_before(Node* node, Node* before) {
-  nodes_.splice(before == nullptr ? nodes_.end() : before->place_, nodes_, node->place_);
+  if (node != before && node->next_ != before) {
+    unlink(node);
+    link(node, before);
+  }
 }
 
 void Graph::erase(Node* node) {
-  for (const auto* output : node->output_values_) {
+  for (const auto* output : node->outputs_) {
     TORCH_INTERNAL_ASSERT(output == nullptr || output->uses().empty(), "%", output->name(), " is still used");
   }
   for (size_t i = 0; i < node->operands_.size(); ++i) {
@@ -118,7 +150,19 @@ void Graph::erase(Node* node) {
   if (node == return_) {
     return_ = nullptr;
   }
-  nodes_.erase(node->place_);
+  unlink(node);
+  destroy(node);
+}
+
+void Graph::destroy(Node* node) {
+  for (auto* output : node->outputs_) {
+    if (output != nullptr) {
+      output->~Value();
+      values_.give_back(output);
+    }
+  }
+  node->~Node();
+  nodes_.give_back(node);
 }
 
 void Graph::replace_all_uses(Value* value, Value* by) {
@@ -132,20 +176,6 @@ void Graph::replace_all_uses(Value* value, Value* by) {
   value->uses_.clear();
 }
 
-std::string Graph::fresh_name(const std::string& wanted) {
-  if (names_.insert(wanted).second) {
-    return wanted;
-  }
-  // As exported programs count: add, add_1, add_2.
-  auto& suffix = next_suffix_[wanted];
-  while (true) {
-    auto name = wanted + "_" + std::to_string(++suffix);
-    if (names_.insert(name).second) {
-      return name;
-    }
-  }
-}
-
 std::string target_name(const Node& node) {
   if (const auto* op = node.op()) {
     return c10::toString(op->operator_name());
@@ -154,6 +184,16 @@ std::string target_name(const Node& node) {
     return function->name;
   }
   return base_name(node.target());
+}
+
+bool calls(const Node& node, std::string_view op) {
+  if (node.op() == nullptr) {
+    return false;
+  }
+  const auto& [name, overload] = node.op()->operator_name();
+  return overload.empty() ? op == name
+                          : op.size() == name.size() + 1 + overload.size() && op.starts_with(name) &&
+          op[name.size()] == '.' && op.ends_with(overload);
 }
 
 } // namespace weft::graph

@@ -200,10 +200,10 @@ class Parser {
     cursor.expect("(");
     if (const auto* op = std::get_if<c10::OperatorHandle>(&target)) {
       arguments = parse_arguments(cursor, op->schema(), operands);
-    } else if (auto* step = std::get_if<Step>(&target)) {
+    } else if (auto* step = std::get_if<SharedStep>(&target)) {
       arguments = {parse_argument(cursor, c10::AnyType::get(), operands)};
       cursor.expect(",");
-      *step = parse_step(cursor, step->kind, program_.mesh);
+      *step = parse_step(cursor, (*step)->kind, program_.mesh);
       cursor.expect(")");
     } else {
       while (!cursor.accept(")")) {

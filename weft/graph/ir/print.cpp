@@ -89,7 +89,7 @@ std::string node_text(const Node& node, const DeviceMesh* mesh) {
   auto text = outputs_text(node);
   text += (text.empty() ? "" : " = ") + target_name(node) + "(" + arguments_text(node) +
       (node.step() == nullptr ? "" : ", " + step_text(*node.step(), mesh)) + ")";
-  if (const auto& module = node.origin.module; !module.empty()) {
+  if (const auto& module = node.origin.module.str(); !module.empty()) {
     text += " in " + (is_plain(module, true) ? module : quoted_text(module));
   }
   return node.sharding == nullptr || node.op() == nullptr ? text

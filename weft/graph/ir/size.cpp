@@ -3,13 +3,16 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace weft::graph {
 
 struct Size::Term {
   Kind kind;
-  std::string name;
-  std::vector<Size> operands;
+  int64_t number = 0; // one that is too large to be kept in place
+  std::string name = {};
+  std::vector<Size> operands = {};
+  mutable std::atomic<int64_t> references = 1;
 };
 
 namespace {
@@ -267,42 +270,62 @@ void collect(const Size& size, std::vector<std::string>& names) {
 } // namespace
 
 Size Size::symbol(std::string name) {
-  return Size(std::make_shared<const Term>(Term{Kind::Symbol, std::move(name), {}}));
+  return of(new Term{.kind = Kind::Symbol, .name = std::move(name)});
 }
 
 Size Size::parse(std::string_view text) {
   return Parser(text).run();
 }
 
-int64_t Size::number() const {
-  TORCH_CHECK_VALUE(is_number(), "[Size] a number is required, but got ", to_string(), ".");
-  return number_;
+Size Size::of(const Term* term) {
+  Size size;
+  size.bits_ = reinterpret_cast<uint64_t>(term);
+  return size;
+}
+
+void Size::set_large(int64_t number) {
+  bits_ = reinterpret_cast<uint64_t>(new Term{.kind = Kind::Number, .number = number});
+}
+
+int64_t Size::large_number() const {
+  TORCH_CHECK_VALUE(kind() == Kind::Number, "[Size] a number is required, but got ", to_string(), ".");
+  return term().number;
+}
+
+void Size::share() const {
+  term().references.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Size::release() const {
+  if (term().references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    delete &term();
+  }
 }
 
 Size::Kind Size::kind() const {
-  return is_number() ? Kind::Number : term_->kind;
+  return is_small() ? Kind::Number : term().kind;
 }
 
 const std::string& Size::name() const {
   TORCH_INTERNAL_ASSERT(is_symbol());
-  return term_->name;
+  return term().name;
 }
 
 const std::vector<Size>& Size::operands() const {
   static const std::vector<Size> none;
-  return is_number() ? none : term_->operands;
+  return is_small() ? none : term().operands;
 }
 
 int64_t Size::evaluate(const Values& values) const {
   if (is_number()) {
-    return number_;
+    return number();
   }
   if (is_symbol()) {
-    const auto found = values.find(term_->name);
-    TORCH_CHECK_VALUE(found != values.end(), "[Size] the symbol ", term_->name, " has no value.");
+    const auto found = values.find(term().name);
+    TORCH_CHECK_VALUE(found != values.end(), "[Size] the symbol ", term().name, " has no value.");
     return found->second;
   }
-  return compute(term_->kind, term_->operands[0].evaluate(values), term_->operands[1].evaluate(values));
+  return compute(term().kind, term().operands[0].evaluate(values), term().operands[1].evaluate(values));
 }
 
 std::vector<std::string> Size::symbols() const {
@@ -316,22 +339,22 @@ Size Size::substitute(const std::unordered_map<std::string, Size>& sizes) const 
     return *this;
   }
   if (is_symbol()) {
-    const auto found = sizes.find(term_->name);
+    const auto found = sizes.find(term().name);
     return found == sizes.end() ? *this : found->second;
   }
-  return operation(term_->kind, term_->operands[0].substitute(sizes), term_->operands[1].substitute(sizes));
+  return operation(term().kind, term().operands[0].substitute(sizes), term().operands[1].substitute(sizes));
 }
 
 std::string Size::to_string() const {
   if (is_number()) {
-    return std::to_string(number_);
+    return std::to_string(number());
   }
   if (is_symbol()) {
-    return term_->name;
+    return term().name;
   }
-  const auto& a = term_->operands[0];
-  const auto& b = term_->operands[1];
-  switch (term_->kind) {
+  const auto& a = term().operands[0];
+  const auto& b = term().operands[1];
+  switch (term().kind) {
     case Kind::Remainder:
       return "Mod(" + a.to_string() + ", " + b.to_string() + ")";
     case Kind::Minimum:
@@ -341,16 +364,16 @@ std::string Size::to_string() const {
     default:
       break;
   }
-  const auto own = precedence(term_->kind);
+  const auto own = precedence(term().kind);
   const auto nested = [own](const Size& operand, bool is_right) {
-    const bool is_negative = operand.is_number() && operand.number_ < 0;
+    const bool is_negative = operand.is_number() && operand.number() < 0;
     const auto inner = precedence(operand.kind());
     const auto text = operand.to_string();
     return is_negative || inner < own || (inner == own && is_right) ? "(" + text + ")" : text;
   };
   // Python's ** is the one that groups to the right.
-  const bool right = term_->kind != Kind::Power;
-  return nested(a, !right) + operator_text(term_->kind) + nested(b, right);
+  const bool right = term().kind != Kind::Power;
+  return nested(a, !right) + operator_text(term().kind) + nested(b, right);
 }
 
 bool operator==(const Size& a, const Size& b) {
@@ -358,14 +381,14 @@ bool operator==(const Size& a, const Size& b) {
     return false;
   }
   if (a.is_number()) {
-    return a.number_ == b.number_;
+    return a.number() == b.number();
   }
-  return a.term_ == b.term_ || (a.term_->name == b.term_->name && a.term_->operands == b.term_->operands);
+  return a.bits_ == b.bits_ || (a.term().name == b.term().name && a.term().operands == b.term().operands);
 }
 
 Size Size::operation(Kind kind, const Size& a, const Size& b) {
   if (a.is_number() && b.is_number()) {
-    return compute(kind, a.number_, b.number_);
+    return compute(kind, a.number(), b.number());
   }
   const bool is_sum = kind == Kind::Sum || kind == Kind::Difference;
   const bool is_product = kind == Kind::Product || kind == Kind::FloorDivision;
@@ -378,7 +401,7 @@ Size Size::operation(Kind kind, const Size& a, const Size& b) {
   if ((kind == Kind::Minimum || kind == Kind::Maximum) && a == b) {
     return a;
   }
-  return Size(std::make_shared<const Term>(Term{kind, {}, {a, b}}));
+  return of(new Term{.kind = kind, .operands = {a, b}});
 }
 
 Size operator+(const Size& a, const Size& b) {

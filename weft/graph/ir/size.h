@@ -1,10 +1,12 @@
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace weft::graph {
@@ -13,7 +15,8 @@ namespace weft::graph {
 ///
 ///   8      s77      2*s77      (s77 + 3)//4      Max(0, Min(3, s77 - 3))
 ///
-/// An immutable value. Its text form is Python's, as torch.export writes it, and parses back.
+/// An immutable value of eight bytes, since every tensor of a program has some. Its text form is Python's, as torch.export
+/// writes it, and parses back.
 class Size {
  public:
   enum class Kind : uint8_t {
@@ -30,16 +33,37 @@ class Size {
   };
   using Values = std::unordered_map<std::string, int64_t>;
 
-  Size(int64_t number = 0) : number_(number) {}
+  Size(int64_t number = 0) : bits_(2 * static_cast<uint64_t>(number) + 1) {
+    if (small_number() != number) {
+      set_large(number);
+    }
+  }
+  Size(const Size& other) : bits_(other.bits_) {
+    if (!is_small()) {
+      share();
+    }
+  }
+  Size(Size&& other) noexcept : bits_(std::exchange(other.bits_, kZero)) {}
+  Size& operator=(Size other) noexcept {
+    std::swap(bits_, other.bits_);
+    return *this;
+  }
+  ~Size() {
+    if (!is_small()) {
+      release();
+    }
+  }
   static Size symbol(std::string name);
   /// Raises where the text is not of the form above.
   static Size parse(std::string_view text);
 
   bool is_number() const {
-    return term_ == nullptr;
+    return is_small() || kind() == Kind::Number;
   }
   /// Raises for an expression.
-  int64_t number() const;
+  int64_t number() const {
+    return is_small() ? small_number() : large_number();
+  }
   bool is_symbol() const {
     return kind() == Kind::Symbol;
   }
@@ -72,14 +96,30 @@ class Size {
 
  private:
   struct Term;
+  static constexpr uint64_t kZero = 1;
 
-  explicit Size(std::shared_ptr<const Term> term) : term_(std::move(term)) {}
+  /// Takes over the one reference to a new term.
+  static Size of(const Term* term);
   static Size operation(Kind kind, const Size& a, const Size& b);
 
-  int64_t number_ = 0;
-  std::shared_ptr<const Term> term_; // none: a number
+  bool is_small() const {
+    return (bits_ & 1) != 0;
+  }
+  int64_t small_number() const {
+    return static_cast<int64_t>(bits_) >> 1;
+  }
+  const Term& term() const {
+    return *reinterpret_cast<const Term*>(bits_);
+  }
+  void set_large(int64_t number);
+  int64_t large_number() const;
+  void share() const;
+  void release() const;
+
+  uint64_t bits_; // a number of 63 bits and a one behind it, or the address of a term
 };
 
-using Sizes = std::vector<Size>;
+/// In place up to four dims.
+using Sizes = c10::SmallVector<Size, 4>;
 
 } // namespace weft::graph

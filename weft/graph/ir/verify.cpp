@@ -276,6 +276,18 @@ void check_outputs(const Program& program) {
       unnamed - is_output.begin(), " is none.");
 }
 
+/// What a number is of the symbols; nothing where that is not known, or no size: files write numbers in many forms.
+std::optional<Size> size_of(const NumberType& number) {
+  if (number.kind != NumberKind::Int || number.expression.empty()) {
+    return std::nullopt;
+  }
+  try {
+    return Size::parse(number.expression);
+  } catch (const c10::ValueError&) {
+    return std::nullopt;
+  }
+}
+
 /// Symbols of sizes and layouts of the mesh: what a graph without its program does not know.
 void check_in_program(const Program& program, const Value& value) {
   const auto check_sizes = [&](const Sizes& sizes) {
@@ -290,6 +302,8 @@ void check_in_program(const Program& program, const Value& value) {
   if (value.is_tensor()) {
     check_sizes(value.tensor().sizes);
     check_sizes(value.tensor().strides);
+  } else if (const auto size = size_of(std::get<NumberType>(value.type))) {
+    check_sizes({*size});
   }
   TORCH_CHECK_VALUE(
       !value.layout || (program.mesh && value.layout->ndim() == program.mesh->ndim()),

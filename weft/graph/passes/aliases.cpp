@@ -5,15 +5,16 @@
 namespace weft::graph {
 
 size_t Aliases::memory_of(const Value* value) {
-  const auto [found, is_new] = of_value_.try_emplace(value, memories_.size());
-  if (is_new) {
+  auto& memory = of_value_[value];
+  if (memory == 0) {
     memories_.push_back({{value}, std::nullopt, {}});
+    memory = memories_.size();
   }
-  return found->second;
+  return memory - 1;
 }
 
 void Aliases::place(const Value* value, size_t memory) {
-  of_value_[value] = memory;
+  of_value_[value] = memory + 1;
   memories_[memory].values.push_back(value);
 }
 

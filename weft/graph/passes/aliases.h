@@ -1,10 +1,9 @@
 #pragma once
 
-#include "weft/graph/ir/graph.h"
+#include "weft/graph/ir/value_table.h"
 #include "weft/tensor/operator_schema.h"
 
 #include <functional>
-#include <unordered_map>
 
 namespace weft::graph {
 
@@ -23,21 +22,21 @@ class Aliases {
   /// The first value whose contents, copied or not, the value has.
   const Value* original_of(const Value* value);
   /// Values that lie in a memory.
-  const std::vector<const Value*>& values_in(size_t memory) const {
+  c10::ArrayRef<const Value*> values_in(size_t memory) const {
     return memories_[memory].values;
   }
 
  private:
   struct Memory {
-    std::vector<const Value*> values;
+    c10::SmallVector<const Value*, 1> values;
     std::optional<size_t> copied_from;
-    std::vector<size_t> copies;
+    c10::SmallVector<size_t, 1> copies;
   };
 
   void place(const Value* value, size_t memory);
 
   std::vector<Memory> memories_;
-  std::unordered_map<const Value*, size_t> of_value_;
+  ValueTable<size_t> of_value_; // its memory, counted from one
 };
 
 /// The operands of a node that lie in an argument, or none.

@@ -87,17 +87,19 @@ class Dependents {
     const auto written = written_operands(node);
     bool depends = draws_ && is_random(node);
     for (size_t i = 0; i < node.operand_count(); ++i) {
-      depends = depends || values_.count(node.operand(i)) > 0 || written_.count(memory_.memory_of(node.operand(i))) > 0;
+      depends = depends || values_.contains(node.operand(i)) || written_.contains(memory_.memory_of(node.operand(i)));
     }
     for (const auto* value : written) {
-      depends = depends || read_.count(memory_.memory_of(value)) > 0;
+      depends = depends || read_.contains(memory_.memory_of(value));
     }
     if (!depends) {
       return false;
     }
     draws_ = draws_ || is_random(node);
     for (const auto* output : node.outputs()) {
-      values_.insert(output);
+      if (output != nullptr) {
+        values_.insert(output);
+      }
     }
     for (size_t i = 0; i < node.operand_count(); ++i) {
       read_.insert(memory_.memory_of(node.operand(i)));
@@ -110,10 +112,10 @@ class Dependents {
 
  private:
   const MemorySharing& memory_;
-  std::unordered_set<const Value*> values_;
-  std::unordered_set<const Value*> read_;    // memory
-  std::unordered_set<const Value*> written_; // memory
-  bool draws_ = false;                       // random numbers, whose order is that of the nodes that draw them
+  ValueSet values_;
+  ValueSet read_;      // memory
+  ValueSet written_;   // memory
+  bool draws_ = false; // random numbers, whose order is that of the nodes that draw them
 };
 
 /// Inserts before a node, with the origin of another.

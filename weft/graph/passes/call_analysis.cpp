@@ -76,8 +76,8 @@ SpecPtr CallAnalysis::spec(const Value* value) const {
   return spec(value->tensor(), *value->layout);
 }
 
-std::vector<CallAnalysis::TensorOperand> CallAnalysis::tensor_operands(const Node& node) {
-  std::vector<TensorOperand> result;
+c10::SmallVector<CallAnalysis::TensorOperand, 4> CallAnalysis::tensor_operands(const Node& node) {
+  c10::SmallVector<TensorOperand, 4> result;
   for (size_t a = 0; a < node.arguments().size(); ++a) {
     const auto& argument = node.arguments()[a];
     if (argument.is_operand() && node.operand(argument.operand())->is_tensor()) {

@@ -38,7 +38,7 @@ class CallAnalysis {
     size_t operand;
   };
   /// In the order of the schema's arguments.
-  static std::vector<TensorOperand> tensor_operands(const Node& node);
+  static c10::SmallVector<TensorOperand, 4> tensor_operands(const Node& node);
 
  private:
   Decision decided(

@@ -8,8 +8,7 @@ namespace {
 
 /// The size of all parts, where they are equal and numbers.
 std::optional<int64_t> equal_size(const Node& node) {
-  const auto name = target_name(node);
-  if (name != "aten::split_with_sizes" && name != "aten::split.sizes") {
+  if (!calls(node, "aten::split_with_sizes") && !calls(node, "aten::split.sizes")) {
     return std::nullopt;
   }
   const auto& sizes = node.arguments()[1];
@@ -49,7 +48,7 @@ bool canonicalize(Graph& graph) {
     if (const auto size = equal_size(*node)) {
       replace_by_split(graph, node, *size);
       changed = true;
-    } else if (target_name(*node) == "aten::_assert_tensor_metadata") {
+    } else if (calls(*node, "aten::_assert_tensor_metadata")) {
       graph.erase(node);
       changed = true;
     }

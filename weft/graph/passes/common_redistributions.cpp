@@ -8,8 +8,8 @@ bool common_redistributions(Graph& graph) {
   const MemorySharing memory(graph);
   bool changed = false;
   // What a value is a redistribution of, and of every such tensor the layouts in which it exists so far.
-  std::unordered_map<const Value*, Value*> sources;
-  std::unordered_map<const Value*, std::vector<Value*>> forms;
+  ValueTable<Value*> sources(graph);
+  ValueTable<c10::SmallVector<Value*, 2>> forms(graph);
   for (auto* node = graph.first(); node != nullptr;) {
     auto* current = node;
     node = node->next();
@@ -18,13 +18,16 @@ bool common_redistributions(Graph& graph) {
     }
     auto* operand = current->operand(0);
     auto* result = current->output();
-    const auto known = sources.find(operand);
-    auto* source = known == sources.end() ? operand : known->second;
-    auto& existing = forms.try_emplace(source, 1, source).first->second;
+    auto* const known = sources.get(operand);
+    auto* const source = known == nullptr ? operand : known;
+    auto& existing = forms[source];
+    if (existing.empty()) {
+      existing.push_back(source);
+    }
     const auto same = std::find_if(
         existing.begin(), existing.end(), [&](const Value* value) { return value->layout == result->layout; });
     if (same == existing.end()) {
-      sources.emplace(result, source);
+      sources[result] = source;
       existing.push_back(result);
     } else {
       graph.replace_all_uses(result, *same);

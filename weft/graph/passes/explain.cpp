@@ -94,7 +94,7 @@ class Explaining {
   void add(const Node& node) {
     Explanation::Row row;
     row.target = target_name(node);
-    row.module = node.origin.module;
+    row.module = node.origin.module.str();
     row.name = node.outputs().empty() || node.output() == nullptr ? row.target : node.output()->name();
     for (size_t i = 0; i < node.operand_count(); ++i) {
       row.operands.push_back(tensor_of(*node.operand(i)));
@@ -128,8 +128,8 @@ class Explaining {
         around.emplace_back(path, type);
       }
     }
-    if (!node.origin.module.empty() && around.back().first != node.origin.module) {
-      around.emplace_back(node.origin.module, node.origin.module_type);
+    if (!node.origin.module.empty() && around.back().first != node.origin.module.str()) {
+      around.emplace_back(node.origin.module.str(), node.origin.module_type.str());
     }
     for (const auto& [path, type] : around) {
       auto& module = module_of(path, type);

@@ -106,10 +106,17 @@ Argument GraphBuilder::argument(const Argument& given, std::vector<Value*>& oper
       given);
 }
 
+const c10::OperatorHandle& GraphBuilder::operator_named(const std::string& op) {
+  const auto found =
+      std::find_if(operators_.begin(), operators_.end(), [&](const auto& known) { return known.first == op; });
+  return found != operators_.end() ? found->second : operators_.emplace_back(op, find_operator(op)).second;
+}
+
 Node* GraphBuilder::insert(const std::string& op, const std::vector<Argument>& arguments, OutputTypes outputs) {
-  const auto handle = find_operator(op);
+  const auto handle = operator_named(op);
   std::vector<Value*> operands;
   Arguments given;
+  given.reserve(handle.schema().arguments().size());
   for (const auto& each : arguments) {
     given.push_back(argument(each, operands));
   }
@@ -134,7 +141,8 @@ std::vector<Value*> GraphBuilder::list(
   OutputTypes outputs;
   outputs.types.assign(types.begin(), types.end());
   outputs.lists = {static_cast<int64_t>(types.size())};
-  return insert(op, arguments, std::move(outputs))->outputs();
+  const auto& made = insert(op, arguments, std::move(outputs))->outputs();
+  return {made.begin(), made.end()};
 }
 
 } // namespace weft::graph

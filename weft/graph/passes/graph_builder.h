@@ -41,13 +41,15 @@ class GraphBuilder {
   Value* number(const Size& size);
 
  private:
+  const c10::OperatorHandle& operator_named(const std::string& op);
   graph::Argument argument(const Argument& given, std::vector<Value*>& operands);
   graph::Argument size_argument(const Size& size, std::vector<Value*>& operands);
 
   Graph& graph_;
   Node* before_; // where nodes are added; none: at the end
   Origin origin_;
-  std::unordered_map<std::string, Value*> numbers_; // by the size's text
+  std::unordered_map<std::string, Value*> numbers_;                    // by the size's text
+  std::vector<std::pair<std::string, c10::OperatorHandle>> operators_; // a few, looked up again and again
 };
 
 /// The operator of this full name ("aten::add.Tensor"); raises where there is none.

@@ -156,7 +156,7 @@ class Flows {
   void pass(
       const Node& node,
       const Rule& rule,
-      const std::vector<CallAnalysis::TensorOperand>& operands,
+      c10::ArrayRef<CallAnalysis::TensorOperand> operands,
       const std::vector<size_t>& tracked,
       const WeightedLayer* layer) {
     const bool is_view = analysis_.traits(*node.op()).schema.is_view;

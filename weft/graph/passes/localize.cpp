@@ -3,6 +3,7 @@
 #include "weft/core/shard_math.h"
 #include "weft/graph/exec/whole_values.h"
 #include "weft/graph/ir/print.h"
+#include "weft/graph/ir/value_table.h"
 #include "weft/graph/passes/localize_lookup.h"
 #include "weft/graph/passes/localize_step.h"
 #include "weft/graph/passes/trial_values.h"
@@ -21,10 +22,10 @@ Sizes strides_like(const Sizes& sizes, const Sizes& strides) {
   if (std::any_of(strides.begin(), strides.end(), [](const Size& stride) { return !stride.is_number(); })) {
     return contiguous_strides(sizes);
   }
-  std::vector<size_t> order(sizes.size());
+  c10::SmallVector<size_t, 8> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   // Dims that lie equally far apart are ordered as in a contiguous tensor.
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return strides[a].number() == strides[b].number() ? a > b : strides[a].number() < strides[b].number();
   });
   Sizes result(sizes.size());
@@ -53,7 +54,8 @@ class Localizer {
         place_(with_stand_ins(place_in(mesh_, rank), trial_values_)),
         defers_copies_(options.defers_copies),
         build_(*result_.graph),
-        steps_(build_, mesh_, place_, options.group_names) {}
+        steps_(build_, mesh_, place_, options.group_names),
+        values_(*program.graph) {}
 
   Program run() {
     add_inputs();
@@ -73,6 +75,10 @@ class Localizer {
     if (!value.is_tensor()) {
       return value.type;
     }
+    const auto& placements = value.layout->placements();
+    if (std::none_of(placements.begin(), placements.end(), [](const Placement& each) { return each.is_shard(); })) {
+      return value.type;
+    }
     auto type = value.tensor();
     const auto sizes = local_sizes(type.sizes, *value.layout, place_);
     if (!(sizes == type.sizes)) {
@@ -83,18 +89,34 @@ class Localizer {
   }
 
   void add_inputs() {
+    result_.inputs.reserve(program_.inputs.size());
     for (auto input : program_.inputs) {
       if (input.value != nullptr) {
         auto* local = result_.graph->add_input(input.value->name(), local_type(*input.value));
-        if (!input.target.empty() && program_.tensors.count(input.target) != 0) {
-          result_.tensors[input.target] = weight(program_.tensors.at(input.target), *input.value->layout);
-        }
         values_[input.value] = local;
         input.value = local;
       }
       result_.inputs.push_back(std::move(input));
     }
+    add_tensors();
     define_symbols();
+  }
+
+  /// In the order in which they are kept, so that none has to be looked for among all the others.
+  void add_tensors() {
+    std::unordered_map<std::string_view, const Value*> values;
+    values.reserve(program_.inputs.size());
+    for (const auto& input : program_.inputs) {
+      if (input.value != nullptr && !input.target.empty()) {
+        values[input.target] = input.value;
+      }
+    }
+    for (const auto& [name, tensor] : program_.tensors) {
+      const auto found = values.find(name);
+      if (found != values.end()) {
+        result_.tensors.emplace_hint(result_.tensors.end(), name, weight(tensor, *found->second->layout));
+      }
+    }
   }
 
   at::Tensor weight(const at::Tensor& whole, const Layout& layout) const {
@@ -172,9 +194,9 @@ class Localizer {
   /// What a rank takes of repeated heads, where that is one head: it needs no repetition.
   Value* repeated_part(const Node& node, const Step& step) {
     const auto* producer = node.operand(0)->producer();
-    if (step.kind != StepKind::Slice || producer == nullptr ||
-        target_name(*producer) != "aten::repeat_interleave.self_int" || !producer->arguments()[1].is_constant() ||
-        !producer->arguments()[2].is_constant() || !producer->arguments()[2].constant().isInt()) {
+    if (step.kind != StepKind::Slice || producer == nullptr || !calls(*producer, "aten::repeat_interleave.self_int") ||
+        !producer->arguments()[1].is_constant() || !producer->arguments()[2].is_constant() ||
+        !producer->arguments()[2].constant().isInt()) {
       return nullptr;
     }
     const auto times = producer->arguments()[1].constant().toInt();
@@ -196,11 +218,11 @@ class Localizer {
   }
 
   Value* local(const Value* value) {
-    const auto found = values_.find(value);
-    if (found != values_.end()) {
-      return found->second;
+    auto*& known = values_[value];
+    if (known == nullptr) {
+      known = build_.number(ready(sizes_.at(value)));
     }
-    return values_[value] = build_.number(ready(sizes_.at(value)));
+    return known;
   }
 
   /// The size of a dim that is cut is that of the whole tensor all the same.
@@ -233,6 +255,7 @@ class Localizer {
       foreign = take_own_positions(build_, *lookup, ready(size), place_, operands.values);
     }
     Arguments arguments;
+    arguments.reserve(node.arguments().size());
     for (size_t a = 0; a < node.arguments().size(); ++a) {
       const auto* sizes = size_argument(node, a);
       arguments.push_back(
@@ -373,7 +396,7 @@ class Localizer {
   Program result_;
   GraphBuilder build_;
   StepLowering steps_;
-  std::unordered_map<const Value*, Value*> values_;
+  ValueTable<Value*> values_;
   std::unordered_map<const Value*, Size> sizes_; // numbers that are computed anew
   std::unordered_map<std::string, std::pair<Value*, int64_t>> symbol_sources_;
   std::unordered_set<std::string> defined_;

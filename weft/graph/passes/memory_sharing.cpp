@@ -21,11 +21,14 @@ void for_each_operand(const Node& node, const Argument& argument, const Fn& fn) 
 
 /// Whether outputs may be what some operand is, although the schema says nothing of it: an operator that is made of others
 /// may give back its operand as it is (dropout does so in evaluation); a slice may keep all; what was awaited is the operand.
-bool may_forward(const Node& node) {
+bool may_forward(const Node& node, Forwarding forwarding) {
   if (node.op() == nullptr) {
     return node.step() != nullptr;
   }
-  return waits_for_collective(node) || node.op()->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  const bool forwards = forwarding == Forwarding::Known
+      ? may_give_back_operand(*node.op())
+      : node.op()->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  return forwards || waits_for_collective(node);
 }
 
 bool gives_views(const Node& node) {
@@ -55,10 +58,10 @@ std::vector<const Value*> written_operands(const Node& node) {
   return written;
 }
 
-MemorySharing::MemorySharing(const Graph& graph) {
+MemorySharing::MemorySharing(const Graph& graph, Forwarding forwarding) : parents_(graph) {
   std::vector<const Value*> written;
   for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
-    const bool forwards = may_forward(*node);
+    const bool forwards = may_forward(*node, forwarding);
     if (forwards || gives_views(*node)) {
       for (size_t i = 0; i < node->arguments().size(); ++i) {
         if (!forwards && node->op()->schema().arguments()[i].alias_info() == nullptr) {
@@ -79,17 +82,17 @@ MemorySharing::MemorySharing(const Graph& graph) {
   for (const auto* value : written) {
     written_.insert(memory_of(value));
   }
+  is_any_written_ = !written.empty();
 }
 
 const Value* MemorySharing::memory_of(const Value* value) const {
-  auto* root = value;
-  for (auto found = parents_.find(root); found != parents_.end(); found = parents_.find(root)) {
-    root = found->second;
+  const auto* root = value;
+  while (const auto* parent = parents_.get(root)) {
+    root = parent;
   }
   // The next time the way is short.
   while (value != root) {
-    auto& parent = parents_.find(value)->second;
-    value = std::exchange(parent, root);
+    value = std::exchange(parents_[value], root);
   }
   return root;
 }

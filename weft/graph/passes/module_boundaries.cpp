@@ -8,6 +8,8 @@ namespace weft::graph {
 
 namespace {
 
+constexpr std::string_view kWhere = "tensor_parallel";
+
 /// In a program values are whole: whether a module would be given plain tensors is no question.
 nn::ParallelPlan without_local_tensors(const nn::ParallelPlan& plan) {
   auto entries = plan.entries();
@@ -16,6 +18,13 @@ nn::ParallelPlan without_local_tensors(const nn::ParallelPlan& plan) {
     style.local_outputs = false;
   }
   return nn::ParallelPlan(std::move(entries));
+}
+
+std::vector<const Value*>& of_call(std::vector<std::vector<const Value*>>& crossed, size_t call) {
+  if (call >= crossed.size()) {
+    crossed.resize(call + 1);
+  }
+  return crossed[call];
 }
 
 bool brings_somewhere(const std::vector<nn::Crossing>& crossings) {
@@ -30,9 +39,12 @@ ModuleBoundaries::ModuleBoundaries(
     const nn::ParallelPlan& plan,
     const std::optional<std::string>& mesh_dim,
     Redistributions& redistributions)
-    : mesh_(mesh), redistributions_(redistributions), modules_(program), mesh_dim_(nn::plan_mesh_dim(mesh, mesh_dim)) {
+    : mesh_(mesh),
+      redistributions_(redistributions),
+      modules_(program),
+      mesh_dim_(nn::plan_mesh_dim(mesh, mesh_dim, kWhere)) {
   const auto whole = without_local_tensors(plan);
-  layouts_ = nn::lay_out(whole, modules_.modules(), mesh, mesh_dim_);
+  layouts_ = nn::lay_out(whole, modules_.modules(), mesh, mesh_dim_, kWhere);
   for (auto& layout : layouts_) {
     layout.entry = nullptr; // of a plan that ends here
     has_inputs_.push_back(brings_somewhere(layout.inputs) ? 1 : 0);
@@ -41,7 +53,7 @@ ModuleBoundaries::ModuleBoundaries(
   for (const auto& input : program.inputs) {
     if (input.kind == InputKind::Buffer) {
       buffers_[input.value] = input.target;
-    } else if (input.kind != InputKind::User) {
+    } else if (input.kind != InputKind::User && input.value != nullptr) {
       constants_.insert(input.value);
     }
   }
@@ -67,7 +79,7 @@ void ModuleBoundaries::enter_model(const std::vector<Value*>& inputs, Node* firs
     return;
   }
   for (auto* value : inputs) {
-    auto* const crossed = cross(value, layouts_[0].inputs, entered_[0], first);
+    auto* const crossed = cross(value, layouts_[0].inputs, of_call(entered_, 0), first);
     const auto uses = value->uses();
     for (const auto& use : uses) {
       if (use.node->step() == nullptr) {
@@ -92,7 +104,7 @@ Layout ModuleBoundaries::user_output_layout(size_t position, const Value& value)
 
 bool ModuleBoundaries::is_own(const Value* value, const Call& call) const {
   const auto found = buffers_.find(value);
-  return constants_.count(value) != 0 ||
+  return constants_.contains(value) ||
       (found != buffers_.end() && found->second.starts_with(modules_.modules()[call.module].path + "."));
 }
 
@@ -136,14 +148,14 @@ void ModuleBoundaries::enter(Node* node) {
       const auto* source = redistributions_.source_of(value);
       const bool comes_from_outside = source->producer() == nullptr || !is_in(*source->producer(), call);
       if (comes_from_outside && !is_own(source, call)) {
-        node->set_operand(operand, cross(value, layouts_[call.module].inputs, entered_[call.call], node));
+        node->set_operand(operand, cross(value, layouts_[call.module].inputs, of_call(entered_, call.call), node));
       }
     }
   }
 }
 
 void ModuleBoundaries::leave(Node* node) {
-  const auto around = modules_.around(*node);
+  const auto& around = modules_.around(*node);
   auto* const next = node->next();
   for (auto* output : node->outputs()) {
     if (output == nullptr || !output->is_tensor()) {
@@ -164,7 +176,7 @@ void ModuleBoundaries::leave(Node* node) {
       if (outside.empty()) {
         continue;
       }
-      auto* const crossed = cross(value, layouts_[call->module].outputs, left_[call->call], next);
+      auto* const crossed = cross(value, layouts_[call->module].outputs, of_call(left_, call->call), next);
       for (const auto& use : outside) {
         use.node->set_operand(use.operand, crossed);
       }

@@ -3,8 +3,6 @@
 #include "weft/graph/passes/program_modules.h"
 #include "weft/graph/passes/redistributions.h"
 
-#include <unordered_set>
-
 namespace weft::graph {
 
 /// What a plan says of a program: where parameters lie, and where the values go that enter and leave its modules.
@@ -45,12 +43,12 @@ class ModuleBoundaries {
   Redistributions& redistributions_;
   ProgramModules modules_;
   int64_t mesh_dim_;
-  std::vector<nn::ModuleLayout> layouts_;                         // by module
-  std::unordered_map<size_t, std::vector<const Value*>> entered_; // by call, the values that entered, in order
-  std::unordered_map<size_t, std::vector<const Value*>> left_;
+  std::vector<nn::ModuleLayout> layouts_;          // by module
+  std::vector<std::vector<const Value*>> entered_; // by call, the values that entered, in order
+  std::vector<std::vector<const Value*>> left_;
   std::vector<char> has_inputs_; // by module: whether anything is to be done there
   std::vector<char> has_outputs_;
-  std::unordered_set<const Value*> constants_;            // and parameters: no module is given them
+  ValueSet constants_;                                    // and parameters: no module is given them
   std::unordered_map<const Value*, std::string> buffers_; // by name
 };
 

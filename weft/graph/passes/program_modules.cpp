@@ -13,7 +13,7 @@ const std::string& place_of(const Origin& origin) {
       return text;
     }
   }
-  return origin.module;
+  return origin.module.str();
 }
 
 bool ends_with_name(const std::string& type, std::string_view name) {
@@ -24,17 +24,17 @@ bool ends_with_name(const std::string& type, std::string_view name) {
 /// What a weight is used as, for modules of types of one's own.
 nn::ModuleKind kind_by_use(const Value* weight) {
   for (const auto& use : weight->uses()) {
-    const auto name = target_name(*use.node);
-    if (name == "aten::linear") {
+    const auto& user = *use.node;
+    if (calls(user, "aten::linear")) {
       return nn::ModuleKind::Linear;
     }
-    if (name == "aten::embedding") {
+    if (calls(user, "aten::embedding")) {
       return nn::ModuleKind::Embedding;
     }
-    if (name == "aten::t" || name == "aten::permute" || name == "aten::transpose.int") {
-      for (const auto& further : use.node->output()->uses()) {
-        const auto product = target_name(*further.node);
-        if (product == "aten::addmm" || product == "aten::mm" || product == "aten::matmul") {
+    if (calls(user, "aten::t") || calls(user, "aten::permute") || calls(user, "aten::transpose.int")) {
+      for (const auto& further : user.output()->uses()) {
+        const auto& product = *further.node;
+        if (calls(product, "aten::addmm") || calls(product, "aten::mm") || calls(product, "aten::matmul")) {
           return nn::ModuleKind::Linear;
         }
       }
@@ -45,7 +45,7 @@ nn::ModuleKind kind_by_use(const Value* weight) {
 
 } // namespace
 
-ProgramModules::ProgramModules(const Program& program) {
+ProgramModules::ProgramModules(const Program& program) : of_node_(*program.graph) {
   module("");
   add_parameters(program);
   for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
@@ -86,7 +86,12 @@ void ProgramModules::add_parameters(const Program& program) {
 }
 
 const std::vector<ProgramModules::Call>& ProgramModules::around(const Node& node) {
+  auto& known = of_node_[&node];
+  if (known != nullptr) {
+    return *known;
+  }
   const auto [found, is_new] = stacks_.try_emplace(place_of(node.origin));
+  known = &found->second;
   if (is_new) {
     const auto stack = module_stack(node.origin);
     const auto calls = module_calls(node.origin);

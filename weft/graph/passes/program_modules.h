@@ -1,6 +1,7 @@
 #pragma once
 
 #include "weft/graph/ir/program.h"
+#include "weft/graph/ir/value_table.h"
 #include "weft/nn/module_layout.h"
 
 #include <unordered_map>
@@ -30,7 +31,7 @@ class ProgramModules {
     size_t module;
     size_t parameter;
   };
-  const std::map<std::string, ParameterPlace>& parameters() const {
+  const std::unordered_map<std::string, ParameterPlace>& parameters() const {
     return parameters_;
   }
 
@@ -44,7 +45,8 @@ class ProgramModules {
   std::unordered_map<std::string, size_t> by_path_;
   std::unordered_map<std::string, std::vector<Call>> stacks_; // by the text that nodes carry
   std::unordered_map<std::string, size_t> calls_;
-  std::map<std::string, ParameterPlace> parameters_;
+  NodeTable<const std::vector<Call>*> of_node_; // among the stacks
+  std::unordered_map<std::string, ParameterPlace> parameters_;
 };
 
 } // namespace weft::graph

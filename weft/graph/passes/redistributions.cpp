@@ -7,8 +7,8 @@ Value* Redistributions::bring(Value* value, const Layout& layout, Node* before) 
     return value;
   }
   auto& copies = copies_[value];
-  for (const auto& [there, copy] : copies) {
-    if (there == layout) {
+  for (auto* copy : copies) {
+    if (*copy->layout == layout) {
       return copy;
     }
   }
@@ -19,10 +19,10 @@ Value* Redistributions::bring(Value* value, const Layout& layout, Node* before) 
     type.strides = contiguous_strides(type.sizes);
     auto* node = graph_.insert(before, step, {Argument::operand(0)}, {current}, {.types = {std::move(type)}});
     node->origin = before->origin;
-    node->output()->layout = step.after;
+    node->output()->layout = step->after;
     aliases_.add_copy(node->output(), current);
     sources_[node->output()] = value;
-    copies.emplace_back(step.after, node->output());
+    copies.push_back(node->output());
     current = node->output();
   }
   // A change of name alone needs no step.
@@ -33,20 +33,22 @@ Value* Redistributions::bring(Value* value, const Layout& layout, Node* before) 
 }
 
 const Value* Redistributions::source_of(const Value* value) const {
-  const auto found = sources_.find(value);
-  return found == sources_.end() ? value : found->second;
+  const auto* source = sources_.get(value);
+  return source == nullptr ? value : source;
 }
 
 void Redistributions::forget_copies_of(const Value* value) {
   for (const auto* alias : aliases_.values_in(aliases_.memory_of(value))) {
-    copies_.erase(alias);
+    copies_[alias].clear();
   }
 }
 
-const Plan& Redistributions::plan_for(const SpecPtr& source, const SpecPtr& target) {
+const Redistributions::KnownPlan& Redistributions::plan_for(const SpecPtr& source, const SpecPtr& target) {
   const auto [found, is_new] = plans_.try_emplace({source.get(), target.get()});
   if (is_new) {
-    found->second = plan(source, target); // keeps both specs alive
+    auto found_plan = plan(source, target);
+    std::vector<SharedStep> steps(found_plan.steps.begin(), found_plan.steps.end());
+    found->second = {std::move(found_plan), std::move(steps)};
   }
   return found->second;
 }

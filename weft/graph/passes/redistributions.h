@@ -26,14 +26,19 @@ class Redistributions {
     }
   };
 
-  const Plan& plan_for(const SpecPtr& source, const SpecPtr& target);
+  struct KnownPlan {
+    Plan plan; // keeps both specs alive
+    std::vector<SharedStep> steps;
+  };
+
+  const KnownPlan& plan_for(const SpecPtr& source, const SpecPtr& target);
 
   Graph& graph_;
   CallAnalysis& analysis_;
   Aliases& aliases_;
-  std::unordered_map<const Value*, std::vector<std::pair<Layout, Value*>>> copies_; // of every value, by layout
-  std::unordered_map<const Value*, const Value*> sources_;
-  std::unordered_map<std::pair<const TensorSpec*, const TensorSpec*>, Plan, PlanHash> plans_;
+  ValueTable<c10::SmallVector<Value*, 1>> copies_; // of every value, each in a layout of its own
+  ValueTable<const Value*> sources_;
+  std::unordered_map<std::pair<const TensorSpec*, const TensorSpec*>, KnownPlan, PlanHash> plans_;
 };
 
 } // namespace weft::graph
