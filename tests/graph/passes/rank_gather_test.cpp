@@ -1,15 +1,15 @@
-#include "tests/support/collective_text.h"
+#include "tests/support/forms_of.h"
 
 #include <gtest/gtest.h>
 
 namespace weft::graph {
 namespace {
 
-using testing::collectives_of;
+using testing::forms_of;
 
 /// Of a program that gathers %x: f32[2,8] of two members to %w: f32[4,8], and goes on as `rest` does.
 std::string gather_of(const std::string& rest) {
-  return collectives_of(R"(program
+  return forms_of(R"(program
       input %x: f32[2,8] = user
       input %b: f32[8,8] = user
         %g: f32[4,8] = _c10d_functional::all_gather_into_tensor(%x, 2, "0")
@@ -140,7 +140,7 @@ TEST(RankGather, OnePieceAloneIsRefused) {
 TEST(RankGather, TheBitsOfAnotherDtypeAreThoseOfTheShardBefore) {
   // Around the pieces and around the whole; of one byte or of several.
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: bf16[2,8] = user
         %v: u8[2,16] = aten::view.dtype(%x, u8)
         %g: u8[4,16] = _c10d_functional::all_gather_into_tensor(%v, 2, "0")
@@ -152,7 +152,7 @@ TEST(RankGather, TheBitsOfAnotherDtypeAreThoseOfTheShardBefore) {
       output %j = user)"),
       "gather %x -> %j along 1 over 0 of 2: %g %w %a %d %e %j\n");
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: f8e4m3fn[2,8] = user
         %v: u8[2,8] = aten::view.dtype(%x, u8)
         %g: u8[4,8] = _c10d_functional::all_gather_into_tensor(%v, 2, "0")
@@ -163,21 +163,21 @@ TEST(RankGather, TheBitsOfAnotherDtypeAreThoseOfTheShardBefore) {
       output %d = user)"),
       "gather %x -> %d along 1 over 0 of 2: %g %w %a %j %d\n");
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: u8[2,8] = user
         %g: u8[4,8] = _c10d_functional::all_gather_into_tensor(%x, 2, "0")
         %w: u8[4,8] = _c10d_functional::wait_tensor(%g)
         %d: f8e4m3fn[4,8] = aten::view.dtype(%w, f8e4m3fn)
       output %d = user)"),
-      "gather %x -> %d along 0 over 0 of 2: %g %w %d; viewed as Float8_e4m3fn\n");
+      "gather %x -> %d along 0 over 0 of 2: %g %w %d; viewed as f8e4m3fn\n");
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: u8[2,8] = user
         %g: u8[4,8] = _c10d_functional::all_gather_into_tensor(%x, 2, "0")
         %w: u8[4,8] = _c10d_functional::wait_tensor(%g)
         %d: bf16[4,4] = aten::view.dtype(%w, bf16)
       output %d = user)"),
-      "gather %g: bits of Byte are gathered and taken for BFloat16\n");
+      "gather %g: bits of u8 are gathered and taken for bf16\n");
 }
 
 TEST(RankGather, AViewGathersAlongADimBehindDimsOfOneIndex) {
@@ -187,11 +187,11 @@ TEST(RankGather, AViewGathersAlongADimBehindDimsOfOneIndex) {
         %w: f32[2,3,8] = _c10d_functional::wait_tensor(%g)
       )";
   EXPECT_EQ(
-      collectives_of(head + "%v: f32[1,6,8] = aten::view(%w, [1, 6, 8])\n output %v = user"),
+      forms_of(head + "%v: f32[1,6,8] = aten::view(%w, [1, 6, 8])\n output %v = user"),
       "gather %x -> %v along 1 over 0 of 2: %g %w %v\n");
   // The pieces would lie behind rows of their own: that is another use of what is gathered along 0.
   EXPECT_EQ(
-      collectives_of(head + "%v: f32[1,3,16] = aten::reshape(%w, [1, 3, 16])\n output %v = user"),
+      forms_of(head + "%v: f32[1,3,16] = aten::reshape(%w, [1, 3, 16])\n output %v = user"),
       "gather %x -> %w along 0 over 0 of 2: %g %w\n");
 }
 
@@ -253,7 +253,7 @@ TEST(RankGather, WhatOthersUseOnTheWayIsKept) {
 
 TEST(RankGather, ArgumentsMayBeNamed) {
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: f32[2,8] = user
         %g: f32[4,8] = _c10d_functional::all_gather_into_tensor(input=%x, group_size=2, group_name="dp,tp")
         %w: f32[4,8] = _c10d_functional::wait_tensor(%g)
@@ -266,15 +266,15 @@ TEST(RankGather, WhatIsNotWaitedForOnceIsRefused) {
       input %x: f32[2,8] = user
         %g: f32[4,8] = _c10d_functional::all_gather_into_tensor(%x, 2, "0")
       )";
-  EXPECT_EQ(collectives_of(head + "output %g = user"), "gather %g: nothing waits for it\n");
+  EXPECT_EQ(forms_of(head + "output %g = user"), "gather %g: nothing waits for it\n");
   EXPECT_EQ(
-      collectives_of(head + R"(%w: f32[4,8] = _c10d_functional::wait_tensor(%g)
+      forms_of(head + R"(%w: f32[4,8] = _c10d_functional::wait_tensor(%g)
         %v: f32[4,8] = _c10d_functional::wait_tensor(%g)
         output %w = user
         output %v = user)"),
       "gather %g: it is waited for twice\n");
   EXPECT_EQ(
-      collectives_of(head + R"(%r: f32[4,8] = aten::relu(%g)
+      forms_of(head + R"(%r: f32[4,8] = aten::relu(%g)
         %w: f32[4,8] = _c10d_functional::wait_tensor(%g)
         output %w = user
         output %r = user)"),
@@ -283,14 +283,14 @@ TEST(RankGather, WhatIsNotWaitedForOnceIsRefused) {
 
 TEST(RankGather, OneMemberAndSeveralTensorsAreRefused) {
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: f32[2,8] = user
         %g: f32[2,8] = _c10d_functional::all_gather_into_tensor(%x, 1, "0")
         %w: f32[2,8] = _c10d_functional::wait_tensor(%g)
       output %w = user)"),
       "gather %g: the group has one member\n");
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: f32[2,8] = user
         [%g: f32[4,8], %h: f32[4,8]] = _c10d_functional::all_gather_into_tensor_coalesced([%x, %x], 2, "0")
         %w: f32[4,8] = _c10d_functional::wait_tensor(%g)
@@ -310,19 +310,19 @@ TEST(RankGather, SizesOfSymbolsAreEqualWhereTheyAreForAllOfThem) {
         %w: f32[2*s0,8] = _c10d_functional::wait_tensor(%g)
       )";
   EXPECT_EQ(
-      collectives_of(head + R"([%a: f32[s0,8], %c: f32[s0,8]] = aten::split.Tensor(%w, %n)
+      forms_of(head + R"([%a: f32[s0,8], %c: f32[s0,8]] = aten::split.Tensor(%w, %n)
         %j: f32[s0,16] = aten::cat([%a, %c], 1)
         output %j = user)"),
       "gather %x -> %j along 1 over 0 of 2: %g %w %a %j\n");
   EXPECT_EQ(
-      collectives_of(head + R"(%a: f32[s0,8] = aten::slice.Tensor(%w, 0, 0, %n)
+      forms_of(head + R"(%a: f32[s0,8] = aten::slice.Tensor(%w, 0, 0, %n)
         %c: f32[s0,8] = aten::slice.Tensor(%w, 0, %n, %m)
         %j: f32[s0,16] = aten::cat([%a, %c], 1)
         output %j = user)"),
       "gather %x -> %j along 1 over 0 of 2: %g %w %a %c %j\n");
   // Three rows were half of them at the export; that says nothing of another number.
   EXPECT_EQ(
-      collectives_of(head + R"(%a: f32[s0,8] = aten::slice.Tensor(%w, 0, 0, %n)
+      forms_of(head + R"(%a: f32[s0,8] = aten::slice.Tensor(%w, 0, 0, %n)
         %c: f32[s0,8] = aten::slice.Tensor(%w, 0, 3, %m)
         %j: f32[s0,16] = aten::cat([%a, %c], 1)
         output %j = user)"),

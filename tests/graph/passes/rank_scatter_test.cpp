@@ -1,15 +1,15 @@
-#include "tests/support/collective_text.h"
+#include "tests/support/forms_of.h"
 
 #include <gtest/gtest.h>
 
 namespace weft::graph {
 namespace {
 
-using testing::collectives_of;
+using testing::forms_of;
 
 /// Of a program that cuts %x: f32[4,8] for two members as `cut` does, scatters %j: f32[8,4], and returns what came.
 std::string scatter_of(const std::string& cut, const std::string& outputs = "output %w = user") {
-  return collectives_of(R"(program
+  return forms_of(R"(program
       input %x: f32[4,8] = user
       input %y: f32[4,4] = user
       )" + cut + R"(
@@ -32,7 +32,7 @@ const char* const kCuts[] = {
 
 TEST(RankScatter, AScatterAndItsWaitAreOneAlongTheFirstDim) {
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: f32[8,4] = user
         %r: f32[4,4] = _c10d_functional::reduce_scatter_tensor(%x, "AVG", 2, "0")
         %w: f32[4,4] = _c10d_functional::wait_tensor(%r)
@@ -61,7 +61,7 @@ TEST(RankScatter, PiecesMayBeCopiedOnTheWay) {
 
 TEST(RankScatter, PiecesOfTheFirstDimInTheirOrderAreWhatTheyWere) {
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: f32[8,4] = user
         [%a: f32[4,4], %c: f32[4,4]] = aten::split.Tensor(%x, 4)
         %j: f32[8,4] = aten::cat([%a, %c])
@@ -94,7 +94,7 @@ TEST(RankScatter, AJoinThatIsNoneIsRefusedAndSaysWhy) {
 
 TEST(RankScatter, ViewsAndMovesOfDimsAreSeenThrough) {
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: f32[1,6,8] = user
         %v: f32[2,3,8] = aten::view(%x, [2, 3, 8])
         %r: f32[1,3,8] = _c10d_functional::reduce_scatter_tensor(%v, "sum", 2, "0")
@@ -108,7 +108,7 @@ TEST(RankScatter, ViewsAndMovesOfDimsAreSeenThrough) {
       "scatter(sum) %x -> %w along 1 over 0 of 2: %v %t %j %r %w\n");
   // A change of the rank alone is none of the scatter's.
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: f32[8,4] = user
         %v: f32[4,2,4] = aten::view(%x, [4, 2, 4])
         %r: f32[2,2,4] = _c10d_functional::reduce_scatter_tensor(%v, "max", 2, "0")
@@ -137,7 +137,7 @@ TEST(RankScatter, WhatIsSavedAndWhatIsKeptIsSaid) {
 
 TEST(RankScatter, WhatIsNotWaitedForIsRefused) {
   EXPECT_EQ(
-      collectives_of(R"(program
+      forms_of(R"(program
       input %x: f32[8,4] = user
         %r: f32[4,4] = _c10d_functional::reduce_scatter_tensor(%x, "sum", 2, "0")
         %s: f32[4,4] = aten::relu(%r)
@@ -149,13 +149,14 @@ TEST(RankScatter, WhatIsNotWaitedForIsRefused) {
 
 TEST(RankScatter, AnAllReduceIsOneOfTheMembersThatItsMeshDimsHave) {
   EXPECT_EQ(
-      collectives_of(R"(program @ mesh(dp=2,tp=3)
+      forms_of(R"(program @ mesh(dp=2,tp=3)
       input %x: f32[8,4] = user
+      input %z: f32[8,4] = user
         %r: f32[8,4] = _c10d_functional::all_reduce(%x, "sum", "dp,tp")
         %w: f32[8,4] = _c10d_functional::wait_tensor(%r)
         %s: f32[8,4] = _c10d_functional::all_reduce(%w, "MAX", group_name="7")
         %v: f32[8,4] = _c10d_functional::wait_tensor(%s)
-        %i: f32[8,4] = _c10d_functional::all_reduce_(%v, "sum", "tp")
+        %i: f32[8,4] = _c10d_functional::all_reduce_(%z, "sum", "tp")
       output %v = user
       output %r = user)"),
       "reduction(sum) %x -> %w over dp,tp of 6: %r %w; saved %r\n"

@@ -1,11 +1,11 @@
-#include "tests/support/collective_text.h"
+#include "tests/support/forms_of.h"
 
 #include <gtest/gtest.h>
 
 namespace weft::graph {
 namespace {
 
-using testing::collectives_of;
+using testing::forms_of;
 
 /// Of one step on a tensor of these sizes on mesh(dp=2,tp=2).
 std::string step_on(
@@ -14,7 +14,7 @@ std::string step_on(
     const std::string& before,
     const std::string& step,
     const std::string& after) {
-  return collectives_of(
+  return forms_of(
       "program @ mesh(" + mesh + ")\n symbol s0 = 4 in [2, 64]\n input %x: f32[" + sizes + "] {" + before +
       "} = user\n %y: f32[" + sizes + "] {" + after + "} = " + step + ": {" + before + "} -> {" + after +
       "})\n output %y = user");
@@ -125,7 +125,7 @@ TEST(StepForms, AnAllReduceIsOne) {
 
 TEST(StepForms, AScatterSaysWhetherOthersUseTheWhole) {
   EXPECT_EQ(
-      collectives_of(R"(program @ mesh(tp=2)
+      forms_of(R"(program @ mesh(tp=2)
       input %x: f32[4,8] {P(sum)} = user
         %y: f32[4,8] {S(0)} = reduce_scatter(%x, tp: {P(sum)} -> {S(0)})
       output %y = user

@@ -58,14 +58,14 @@ class Search {
   }
 
   void add(Gather gather) {
-    if (gather.refused.empty() && is_written(gather.shard, gather.whole, gather.nodes)) {
+    if (gather.refused.empty() && is_written(gather.shard, numbers_.at(gather.collective), gather.whole, gather.nodes)) {
       gather.refused = "it is written to in between";
       gather.whole = nullptr;
     }
     forms_.gathers.push_back(std::move(gather));
   }
   void add(Scatter scatter) {
-    if (scatter.refused.empty() && is_written(scatter.whole, scatter.piece, scatter.nodes)) {
+    if (scatter.refused.empty() && is_written(scatter.whole, made(*scatter.whole), scatter.piece, scatter.nodes)) {
       scatter.refused = "it is written to in between";
       scatter.piece = nullptr;
     }
@@ -75,7 +75,7 @@ class Search {
     if (reduction.members == 0) {
       reduction.members = members_along(reduction.group);
     }
-    if (reduction.refused.empty() && is_written(reduction.input, reduction.result, reduction.nodes)) {
+    if (reduction.refused.empty() && is_written(reduction.input, made(*reduction.input), reduction.result, reduction.nodes)) {
       reduction.refused = "it is written to in between";
       reduction.result = nullptr;
     }
@@ -96,10 +96,13 @@ class Search {
     return members;
   }
 
-  /// Whether what goes in, what comes out or anything between is written to from where the one is made to where the other
-  /// is last used.
-  bool is_written(const Value* from, const Value* to, const std::vector<Node*>& nodes) {
-    const auto first = from->producer() == nullptr ? numbers_.at(nodes.front()) : numbers_.at(from->producer());
+  size_t made(const Value& value) const {
+    return value.producer() == nullptr ? 0 : numbers_.at(value.producer());
+  }
+
+  /// Whether what goes in, what comes out or anything between is written to from `first` on, up to where what comes out is
+  /// last used. What a matmul gives and a scatter takes must not be written to before the scatter either.
+  bool is_written(const Value* from, size_t first, const Value* to, const std::vector<Node*>& nodes) {
     auto last = numbers_.at(nodes.back());
     for (const auto& use : to->uses()) {
       last = std::max(last, numbers_.at(use.node));

@@ -1,5 +1,6 @@
 #include "weft/graph/passes/rank_forms.h"
 
+#include "weft/core/dtype_text.h"
 #include "weft/graph/passes/rank_collective.h"
 
 #include <c10/util/StringUtil.h>
@@ -15,6 +16,16 @@ using Kind = Arrangement::Kind;
 
 bool has_elements(const TensorType& type) {
   return std::none_of(type.sizes.begin(), type.sizes.end(), [](const Size& size) { return size == Size(0); });
+}
+
+/// Whether a node gives what it is given, as it is or under another dtype.
+bool keeps_bits(const Node* node) {
+  if (node == nullptr || node->op() == nullptr) {
+    return false;
+  }
+  const auto& schema = node->op()->schema();
+  return schema.name() == "aten::alias" || schema.name() == "aten::detach" ||
+      (schema.name() == "aten::view" && schema.overload_name() == "dtype");
 }
 
 /// What comes of a gather's result, as far as it holds pieces.
@@ -171,16 +182,18 @@ class GatherSearch {
     if (wanted == gather_.shard->tensor().dtype) {
       return;
     }
-    const auto* view = gather_.shard->producer();
-    const bool is_view = view != nullptr && view->op() != nullptr && view->op()->schema().name() == "aten::view" &&
-        view->op()->schema().overload_name() == "dtype";
-    if (is_view && view->operand(0)->tensor().dtype == wanted) {
-      gather_.shard = view->operand(0);
+    // Before the bits got the dtype that they were sent under.
+    auto* before = gather_.shard;
+    while (before->tensor().dtype != wanted && keeps_bits(before->producer())) {
+      before = before->producer()->operand(0);
+    }
+    if (before->tensor().dtype == wanted) {
+      gather_.shard = before;
     } else if (c10::elementSize(wanted) == c10::elementSize(gather_.shard->tensor().dtype)) {
       gather_.viewed_as = wanted;
     } else {
       gather_.refused = c10::str(
-          "bits of ", gather_.shard->tensor().dtype, " are gathered and taken for ", wanted);
+          "bits of ", dtype_text(gather_.shard->tensor().dtype), " are gathered and taken for ", dtype_text(wanted));
     }
   }
 

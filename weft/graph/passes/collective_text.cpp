@@ -1,16 +1,12 @@
-#include "tests/support/collective_text.h"
+#include "weft/graph/passes/collective_text.h"
 
-#include "weft/graph/ir/parse.h"
-#include "weft/graph/ir/type_text.h"
-#include "weft/graph/ir/verify.h"
+#include "weft/core/dtype_text.h"
 
 #include <c10/util/StringUtil.h>
 
-namespace weft::testing {
+namespace weft::graph {
 
 namespace {
-
-using namespace weft::graph;
 
 std::string name_of(const Value* value) {
   return value == nullptr ? "_" : "%" + value->name();
@@ -33,7 +29,7 @@ std::string names_of(const std::vector<Node*>& nodes) {
   return text;
 }
 
-std::string text_of(const Arrangement& arrangement) {
+std::string arrangement_text(const Arrangement& arrangement) {
   constexpr const char* kKinds[] = {"joined", "stacked", "piece", "part"};
   return c10::str(kKinds[static_cast<size_t>(arrangement.kind)], " ", arrangement.at);
 }
@@ -49,19 +45,19 @@ std::string place_of(const Form& form) {
       " along ", form.dim, form.size ? " of size " + form.size->to_string() : std::string(), group_of(form));
 }
 
-std::string text_of(const Gather& gather) {
+std::string gather_text(const Gather& gather) {
   if (!gather.refused.empty()) {
     return c10::str("gather ", name_of(gather.collective), ": ", gather.refused, "\n");
   }
   auto text = c10::str(
       "gather ", name_of(gather.shard), " -> ", name_of(gather.whole), place_of(gather), names_of(gather.nodes));
   for (const auto& kept : gather.kept) {
-    text += c10::str("; kept ", name_of(kept.value), " ", text_of(kept.arrangement));
+    text += c10::str("; kept ", name_of(kept.value), " ", arrangement_text(kept.arrangement));
   }
-  return text + (gather.viewed_as ? c10::str("; viewed as ", *gather.viewed_as) : std::string()) + "\n";
+  return text + (gather.viewed_as ? c10::str("; viewed as ", dtype_text(*gather.viewed_as)) : std::string()) + "\n";
 }
 
-std::string text_of(const Scatter& scatter) {
+std::string scatter_text(const Scatter& scatter) {
   if (!scatter.refused.empty()) {
     return c10::str("scatter ", name_of(scatter.collective), ": ", scatter.refused, "\n");
   }
@@ -71,7 +67,7 @@ std::string text_of(const Scatter& scatter) {
       scatter.unwaited == nullptr ? "" : "; saved " + name_of(scatter.unwaited), "\n");
 }
 
-std::string text_of(const Reduction& reduction) {
+std::string reduction_text(const Reduction& reduction) {
   if (!reduction.refused.empty()) {
     return c10::str("reduction ", name_of(reduction.collective), ": ", reduction.refused, "\n");
   }
@@ -83,25 +79,18 @@ std::string text_of(const Reduction& reduction) {
 
 } // namespace
 
-std::string collectives_text(const Program& program) {
-  const auto forms = find_collectives(program);
+std::string to_string(const CollectiveForms& forms) {
   std::string text;
   for (const auto& gather : forms.gathers) {
-    text += text_of(gather);
+    text += gather_text(gather);
   }
   for (const auto& scatter : forms.scatters) {
-    text += text_of(scatter);
+    text += scatter_text(scatter);
   }
   for (const auto& reduction : forms.reductions) {
-    text += text_of(reduction);
+    text += reduction_text(reduction);
   }
   return text;
 }
 
-std::string collectives_of(const std::string& text) {
-  const auto program = parse_program(text);
-  verify(program);
-  return collectives_text(program);
-}
-
-} // namespace weft::testing
+} // namespace weft::graph
