@@ -123,10 +123,12 @@ def test_sizes_that_are_known_when_the_program_runs(tmp_path):
     batch = torch.export.Dim("batch", min=2, max=64)
 
     class Gathers(nn.Module):
-        def forward(self, x):
-            return functional.all_gather_tensor(x, 1, dist.group.WORLD).relu()
+        def forward(self, x, y):
+            gathered = [functional.all_gather_tensor(each, dim, dist.group.WORLD) for dim, each in enumerate((x, y))]
+            return [each.relu() for each in gathered]
 
-    program = torch.export.export(Gathers(), (torch.randn(6, 8),), dynamic_shapes={"x": {0: batch}})
+    sizes = {"x": {0: batch}, "y": {1: batch}}
+    program = torch.export.export(Gathers(), (torch.randn(6, 8), torch.randn(8, 6)), dynamic_shapes=sizes)
     torch.export.save(program, tmp_path / "program.pt2")
-    (line,) = weft._C.find_collectives(str(tmp_path / "program.pt2")).splitlines()
-    assert place(line) == "gather along 1 over 0 of 2"
+    lines = weft._C.find_collectives(str(tmp_path / "program.pt2")).splitlines()
+    assert [place(line) for line in lines] == ["gather along 0 over 0 of 2", "gather along 1 over 0 of 2"]

@@ -134,7 +134,8 @@ TEST(Exposure, WhatIsNotOnlyAwaitedIsWaitedForWhereItStands) {
 
 TEST(Exposure, AWriteToItsMemoryIsNotPassed) {
   EXPECT_EQ(
-      exposure_of(R"(program
+      exposure_of(
+          R"(program
       input %x: f32[4,4] = user
       input %p: f32[4,4] = user
         %y: f32[4,4] = aten::relu(%p)
@@ -146,7 +147,8 @@ TEST(Exposure, AWriteToItsMemoryIsNotPassed) {
         %j: f32[4,4] = aten::relu_(%y)
         %c: f32[4,4] = aten::mm(%x, %b)
         %d: f32[4,4] = aten::add.Tensor(%w, %c)
-      output %d = user)", 3),
+      output %d = user)",
+          3),
       "%r 1 of 3 by %b\n");
 }
 
@@ -187,8 +189,9 @@ TEST(Exposure, LooksAtEverythingAFewTimesAtMost) {
     const auto program = parse_program(text);
     // Each needs all matmuls: the first takes them, and the others pass over what is gone.
     const auto found = find_exposure(
-        program, {.collective = [&](const Node&) { return double(layers); },
-                  .compute = [](const Node& node) { return is_matmul(node) ? 1.0 : 0.0; }},
+        program,
+        {.collective = [&](const Node&) { return double(layers); },
+         .compute = [](const Node& node) { return is_matmul(node) ? 1.0 : 0.0; }},
         layers);
     EXPECT_EQ(found.collectives[0].hidden, layers);
     return found.looked_at;

@@ -53,8 +53,7 @@ TEST(MemberPieces, AReshapeMovesMembersPastDimsOfOneIndexAlone) {
   EXPECT_EQ(
       made_of("f32[2,1,4]", {Kind::Joined, 0}, "%a: f32[1,1,8] = aten::view(%x, [1, 1, 8])"),
       (Arrangements{{Kind::Joined, 2}}));
-  EXPECT_EQ(
-      made_of("f32[2,3,4]", {Kind::Joined, 0}, "%a: f32[1,3,8] = aten::reshape(%x, [1, 3, 8])"), Arrangements());
+  EXPECT_EQ(made_of("f32[2,3,4]", {Kind::Joined, 0}, "%a: f32[1,3,8] = aten::reshape(%x, [1, 3, 8])"), Arrangements());
   EXPECT_EQ(
       made_of("f32[4,8]", {Kind::Joined, 0}, "%a: f32[2,2,8] = aten::view(%x, [2, 2, 8])"),
       (Arrangements{{Kind::Stacked, 0}}));
@@ -88,8 +87,7 @@ TEST(MemberPieces, TheDimOfMembersMayMoveAndTheOthersMayNot) {
 
 TEST(MemberPieces, MembersOfADimOfTheirOwnAreTakenOneByOne) {
   const Arrangement stacked{Kind::Stacked, 0};
-  EXPECT_EQ(
-      made_of("f32[2,3]", stacked, "%a: f32[3] = aten::select.int(%x, 0, -1)"), (Arrangements{{Kind::Piece, 1}}));
+  EXPECT_EQ(made_of("f32[2,3]", stacked, "%a: f32[3] = aten::select.int(%x, 0, -1)"), (Arrangements{{Kind::Piece, 1}}));
   EXPECT_EQ(made_of("f32[2,3]", stacked, "%a: f32[2|3] = aten::select.int(%x, 1, 0)"), Arrangements());
   EXPECT_EQ(
       made_of("f32[2,3]", stacked, "[%a: f32[3], %b: f32[3]] = aten::unbind.int(%x)"),
@@ -98,7 +96,8 @@ TEST(MemberPieces, MembersOfADimOfTheirOwnAreTakenOneByOne) {
 
 TEST(MemberPieces, ACopyOfAllOfThemIsAnotherTensor) {
   EXPECT_EQ(made_of("f32[4,8]", {Kind::Joined, 0}, "%a: f32[4,8] = aten::clone(%x)"), Arrangements());
-  EXPECT_EQ(made_of("f32[4,8]", {Kind::Joined, 0}, "%a: f32[4,8] = aten::alias(%x)"), (Arrangements{{Kind::Joined, 0}}));
+  EXPECT_EQ(
+      made_of("f32[4,8]", {Kind::Joined, 0}, "%a: f32[4,8] = aten::alias(%x)"), (Arrangements{{Kind::Joined, 0}}));
   EXPECT_EQ(made_of("f32[4,8]", {Kind::Piece, 1}, "%a: f32[4,8] = aten::clone(%x)"), (Arrangements{{Kind::Piece, 1}}));
   EXPECT_EQ(made_of("f32[4,8]", {Kind::Joined, 0}, "%a: f32[4,8] = aten::relu(%x)"), Arrangements());
 }

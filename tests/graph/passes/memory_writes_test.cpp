@@ -31,7 +31,8 @@ TEST(MemoryWrites, AreThoseToAllThatSharesTheMemory) {
 }
 
 TEST(MemoryWrites, AGraphWithoutAnyHasNone) {
-  const auto program = parse_program("program\n input %x: f32[4] = user\n %z: f32[4] = aten::relu(%x)\n output %z = user");
+  const auto program =
+      parse_program("program\n input %x: f32[4] = user\n %z: f32[4] = aten::relu(%x)\n output %z = user");
   const MemoryWrites writes(*program.graph, number_nodes(*program.graph));
   EXPECT_EQ(writes.next_write(program.graph->inputs()[0], 0), std::nullopt);
   EXPECT_EQ(writes.last_write(program.graph->inputs()[0], 1), std::nullopt);

@@ -32,15 +32,15 @@ std::string call(const std::string& inputs, const std::string& node) {
 }
 
 TEST(NodeTimes, MatmulsOfAllKindsCount) {
-  const std::string pair = "input %a: f32[2,3] = user\ninput %b: f32[3,5] = user\ninput %c: f32[2,5] = user\n"
-                           "input %w: f32[5,3] = user";
+  const std::string pair =
+      "input %a: f32[2,3] = user\ninput %b: f32[3,5] = user\ninput %c: f32[2,5] = user\n"
+      "input %w: f32[5,3] = user";
   EXPECT_EQ(seconds_of(call(pair, "%y: f32[2,5] = aten::mm(%a, %b)")).first, 60);
   EXPECT_EQ(seconds_of(call(pair, "%y: f32[2,5] = aten::matmul(%a, %b)")).first, 60);
   EXPECT_EQ(seconds_of(call(pair, "%y: f32[2,5] = aten::addmm(%c, %a, %b)")).first, 60);
   EXPECT_EQ(seconds_of(call(pair, "%y: f32[2,5] = aten::linear(%a, %w)")).first, 60);
   EXPECT_EQ(seconds_of(call(pair, "%y: f32[2,3] = aten::relu(%a)")).first, 0);
-  const std::string batches =
-      "input %a: f32[7,2,3] = user\ninput %b: f32[7,3,5] = user\ninput %c: f32[7,2,5] = user";
+  const std::string batches = "input %a: f32[7,2,3] = user\ninput %b: f32[7,3,5] = user\ninput %c: f32[7,2,5] = user";
   EXPECT_EQ(seconds_of(call(batches, "%y: f32[7,2,5] = aten::bmm(%a, %b)")).first, 420);
   EXPECT_EQ(seconds_of(call(batches, "%y: f32[7,2,5] = aten::baddbmm(%c, %a, %b)")).first, 420);
 }
@@ -95,8 +95,9 @@ TEST(NodeTimes, CollectivesTakeTheLatencyAndWhatARankGets) {
   EXPECT_EQ(seconds_of(text("all_gather_into_tensor(%x, 4, \"tp\")", "f32[16,2]")).second, 0.5 + 96);
   EXPECT_EQ(seconds_of(text("reduce_scatter_tensor(%x, \"sum\", 4, \"tp\")", "f32[1,2]")).second, 0.5 + 24);
   EXPECT_EQ(seconds_of(text("all_reduce(%x, \"sum\", \"tp\")", "f32[4,2]")).second, 0.5 + 64);
-  const auto step = seconds_of("program @ mesh(tp=4)\n input %x: f32[16,2] {S(0)} = user\n"
-                               "%y: f32[16,2] {R} = all_gather(%x, tp: {S(0)} -> {R})\n output %y = user");
+  const auto step = seconds_of(
+      "program @ mesh(tp=4)\n input %x: f32[16,2] {S(0)} = user\n"
+      "%y: f32[16,2] {R} = all_gather(%x, tp: {S(0)} -> {R})\n output %y = user");
   EXPECT_NEAR(step.second, 0.5 + 96, 1e-6);
 }
 

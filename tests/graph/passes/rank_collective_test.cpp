@@ -39,8 +39,7 @@ TEST(RankCollective, SaysWhyItCannotBeRead) {
   EXPECT_EQ(
       why("[%r: f32[4]] = _c10d_functional::all_reduce_coalesced([%x], \"sum\", \"tp\")"),
       "it is one of several tensors at once");
-  EXPECT_EQ(
-      why("%r: f32[4] = _c10d_functional::all_gather_into_tensor(%x, 1, \"tp\")"), "the group has one member");
+  EXPECT_EQ(why("%r: f32[4] = _c10d_functional::all_gather_into_tensor(%x, 1, \"tp\")"), "the group has one member");
 }
 
 } // namespace

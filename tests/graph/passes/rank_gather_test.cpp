@@ -28,7 +28,8 @@ const char* const kCuts[] = {
     "[%a: f32[2,8], %c: f32[2,8]] = aten::tensor_split.sections(%w, 2)",
     "%a: f32[2,8] = aten::slice.Tensor(%w, 0, 0, 2)\n %c: f32[2,8] = aten::slice.Tensor(%w, 0, 2, 4)",
     "%a: f32[2,8] = aten::slice.Tensor(%w, 0, end=2)\n %c: f32[2,8] = aten::slice.Tensor(%w, -2, 2)",
-    "%a: f32[2,8] = aten::slice.Tensor(%w, end=2)\n %c: f32[2,8] = aten::slice.Tensor(%w, 0, -2, 9223372036854775807, 1)",
+    "%a: f32[2,8] = aten::slice.Tensor(%w, end=2)\n %c: f32[2,8] = aten::slice.Tensor(%w, 0, -2, 9223372036854775807, "
+    "1)",
     "%a: f32[2,8] = aten::narrow(%w, 0, 0, 2)\n %c: f32[2,8] = aten::narrow(%w, 0, 2, 2)",
 };
 

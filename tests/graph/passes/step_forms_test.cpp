@@ -21,10 +21,8 @@ std::string step_on(
 }
 
 TEST(StepForms, AGatherOfOneTensorDimIsOne) {
-  EXPECT_EQ(
-      step_on("tp=2", "4,8", "S(0)", "all_gather(%x, tp", "R"), "gather %x -> %y along 0 over tp of 2: %y\n");
-  EXPECT_EQ(
-      step_on("tp=4", "4,8", "S(1)", "all_gather(%x, tp", "R"), "gather %x -> %y along 1 over tp of 4: %y\n");
+  EXPECT_EQ(step_on("tp=2", "4,8", "S(0)", "all_gather(%x, tp", "R"), "gather %x -> %y along 0 over tp of 2: %y\n");
+  EXPECT_EQ(step_on("tp=4", "4,8", "S(1)", "all_gather(%x, tp", "R"), "gather %x -> %y along 1 over tp of 4: %y\n");
   EXPECT_EQ(
       step_on("dp=2,tp=2", "4,8", "S(1), S(0)", "all_gather(%x, tp", "S(1), R"),
       "gather %x -> %y along 0 over tp of 2: %y\n");
@@ -43,8 +41,7 @@ TEST(StepForms, ShardsThatAreNotAllOfOneSizeSayOfWhich) {
   EXPECT_EQ(
       step_on("tp=2", "s0,8", "S(0)", "all_gather(%x, tp", "R"),
       "gather %x -> %y along 0 of size s0 over tp of 2: %y\n");
-  EXPECT_EQ(
-      step_on("tp=2", "4*s0,8", "S(0)", "all_gather(%x, tp", "R"), "gather %x -> %y along 0 over tp of 2: %y\n");
+  EXPECT_EQ(step_on("tp=2", "4*s0,8", "S(0)", "all_gather(%x, tp", "R"), "gather %x -> %y along 0 over tp of 2: %y\n");
 }
 
 TEST(StepForms, ADimThatOthersCutFirstIsWholeAsTheyLeaveIt) {
@@ -113,8 +110,7 @@ TEST(StepForms, WhatIsNotOneDimIsRefused) {
 }
 
 TEST(StepForms, AnAllReduceIsOne) {
-  EXPECT_EQ(
-      step_on("tp=2", "8,8", "P(avg)", "all_reduce(%x, tp", "R"), "reduction(avg) %x -> %y over tp of 2: %y\n");
+  EXPECT_EQ(step_on("tp=2", "8,8", "P(avg)", "all_reduce(%x, tp", "R"), "reduction(avg) %x -> %y over tp of 2: %y\n");
   EXPECT_EQ(
       step_on("dp=2,tp=2", "8,8", "P(sum), P(sum)", "all_reduce(%x, dp,tp", "R, R"),
       "reduction(sum) %x -> %y over dp,tp of 4: %y\n");

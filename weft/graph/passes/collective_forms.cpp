@@ -58,7 +58,8 @@ class Search {
   }
 
   void add(Gather gather) {
-    if (gather.refused.empty() && is_written(gather.shard, numbers_.at(gather.collective), gather.whole, gather.nodes)) {
+    if (gather.refused.empty() &&
+        is_written(gather.shard, numbers_.at(gather.collective), gather.whole, gather.nodes)) {
       gather.refused = "it is written to in between";
       gather.whole = nullptr;
     }
@@ -75,7 +76,8 @@ class Search {
     if (reduction.members == 0) {
       reduction.members = members_along(reduction.group);
     }
-    if (reduction.refused.empty() && is_written(reduction.input, made(*reduction.input), reduction.result, reduction.nodes)) {
+    if (reduction.refused.empty() &&
+        is_written(reduction.input, made(*reduction.input), reduction.result, reduction.nodes)) {
       reduction.refused = "it is written to in between";
       reduction.result = nullptr;
     }
@@ -111,8 +113,8 @@ class Search {
       return value != nullptr && value->is_tensor() && writes_.next_write(value, first).value_or(last) < last;
     };
     return is_written(from) || std::any_of(nodes.begin(), nodes.end(), [&](const Node* node) {
-      return std::any_of(node->outputs().begin(), node->outputs().end(), is_written);
-    });
+             return std::any_of(node->outputs().begin(), node->outputs().end(), is_written);
+           });
   }
 
   const Program& program_;
@@ -150,14 +152,13 @@ Value* remake(const Gather& gather, const Gather::Kept& kept, Value* whole, Node
     auto view = typed(piece);
     view.strides = whole->tensor().strides;
     return build.call(
-        "aten::slice.Tensor",
-        {whole, c10::IValue(gather.dim), length * Size(wanted.at), length * Size(wanted.at + 1)}, std::move(view));
+        "aten::slice.Tensor", {whole, c10::IValue(gather.dim), length * Size(wanted.at), length * Size(wanted.at + 1)},
+        std::move(view));
   }
   auto part = typed(piece);
   part.strides = whole->tensor().strides;
   const auto pieces = build.list(
-      "aten::split.Tensor", {whole, length, c10::IValue(gather.dim)},
-      std::vector<TensorType>(gather.members, part));
+      "aten::split.Tensor", {whole, length, c10::IValue(gather.dim)}, std::vector<TensorType>(gather.members, part));
   return build.call(
       wanted.kind == Kind::Joined ? "aten::cat" : "aten::stack", {pieces, c10::IValue(wanted.at)}, typed(type.sizes));
 }

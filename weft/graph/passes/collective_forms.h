@@ -21,15 +21,17 @@ struct Gather {
     Arrangement arrangement;
   };
 
-  Node* collective = nullptr;          // the step, or all_gather_into_tensor
-  Value* shard = nullptr;    // before its bits were given another dtype, where `whole` is of the one before
-  Value* whole = nullptr;    // nullptr where it is refused
-  std::vector<Node*> nodes = {};  // from the collective to the one that gives `whole`, in order
-  int64_t dim = 0;           // not negative
-  int64_t members = 1;       // of the group
-  std::string group = {};         // "tp", "dp,tp"; PyTorch's name of a group
-  std::optional<Size> size = {};  // along `dim`, where the shards may not all be of one size: pieces as torch.chunk cuts it
-  std::vector<Kept> kept = {};    // of a rank's program; the collective's own result too, where it is saved for the backward
+  Node* collective = nullptr;    // the step, or all_gather_into_tensor
+  Value* shard = nullptr;        // before its bits were given another dtype, where `whole` is of the one before
+  Value* whole = nullptr;        // nullptr where it is refused
+  std::vector<Node*> nodes = {}; // from the collective to the one that gives `whole`, in order
+  int64_t dim = 0;               // not negative
+  int64_t members = 1;           // of the group
+  std::string group = {};        // "tp", "dp,tp"; PyTorch's name of a group
+  std::optional<Size> size =
+      {}; // along `dim`, where the shards may not all be of one size: pieces as torch.chunk cuts it
+  std::vector<Kept> kept =
+      {}; // of a rank's program; the collective's own result too, where it is saved for the backward
   /// The dtype that the shard's bits (view.dtype) have in `whole`, where it is another of the same size.
   std::optional<c10::ScalarType> viewed_as = {};
   /// Why it is not exactly a gather, for people: "the pieces are joined in another order"; empty where it is one.
@@ -39,17 +41,17 @@ struct Gather {
 /// A reduce-scatter: `piece` is this member's piece along `dim`, as torch.chunk cuts, of the reduction of everybody's
 /// `whole`.
 struct Scatter {
-  Node* collective = nullptr;           // the step, or reduce_scatter_tensor
+  Node* collective = nullptr; // the step, or reduce_scatter_tensor
   Value* whole = nullptr;
-  Value* piece = nullptr;     // what is waited for; nullptr where it is refused
-  Value* unwaited = nullptr;  // in a rank's program, the collective's own result where it is saved for the backward
-  std::vector<Node*> nodes = {};   // from the one that cuts `whole` to the one that gives `piece`, in order
+  Value* piece = nullptr;        // what is waited for; nullptr where it is refused
+  Value* unwaited = nullptr;     // in a rank's program, the collective's own result where it is saved for the backward
+  std::vector<Node*> nodes = {}; // from the one that cuts `whole` to the one that gives `piece`, in order
   int64_t dim = 0;
   int64_t members = 1;
   std::string group = {};
-  std::string reduce_op = {};      // "sum", "avg", "max", ...
-  std::optional<Size> size = {};   // as a gather's
-  bool is_whole_kept = false; // others than `nodes` use `whole`, or what was cut of it
+  std::string reduce_op = {};    // "sum", "avg", "max", ...
+  std::optional<Size> size = {}; // as a gather's
+  bool is_whole_kept = false;    // others than `nodes` use `whole`, or what was cut of it
   std::string refused = {};
 };
 
@@ -60,7 +62,7 @@ struct Reduction {
   Value* result = nullptr;   // nullptr where it is refused
   Value* unwaited = nullptr; // as a scatter's
   std::vector<Node*> nodes = {};
-  int64_t members = 1;       // 0 where nobody knows: PyTorch's operator does not say
+  int64_t members = 1; // 0 where nobody knows: PyTorch's operator does not say
   std::string group = {};
   std::string reduce_op = {};
   std::string refused = {};

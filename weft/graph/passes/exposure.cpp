@@ -81,8 +81,8 @@ struct Ends {
 /// As localize writes a step.
 Ends ends_of_step(Node& node, const DeviceMesh& mesh) {
   const auto& step = *node.step();
-  const bool is_average = step.before[step.mesh_dims[0]].is_partial() &&
-      step.before[step.mesh_dims[0]].reduce_op() == ReduceOp::Avg;
+  const bool is_average =
+      step.before[step.mesh_dims[0]].is_partial() && step.before[step.mesh_dims[0]].reduce_op() == ReduceOp::Avg;
   // Before the sum of 16 bits, behind any other.
   const bool is_half = node.operand(0)->tensor().dtype == at::kHalf;
   Ends ends{is_average && is_half, is_average && !is_half};
@@ -209,8 +209,8 @@ class Search {
     if (waits_for_collective(*producer)) {
       return place_of_wait(*producer);
     }
-    const bool may_come_late = producer->step() != nullptr && is_collective(*producer) &&
-        !ends_of_step(*producer, *program_.mesh).is_finished;
+    const bool may_come_late =
+        producer->step() != nullptr && is_collective(*producer) && !ends_of_step(*producer, *program_.mesh).is_finished;
     return may_come_late ? first_use(value, number) : number + 1;
   }
 

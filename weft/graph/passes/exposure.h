@@ -14,9 +14,9 @@ struct ExposureTimes {
 
 /// How much of a collective's time other work takes, which neither needs it nor is needed by it.
 struct Exposure {
-  Node* collective;       // the step, or the functional collective that starts
-  double seconds = 0;     // its time
-  double hidden = 0;      // of that, beside the nodes of `by`
+  Node* collective;           // the step, or the functional collective that starts
+  double seconds = 0;         // its time
+  double hidden = 0;          // of that, beside the nodes of `by`
   std::vector<Node*> by = {}; // in order
 
   bool is_hidden() const {

@@ -23,7 +23,7 @@ class MemoryWrites {
  private:
   const std::vector<size_t>* writes_of(const Value* value) const;
 
-  std::optional<MemorySharing> memory_; // where anything is written to
+  std::optional<MemorySharing> memory_;                             // where anything is written to
   std::unordered_map<const Value*, std::vector<size_t>> of_memory_; // ascending
 };
 

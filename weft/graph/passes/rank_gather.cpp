@@ -114,8 +114,8 @@ class GatherSearch {
         continue;
       }
       const auto& outputs = use.node->outputs();
-      const auto arranged = std::find_if(
-          outputs.begin(), outputs.end(), [&](const Value* output) { return held_.count(output) > 0; });
+      const auto arranged =
+          std::find_if(outputs.begin(), outputs.end(), [&](const Value* output) { return held_.count(output) > 0; });
       if (arranged == outputs.end()) {
         if (is_whole) {
           return true;

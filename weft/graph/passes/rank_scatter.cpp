@@ -182,9 +182,8 @@ class ScatterSearch {
   }
   bool is_used_elsewhere(const Value& value) {
     looked_at_ += value.uses().size();
-    return std::any_of(value.uses().begin(), value.uses().end(), [&](const Value::Use& use) {
-      return nodes_.count(use.node) == 0;
-    });
+    return std::any_of(
+        value.uses().begin(), value.uses().end(), [&](const Value::Use& use) { return nodes_.count(use.node) == 0; });
   }
 
   static constexpr int kLongestChain = 4;
