@@ -1,0 +1,65 @@
+#pragma once
+
+#include "weft/graph/ir/program.h"
+#include "weft/redistribute/overlap_cost.h"
+
+namespace weft::graph {
+
+/// Whether collectives run beside matmuls: where that pays, nowhere, or wherever it can be.
+enum class Overlap : uint8_t { Auto, Off, Force };
+
+/// "auto", "off", "force"; raises for another text.
+Overlap parse_overlap(std::string_view text);
+std::string_view to_string(Overlap overlap);
+
+struct OverlapOptions {
+  Overlap mode = Overlap::Auto;
+  /// What is reckoned with. Without a link, the model of the mesh that plans reckon with too; without compute, what this
+  /// machine is measured to do, once, and only if a collective is large enough to matter.
+  std::optional<Link> link = std::nullopt;
+  std::optional<Compute> compute = std::nullopt;
+};
+
+/// What became of a collective that could run beside matmuls, and why.
+struct OverlapDecision {
+  std::string node;   // what the collective gave: "all_gather_3"
+  std::string module; // "layers.0.attention.wq"
+  std::string kind;   // "all_gather", "reduce_scatter", "all_reduce"
+  std::string group;  // "tp"
+  bool fused = false;
+  int64_t matmuls = 0; // that run beside it
+  int64_t chunks = 0;  // per member
+  double predicted_gain_seconds = 0;
+  std::string reason;
+
+  /// "all_gather_3 over tp, in layers.0: fused with 3 matmuls, 4 chunks, 1.2ms less: ..."
+  std::string to_string() const;
+};
+using OverlapDecisions = std::vector<OverlapDecision>;
+
+/// Decides by the options. The same for all ranks: a function of the case and of rates that are.
+class OverlapGate {
+ public:
+  OverlapGate(const Program& program, const OverlapOptions& options);
+
+  struct Verdict {
+    bool fuse = false;
+    int64_t chunks = 1;
+    double gain_seconds = 0;
+    std::string reason;
+  };
+  /// `latencies`: of collectives that there will be beside those there are now.
+  Verdict decide(const OverlapCase& overlap, const std::string& group, int64_t latencies = 0);
+
+  /// The sizes of a value as the rank that holds most has them; symbols are what they were at the export.
+  std::vector<int64_t> largest_part(const Value& value) const;
+
+ private:
+  Link link_over(const std::string& group) const;
+
+  const Program& program_;
+  OverlapOptions options_;
+  Size::Values hints_;
+};
+
+} // namespace weft::graph
