@@ -1,7 +1,8 @@
 #include "weft/graph/passes/fused_node.h"
 
-#include <c10/util/StringUtil.h>
+#include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
 
 namespace weft::graph {
@@ -17,19 +18,24 @@ const c10::IValue& constant_named(const Node& node, std::string_view name) {
   return node.arguments()[*position].constant();
 }
 
-MeshDims dims_named(const std::string& group, const DeviceMesh& mesh) {
-  std::vector<std::string> names;
-  for (size_t begin = 0; begin <= group.size();) {
-    const auto end = std::min(group.find(',', begin), group.size());
-    names.push_back(group.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return mesh.dims(names);
-}
-
 } // namespace
 
-bool fused_operator(const Node& node) {
+std::optional<MeshDims> mesh_dims_named(const DeviceMesh& mesh, const std::string& group) {
+  MeshDims dims;
+  for (size_t begin = 0; begin <= group.size();) {
+    const auto end = std::min(group.find(',', begin), group.size());
+    const auto& names = mesh.names();
+    const auto found = std::find(names.begin(), names.end(), group.substr(begin, end - begin));
+    if (found == names.end()) {
+      return std::nullopt;
+    }
+    dims.push_back(found - names.begin());
+    begin = end + 1;
+  }
+  return dims;
+}
+
+bool is_fused_operator(const Node& node) {
   return node.op() != nullptr && std::find(kNames.begin(), kNames.end(), node.op()->schema().name()) != kNames.end();
 }
 
@@ -38,7 +44,7 @@ size_t group_argument(const Node& fused) {
 }
 
 std::optional<FusedNode> fused_node(const Node& node) {
-  if (!fused_operator(node)) {
+  if (!is_fused_operator(node)) {
     return std::nullopt;
   }
   const auto& name = node.op()->schema().name();
@@ -53,7 +59,11 @@ std::optional<FusedNode> fused_node(const Node& node) {
 }
 
 Step step_inside(const Node& node, const FusedNode& fused, const DeviceMesh& mesh) {
-  const auto dims = dims_named(fused.group, mesh);
+  const auto named = mesh_dims_named(mesh, fused.group);
+  TORCH_CHECK_VALUE(
+      named, "[step_inside] the group of ", target_name(node), " must be called by dims of ", mesh.to_string(),
+      ", but got \"", fused.group, "\".");
+  const auto& dims = *named;
   auto other = *fused.moved->layout;
   for (const auto m : dims) {
     other = other.with(m, fused.is_gather ? Replicate() : Partial());

@@ -17,9 +17,12 @@ struct FusedNode {
 std::optional<FusedNode> fused_node(const Node& node);
 
 /// Whether the operator is one of them.
-bool fused_operator(const Node& node);
+bool is_fused_operator(const Node& node);
 /// The position of its argument `group`.
 size_t group_argument(const Node& fused);
+
+/// The mesh dims of a group that is called by them ("dp,tp"); nothing for another name.
+std::optional<MeshDims> mesh_dims_named(const DeviceMesh& mesh, const std::string& group);
 
 /// In a program of whole tensors: the step that runs inside, as a redistribution by itself would be.
 Step step_inside(const Node& node, const FusedNode& fused, const DeviceMesh& mesh);

@@ -178,8 +178,16 @@ std::string GatherConsumers::why_not(const Consumer& consumer) const {
   if (!ProgramRewriter::can_state(call.node->output()->tensor().sizes)) {
     return "more than one of its sizes is a symbol";
   }
-  if (root.layout && !product_layout(consumer)) {
-    return "its rows are cut in another way than those of what is gathered";
+  if (root.layout) {
+    const auto layout = product_layout(consumer);
+    if (!layout) {
+      return "its rows are cut in another way than those of what is gathered";
+    }
+    const auto& members = gather_.collective->step()->mesh_dims;
+    if (sums_over_members() &&
+        std::any_of(members.begin(), members.end(), [&](int64_t m) { return (*layout)[m].is_replicate(); })) {
+      return "all ranks compute the same, and would sum over the members in different orders";
+    }
   }
   const auto from = rewriter_.order().number(gather_.collective);
   const auto to = rewriter_.order().number(call.node);

@@ -17,8 +17,7 @@ class GatherFusion {
   OverlapDecision run() {
     decision_.kind = "all_gather";
     decision_.group = gather_.group;
-    const auto& named = gather_.whole != nullptr ? *gather_.whole : *gather_.collective->output();
-    decision_.node = named.name();
+    decision_.node = gather_.collective->output()->name();
     decision_.module = gather_.collective->origin.module;
     if (!gather_.refused.empty()) {
       decision_.reason = gather_.refused;
@@ -29,7 +28,7 @@ class GatherFusion {
     if (!decision_.reason.empty()) {
       return decision_;
     }
-    const auto verdict = gate_.decide(case_of(consumers), gather_.group);
+    const auto verdict = gate_.decide(case_of(consumers), consumers.roots()[0]->tensor().dtype, gather_.group);
     decision_.reason = verdict.reason;
     decision_.predicted_gain_seconds = verdict.gain_seconds;
     if (!verdict.fuse) {

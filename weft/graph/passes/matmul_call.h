@@ -19,10 +19,10 @@ struct MatmulCall {
   Value* input_scale = nullptr;
   Value* other_scale = nullptr;
   Value* result_scale = nullptr;
-  std::optional<c10::ScalarType> out_dtype;
+  std::optional<c10::ScalarType> out_dtype = std::nullopt;
   bool use_fast_accum = false;
   /// Why it is none of these, for people: "its right-hand side has 3 dims"; empty where it is one.
-  std::string refused;
+  std::string refused = {};
 
   /// The number of columns, of the whole matrix.
   const Size& columns() const;

@@ -14,8 +14,8 @@ std::string_view to_string(Overlap overlap);
 
 struct OverlapOptions {
   Overlap mode = Overlap::Auto;
-  /// What is reckoned with. Without a link, the model of the mesh that plans reckon with too; without compute, what this
-  /// machine is measured to do, once, and only if a collective is large enough to matter.
+  /// What is reckoned with; those that are not given are rates_of the program's mesh (redistribute/measure/mesh_rates.h),
+  /// asked for only if a collective is large enough to matter.
   std::optional<Link> link = std::nullopt;
   std::optional<Compute> compute = std::nullopt;
 };
@@ -48,15 +48,17 @@ class OverlapGate {
     double gain_seconds = 0;
     std::string reason;
   };
-  /// `latencies`: of collectives that there will be beside those there are now.
-  Verdict decide(const OverlapCase& overlap, const std::string& group, int64_t latencies = 0);
+  /// `dtype`: of what is sent. `more_collectives`: those that there will be beside the ones there are now.
+  Verdict decide(
+      const OverlapCase& overlap,
+      c10::ScalarType dtype,
+      const std::string& group,
+      int64_t more_collectives = 0);
 
   /// The sizes of a value as the rank that holds most has them; symbols are what they were at the export.
   std::vector<int64_t> largest_part(const Value& value) const;
 
  private:
-  Link link_over(const std::string& group) const;
-
   const Program& program_;
   OverlapOptions options_;
   Size::Values hints_;

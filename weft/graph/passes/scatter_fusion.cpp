@@ -40,6 +40,23 @@ OverlapCase case_of(const ScatterProducers& producers, const Target& target, con
   return overlap;
 }
 
+/// The first leading dim that the members can have equal pieces of, each of what they hold of it.
+std::optional<int64_t> dim_that_divides(const Value& value, int64_t members, const DeviceMesh& mesh) {
+  const auto& sizes = value.tensor().sizes;
+  for (int64_t d = 0; d + 1 < value.tensor().dim(); ++d) {
+    auto parts = members;
+    bool is_strided = false;
+    for (const auto m : value.layout->shard_order(d)) {
+      parts *= mesh.size(m);
+      is_strided = is_strided || (*value.layout)[m].split_factor() != 1;
+    }
+    if (!is_strided && sizes[d].is_number() && sizes[d].number() > 0 && sizes[d].number() % parts == 0) {
+      return d;
+    }
+  }
+  return std::nullopt;
+}
+
 std::string why_not_reduced(const std::string& reduce_op, const TensorType& type) {
   if (reduce_op != "sum" && reduce_op != "avg") {
     return "it reduces by " + reduce_op + ", not by sum or avg";
@@ -117,7 +134,7 @@ void take(OverlapDecision& decision, const OverlapGate::Verdict& verdict, const 
 
 OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const Scatter& scatter) {
   OverlapDecision decision{
-      .node = (scatter.piece != nullptr ? scatter.piece : scatter.collective->output())->name(),
+      .node = scatter.collective->output()->name(),
       .module = scatter.collective->origin.module,
       .kind = "reduce_scatter",
       .group = scatter.group,
@@ -145,7 +162,7 @@ OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const
   const Target target{
       scatter.whole, contiguous_type(type.dtype, type.sizes, type.device), scatter.piece->layout, scatter.dim,
       scatter.members, scatter.group, scatter.reduce_op};
-  const auto verdict = gate.decide(case_of(producers, target, gate), scatter.group);
+  const auto verdict = gate.decide(case_of(producers, target, gate), type.dtype, scatter.group);
   take(decision, verdict, producers);
   if (!verdict.fuse) {
     return decision;
@@ -168,7 +185,7 @@ OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const
 
 OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, const Reduction& reduction) {
   OverlapDecision decision{
-      .node = (reduction.result != nullptr ? reduction.result : reduction.collective->output())->name(),
+      .node = reduction.collective->output()->name(),
       .module = reduction.collective->origin.module,
       .kind = "all_reduce",
       .group = reduction.group,
@@ -186,7 +203,7 @@ OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, con
   }
   ScatterProducers producers(rewriter, reduction.input, reduction.nodes, reduction.nodes.front());
   decision.reason = producers.refused();
-  const auto dim = decision.reason.empty() ? dim_that_divides(*reduction.input, reduction.members, rewriter.program())
+  const auto dim = decision.reason.empty() ? dim_that_divides(*reduction.input, reduction.members, *rewriter.program().mesh)
                                            : std::optional<int64_t>();
   if (decision.reason.empty() && !dim) {
     decision.reason = c10::str("none of its leading dims is divided by ", reduction.members);
@@ -200,7 +217,7 @@ OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, con
   const Target target{
       reduction.input, contiguous_type(type.dtype, type.sizes, type.device), cut, *dim, reduction.members,
       reduction.group, reduction.reduce_op};
-  const auto verdict = gate.decide(case_of(producers, target, gate), reduction.group, 1);
+  const auto verdict = gate.decide(case_of(producers, target, gate), type.dtype, reduction.group, 1);
   take(decision, verdict, producers);
   if (!verdict.fuse) {
     return decision;

@@ -83,7 +83,7 @@ void ScatterProducers::add_terms(Value* value, const std::vector<Node*>& users) 
   const auto is_sum = is_plain_sum(*node) && is_same_shape(*operand_at(*node, 0), *value) &&
       is_same_shape(*operand_at(*node, 1), *value);
   if (!is_sum && !keeps_rows(*node)) {
-    refused_ = fused_operator(*node) ? text_of(*value) + " runs beside another collective already"
+    refused_ = is_fused_operator(*node) ? text_of(*value) + " runs beside another collective already"
                                      : c10::str(text_of(*value), " comes of ", target_name(*node), ", not of a matmul");
     return;
   }
