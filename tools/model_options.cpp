@@ -111,7 +111,7 @@ ShardedModel ModelOptions::sharded() const {
   }
   const auto plan = nn::ParallelPlan::load(plan_);
   auto program = graph::read_pt2(model_);
-  graph::OverlapOptions overlap{.mode = graph::parse_overlap(overlap_)};
+  graph::OverlapOptions overlap{.mode = parse_overlap_mode(overlap_)};
   if (!link_.empty()) {
     overlap.link = parse_link(link_);
   }

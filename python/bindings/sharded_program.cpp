@@ -38,7 +38,7 @@ Sharded sharded(
   for (const auto& [position, layout] : outputs) {
     options.outputs.emplace(position, Layout::parse(layout));
   }
-  graph::OverlapOptions overlapping{.mode = graph::parse_overlap(overlap)};
+  graph::OverlapOptions overlapping{.mode = parse_overlap_mode(overlap)};
   if (link) {
     overlapping.link = parse_link(*link);
   }

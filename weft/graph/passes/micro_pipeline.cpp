@@ -44,7 +44,7 @@ std::unordered_map<std::string, size_t> places_of_collectives(const Graph& graph
 
 OverlapDecisions micro_pipeline(Program& program, const OverlapOptions& options) {
   OverlapDecisions decisions;
-  if (options.mode == Overlap::Off) {
+  if (options.mode == OverlapMode::Off) {
     return decisions;
   }
   const auto places = places_of_collectives(*program.graph);

@@ -9,7 +9,7 @@ namespace weft::graph {
 /// weft::matmul_reduce_scatter, and an all-reduce of a product the latter and a gather. Of a program of whole tensors, with
 /// layouts, all ranks' programs are made afterwards; a rank's own program, with functional collectives, is changed as it is.
 ///
-///   for (const auto& decision : micro_pipeline(program, {.mode = Overlap::Auto})) {
+///   for (const auto& decision : micro_pipeline(program, {.mode = OverlapMode::Auto})) {
 ///     std::cout << decision.to_string() << "\n"; // all_gather %all_gather over tp, in layers.0: fused with 3 matmuls, ...
 ///   }
 ///

@@ -5,16 +5,9 @@
 #include "weft/graph/passes/summary.h"
 #include "weft/redistribute/measure/mesh_rates.h"
 
-#include <c10/util/Exception.h>
-
-#include <algorithm>
-#include <array>
-
 namespace weft::graph {
 
 namespace {
-
-constexpr std::array<std::string_view, 3> kModes = {"auto", "off", "force"};
 
 /// The mesh of the program, or one for planning where it has none.
 DeviceMesh mesh_of(const Program& program, int64_t members) {
@@ -31,17 +24,6 @@ MeshDims dims_of(const DeviceMesh& mesh, const std::string& group) {
 }
 
 } // namespace
-
-Overlap parse_overlap(std::string_view text) {
-  const auto* found = std::find(kModes.begin(), kModes.end(), text);
-  TORCH_CHECK_VALUE(
-      found != kModes.end(), "[micro_pipeline] overlap must be auto, off or force, but got \"", text, "\".");
-  return static_cast<Overlap>(found - kModes.begin());
-}
-
-std::string_view to_string(Overlap overlap) {
-  return kModes[static_cast<size_t>(overlap)];
-}
 
 std::string OverlapDecision::to_string() const {
   auto text = c10::str(kind, " %", node, " over ", group, module.empty() ? "" : ", in " + module, ": ");
@@ -66,7 +48,7 @@ OverlapGate::Verdict OverlapGate::decide(
   if (overlap.members < 2) {
     return {.reason = "a group of one sends nothing"};
   }
-  const bool is_forced = options_.mode == Overlap::Force;
+  const bool is_forced = options_.mode == OverlapMode::Force;
   if (!is_forced && too_small_to_overlap(overlap)) {
     return {.reason = "too little is sent or computed for any link"};
   }

@@ -2,18 +2,12 @@
 
 #include "weft/graph/ir/program.h"
 #include "weft/redistribute/overlap_cost.h"
+#include "weft/tensor/scopes.h"
 
 namespace weft::graph {
 
-/// Whether collectives run beside matmuls: where that pays, nowhere, or wherever it can be.
-enum class Overlap : uint8_t { Auto, Off, Force };
-
-/// "auto", "off", "force"; raises for another text.
-Overlap parse_overlap(std::string_view text);
-std::string_view to_string(Overlap overlap);
-
 struct OverlapOptions {
-  Overlap mode = Overlap::Auto;
+  OverlapMode mode = OverlapMode::Auto; // where it pays, nowhere, or wherever it can be
   /// What is reckoned with; those that are not given are rates_of the program's mesh (redistribute/measure/mesh_rates.h),
   /// asked for only if a collective is large enough to matter.
   std::optional<Link> link = std::nullopt;
