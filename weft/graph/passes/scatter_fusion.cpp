@@ -9,7 +9,7 @@ namespace weft::graph {
 namespace {
 
 /// What is reduced, along which dim, and by whom.
-struct Target {
+struct ReducedProduct {
   Value* whole;
   TensorType piece;
   std::optional<Layout> piece_layout;
@@ -19,7 +19,7 @@ struct Target {
   const std::string& reduce_op;
 };
 
-OverlapCase case_of(const ScatterProducers& producers, const Target& target, const OverlapGate& gate) {
+OverlapCase case_of(const ScatterProducers& producers, const ReducedProduct& target, const OverlapGate& gate) {
   const auto sizes = gate.largest_part(*target.whole);
   const auto last = static_cast<int64_t>(sizes.size()) - 1;
   OverlapCase overlap{
@@ -67,7 +67,7 @@ std::string why_not_reduced(const std::string& reduce_op, const TensorType& type
 Value* insert_fused(
     ProgramRewriter& rewriter,
     ScatterProducers& producers,
-    const Target& target,
+    const ReducedProduct& target,
     int64_t chunks,
     const std::string& collective) {
   std::vector<Value*> operands;
@@ -159,7 +159,7 @@ OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const
     return decision;
   }
   auto type = scatter.piece->tensor();
-  const Target target{
+  const ReducedProduct target{
       scatter.whole, contiguous_type(type.dtype, type.sizes, type.device), scatter.piece->layout, scatter.dim,
       scatter.members, scatter.group, scatter.reduce_op};
   const auto verdict = gate.decide(case_of(producers, target, gate), type.dtype, scatter.group);
@@ -214,7 +214,7 @@ OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, con
   const auto m = step->mesh_dims[0];
   const auto cut = step->after.with(m, Shard(*dim));
   const auto& type = reduction.input->tensor();
-  const Target target{
+  const ReducedProduct target{
       reduction.input, contiguous_type(type.dtype, type.sizes, type.device), cut, *dim, reduction.members,
       reduction.group, reduction.reduce_op};
   const auto verdict = gate.decide(case_of(producers, target, gate), type.dtype, reduction.group, 1);
