@@ -28,7 +28,7 @@ class GatherFusion {
     if (!decision_.reason.empty()) {
       return decision_;
     }
-    const auto verdict = gate_.decide(case_of(consumers), consumers.roots()[0]->tensor().dtype, gather_.group);
+    const auto verdict = gate_.decide(case_of(consumers), *gather_.collective, gather_.group);
     decision_.reason = verdict.reason;
     decision_.predicted_gain_seconds = verdict.gain_seconds;
     if (!verdict.fuse) {

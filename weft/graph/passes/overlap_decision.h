@@ -31,7 +31,8 @@ struct OverlapDecision {
 };
 using OverlapDecisions = std::vector<OverlapDecision>;
 
-/// Decides by the options. The same for all ranks: a function of the case and of rates that are.
+/// Decides by the options. The same for all ranks: a function of the case and of rates that are. What other compute of the
+/// program hides of a collective, as it is now, is no gain, unless overlap is forced.
 class OverlapGate {
  public:
   OverlapGate(const Program& program, const OverlapOptions& options);
@@ -42,20 +43,33 @@ class OverlapGate {
     double gain_seconds = 0;
     std::string reason;
   };
-  /// `dtype`: of what is sent. `more_collectives`: those that there will be beside the ones there are now.
+  /// Of a collective over a group. `more_collectives`: those that there will be beside the ones there are now.
   Verdict decide(
       const OverlapCase& overlap,
-      c10::ScalarType dtype,
+      const Node& collective,
       const std::string& group,
-      int64_t more_collectives = 0);
+      int64_t more_collectives = 0) const;
 
   /// The sizes of a value as the rank that holds most has them; symbols are what they were at the export.
   std::vector<int64_t> largest_part(const Value& value) const;
 
  private:
+  struct Rates {
+    Link link;
+    Compute compute;
+  };
+  struct Hidden {
+    double seconds;
+    std::string by; // "%mm"
+  };
+
+  Rates rates_for(const Node& collective, const std::string& group, int64_t members) const;
+  void find_hidden();
+
   const Program& program_;
   OverlapOptions options_;
   Size::Values hints_;
+  std::unordered_map<std::string, Hidden> hidden_; // by the name of what the collective gives
 };
 
 } // namespace weft::graph

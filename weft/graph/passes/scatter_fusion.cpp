@@ -162,7 +162,7 @@ OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const
   const ReducedProduct target{
       scatter.whole, contiguous_type(type.dtype, type.sizes, type.device), scatter.piece->layout, scatter.dim,
       scatter.members, scatter.group, scatter.reduce_op};
-  const auto verdict = gate.decide(case_of(producers, target, gate), type.dtype, scatter.group);
+  const auto verdict = gate.decide(case_of(producers, target, gate), *scatter.collective, scatter.group);
   take(decision, verdict, producers);
   if (!verdict.fuse) {
     return decision;
@@ -217,7 +217,7 @@ OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, con
   const ReducedProduct target{
       reduction.input, contiguous_type(type.dtype, type.sizes, type.device), cut, *dim, reduction.members,
       reduction.group, reduction.reduce_op};
-  const auto verdict = gate.decide(case_of(producers, target, gate), type.dtype, reduction.group, 1);
+  const auto verdict = gate.decide(case_of(producers, target, gate), *reduction.collective, reduction.group, 1);
   take(decision, verdict, producers);
   if (!verdict.fuse) {
     return decision;
