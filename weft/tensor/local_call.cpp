@@ -130,15 +130,14 @@ class LocalCall {
 
   void run() {
     auto* arguments = stack_.data() + stack_.size() - schema_.arguments.size();
-    if (C10_UNLIKELY(call_.overlapped != nullptr) && runs_overlapped(call_)) {
-      run_beside_gather(arguments);
-      put_results();
-      return;
-    }
     keep(arguments);
     if (C10_LIKELY(call_.moves.empty() && !call_.lookup)) {
       put_arguments(
           arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return local_of(operands_[i]); });
+    } else if (call_.overlapped != nullptr && runs_overlapped(call_)) {
+      run_beside_gather(arguments);
+      put_results();
+      return;
     } else {
       auto locals = prepared_locals();
       put_arguments(arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return locals[i]; });
@@ -183,7 +182,7 @@ class LocalCall {
       move(locals, call_.overlapped->other_moves, name.c_str());
     }
     const auto count = schema_.arguments.size();
-    auto result = run_overlapped(*call_.overlapped, name, locals, {arguments, count});
+    auto result = run_overlapped(*call_.overlapped, name, locals, c10::ArrayRef(arguments, count));
     torch::jit::drop(stack_, count);
     stack_.emplace_back(std::move(result));
   }

@@ -21,7 +21,11 @@ struct Places {
   bool transposes_right;
 };
 
-std::optional<Places> places_of(const std::string& op, size_t operands) {
+std::optional<Places> places_of(const c10::OperatorName& full_name, size_t operands) {
+  const auto& op = full_name.name;
+  if (!full_name.overload_name.empty()) {
+    return std::nullopt; // with out= or another dtype
+  }
   if (op == "aten::linear") {
     return Places{0, 1, operands > 2 ? std::optional<size_t>(2) : std::nullopt, true};
   }
@@ -88,7 +92,7 @@ int64_t chunks_of(const OverlappedCall& overlapped) {
 } // namespace
 
 std::shared_ptr<OverlappedCall> find_overlap(
-    const std::string& op,
+    const c10::OperatorName& op,
     const PreparedCall& call,
     c10::ArrayRef<Layout> targets) {
   const auto places = call.moves.empty() ? std::nullopt : places_of(op, call.operands.size());

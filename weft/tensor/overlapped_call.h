@@ -33,7 +33,7 @@ struct OverlappedCall {
 
 /// Nothing for a call that cannot run so. The same on every rank.
 std::shared_ptr<OverlappedCall> find_overlap(
-    const std::string& op,
+    const c10::OperatorName& op,
     const PreparedCall& call,
     c10::ArrayRef<Layout> targets);
 

@@ -35,7 +35,7 @@ class Preparation {
     take_lookup();
     compile_moves();
     describe_outputs();
-    call_.overlapped = find_overlap(name(), call_, decision_.targets);
+    call_.overlapped = find_overlap(op_.operator_name(), call_, decision_.targets);
     explain();
     return std::move(call_);
   }

@@ -13,6 +13,7 @@
 #include "weft/tensor/scopes.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <limits>
 
@@ -97,7 +98,7 @@ at::Tensor scattered_matmul(const at::Tensor& gradient, const at::Tensor& matrix
   const auto* right = as_dtensor(matrix);
   const auto* target = as_dtensor(like);
   // What is to be differentiated once more, and what is recorded, is done by operators that can be.
-  if (left == nullptr || right == nullptr || target == nullptr || at::GradMode::is_enabled() ||
+  if (left == nullptr || right == nullptr || target == nullptr || c10::GradMode::is_enabled() ||
       MoveObserver::of_thread() != nullptr || Scopes::of_thread().overlap == OverlapMode::Off ||
       Scopes::of_thread().strict) {
     return {};
