@@ -107,7 +107,8 @@ input %x: f32[8,16] {S(1), S(0)} = user
 output %z = user
 )");
   EXPECT_EQ(
-      result.lines, (std::vector<std::string>{"%g: no matmul takes what is gathered", "%z: fused with 1 matmul"}));
+      result.lines, (std::vector<std::string>{
+                        "%g: %matmul_reduce_scatter runs beside another collective already", "%z: fused with 1 matmul"}));
 }
 
 TEST(MicroPipeline, IsLinearInTheProgram) {

@@ -53,7 +53,6 @@ input %v: f32[16,8] {S(0)} = parameter "v"
 input %w: f32[4,8] {S(0)} = parameter "w"
 input %x: f32[4,6,16] {S(2)} = user
 input %y: f32[24,4] {S(1)} = user
-  %rows: f32[24,16] {S(1)} = aten::view(%x, [24, 16]) sizes(size: [24,16] {S(1)})
   %reshape: f32[4,6,4] {S(2)} = aten::reshape(%y, [4, 6, 4]) sizes(shape: [4,6,4] {S(2)})
   %matmul_reduce_scatter: f32[4,6,8] {S(1)} = weft::matmul_reduce_scatter([%x, %reshape], [%v, %w], None, "sum", 1, 1, "tp") because "a reduce_scatter over tp runs beside it"
 output %matmul_reduce_scatter = user
@@ -124,7 +123,6 @@ input %w: f8e4m3fn[16,16|1,16] = user
 input %sx: f32[] = user
 input %sw: f32[] = user
 input %x: f8e4m3fn[2,8,16] = user
-  %rows: f8e4m3fn[16,16] = aten::reshape(%x, [16, 16])
   %scaled_matmul_reduce_scatter: bf16[1,8,16] = weft::scaled_matmul_reduce_scatter(%x, %w, %sx, %sw, None, None, bf16, True, "sum", 0, 1, "0")
 output %scaled_matmul_reduce_scatter = user
 )");

@@ -1,6 +1,7 @@
 #include "weft/graph/passes/gather_consumers.h"
 
 #include "weft/graph/passes/effects.h"
+#include "weft/graph/passes/fused_node.h"
 
 #include <algorithm>
 
@@ -140,6 +141,8 @@ void GatherConsumers::find_consumers() {
         } else {
           reasons.push_back(text_of(*use.node) + ": " + reason);
         }
+      } else if (is_fused_operator(*use.node)) {
+        reasons.push_back(text_of(*use.node) + " runs beside another collective already");
       } else if (keeps_rows(*use.node) && path.size() < kLongestPath) {
         auto longer = path;
         longer.push_back(use.node);

@@ -1,5 +1,6 @@
 #include "weft/graph/passes/micro_pipeline.h"
 
+#include "weft/graph/passes/dead_code.h"
 #include "weft/graph/passes/effects.h"
 #include "weft/graph/passes/gather_fusion.h"
 #include "weft/graph/passes/scatter_fusion.h"
@@ -53,6 +54,11 @@ OverlapDecisions micro_pipeline(Program& program, const OverlapOptions& options)
   fuse_all(program, gate, &CollectiveForms::reductions, &fuse_reduction, decisions);
   fuse_all(program, gate, &CollectiveForms::scatters, &fuse_scatter, decisions);
   fuse_all(program, gate, &CollectiveForms::gathers, &fuse_gather, decisions);
+  const bool has_fused = std::any_of(
+      decisions.begin(), decisions.end(), [](const OverlapDecision& decision) { return decision.fused; });
+  if (has_fused) {
+    dead_code(*program.graph); // views that were looked through
+  }
   // Those that came by the split of another are the last.
   const auto place = [&](const OverlapDecision& decision) {
     const auto found = places.find(decision.node);
