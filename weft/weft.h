@@ -6,6 +6,7 @@
 #include "weft/comm/comm_log.h"
 #include "weft/comm/current_world.h"
 #include "weft/comm/fake_world.h"
+#include "weft/comm/mesh_matmul.h"
 #include "weft/comm/run_on_ranks.h"
 #include "weft/core/device_mesh.h"
 #include "weft/core/layout.h"

@@ -22,6 +22,7 @@ void bind_gradients(py::module_& module);
 void bind_ranks(py::module_& module);
 void bind_scopes(py::module_& module);
 void bind_initialization(py::module_& module);
+void bind_fused_matmul(py::module_& module);
 void bind_comm_log(py::module_& module);
 void bind_parallel(py::module_& module);
 void bind_nn_loss(py::module_& module);
@@ -36,6 +37,9 @@ Placement placement_from(const char* where, py::handle placement);
 
 /// A mesh of Weft or of torch.distributed; None is the one of the innermost `with mesh:`.
 DeviceMesh mesh_from(const char* where, py::handle mesh);
+
+/// One mesh dim, by name or number, or several; None is the only one.
+MeshDims mesh_dims_from(const char* where, const DeviceMesh& mesh, py::handle mesh_dims);
 
 /// One placement per mesh dim; None is replicated on all.
 Layout layout_from(const char* where, py::handle placements, const DeviceMesh& mesh);

@@ -67,6 +67,23 @@ DeviceMesh mesh_from(const char* where, py::handle mesh) {
   return py::module_::import("weft._groups").attr("converted_mesh")(where, mesh).cast<DeviceMesh>();
 }
 
+MeshDims mesh_dims_from(const char* where, const DeviceMesh& mesh, py::handle mesh_dims) {
+  TORCH_CHECK_VALUE(
+      !mesh_dims.is_none() || mesh.ndim() == 1, "[", where,
+      "] mesh_dim is required for a mesh of several dims, but got none for ", mesh, ".");
+  if (mesh_dims.is_none()) {
+    return {0};
+  }
+  MeshDims dims;
+  if (py::isinstance<py::sequence>(mesh_dims) && !py::isinstance<py::str>(mesh_dims)) {
+    for (const auto each : mesh_dims) {
+      dims.push_back(mesh_dim_from(mesh, each.cast<std::variant<int64_t, std::string>>()));
+    }
+    return dims;
+  }
+  return {mesh_dim_from(mesh, mesh_dims.cast<std::variant<int64_t, std::string>>())};
+}
+
 Layout layout_from(const char* where, py::handle placements, const DeviceMesh& mesh) {
   if (auto layout = optional_layout_from(where, placements)) {
     return *std::move(layout);

@@ -17,6 +17,7 @@ PYBIND11_MODULE(_C, module) {
   bind_scopes(module);
   bind_initialization(module);
   bind_comm_log(module);
+  bind_fused_matmul(module);
   bind_parallel(module);
   bind_nn_loss(module);
   bind_sharded_program(module);

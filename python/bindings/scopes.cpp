@@ -32,6 +32,21 @@ void bind_scope(py::module_& module, const char* name, const char* doc) {
       .def("__exit__", [](Object& self, const py::args&) { self.exit(); });
 }
 
+/// As above, of what is not switched on or off.
+struct OverlapObject {
+  OverlapMode mode;
+  std::vector<OverlapMode> outer = {};
+
+  void enter() {
+    outer.push_back(std::exchange(Scopes::of_thread().overlap, mode));
+  }
+  void exit() {
+    TORCH_CHECK_VALUE(!outer.empty(), "[overlap] __exit__ needs an __enter__ before it.");
+    Scopes::of_thread().overlap = outer.back();
+    outer.pop_back();
+  }
+};
+
 /// The log of a with statement; what it has seen stays after the end.
 class Explained {
  public:
@@ -68,6 +83,16 @@ void bind_scopes(py::module_& module) {
   bind_scope<&Scopes::debug>(
       module, "debug",
       "In it ranks compare what they are about to do before every operator; the first difference is an error.");
+
+  py::class_<OverlapObject>(
+      module, "overlap",
+      "Says when matmuls on distributed tensors run beside the gathering of what they multiply: 'auto', where it pays as\n"
+      "measured; 'off', never; 'force', wherever they can. Every rank must say the same.")
+      .def(
+          py::init([](const std::string& mode) { return OverlapObject{parse_overlap_mode(mode)}; }),
+          py::arg("mode") = "auto")
+      .def("__enter__", &OverlapObject::enter)
+      .def("__exit__", [](OverlapObject& self, const py::args&) { self.exit(); });
 
   py::class_<Explanation, std::shared_ptr<Explanation>>(module, "Explanation", "Why a call was run as it was.")
       .def_readonly("op", &Explanation::op)

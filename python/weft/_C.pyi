@@ -1,5 +1,5 @@
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import torch
 from torch import Size, Tensor, dtype, layout
@@ -10,6 +10,7 @@ __version__: str
 
 _Result = TypeVar("_Result")
 _Mesh = DeviceMesh | TorchDeviceMesh
+_MeshDims = int | str | Sequence[int | str]
 _Placements = Sequence[Any]  # of Weft, or of torch.distributed.tensor
 
 class Placement:
@@ -221,6 +222,56 @@ def randn(
     device_mesh: _Mesh | None = None,
     placements: _Placements | None = None,
 ) -> Tensor: ...
+@overload
+def all_gather_matmul(
+    shard: Tensor,
+    others: Tensor,
+    mesh: _Mesh | None = None,
+    *,
+    dim: int = 0,
+    mesh_dim: _MeshDims | None = None,
+    biases: Sequence[Tensor | None] = ...,
+    size: int | None = None,
+    chunks: int | None = None,
+    gathered: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def all_gather_matmul(
+    shard: Tensor,
+    others: Sequence[Tensor],
+    mesh: _Mesh | None = None,
+    *,
+    dim: int = 0,
+    mesh_dim: _MeshDims | None = None,
+    biases: Sequence[Tensor | None] = ...,
+    size: int | None = None,
+    chunks: int | None = None,
+    gathered: Literal[False] = False,
+) -> list[Tensor]: ...
+@overload
+def all_gather_matmul(
+    shard: Tensor,
+    others: Tensor | Sequence[Tensor],
+    mesh: _Mesh | None = None,
+    *,
+    dim: int = 0,
+    mesh_dim: _MeshDims | None = None,
+    biases: Sequence[Tensor | None] = ...,
+    size: int | None = None,
+    chunks: int | None = None,
+    gathered: bool,
+) -> tuple[Any, Tensor]: ...
+def matmul_reduce_scatter(
+    inputs: Tensor | Sequence[Tensor],
+    others: Tensor | Sequence[Tensor],
+    mesh: _Mesh | None = None,
+    *,
+    dim: int = 0,
+    mesh_dim: _MeshDims | None = None,
+    bias: Tensor | None = None,
+    reduce_op: Literal["sum", "avg"] = "sum",
+    chunks: int | None = None,
+) -> Tensor: ...
 def manual_seed(seed: int) -> None: ...
 def random_state() -> tuple[int, int]: ...
 def set_random_state(state: tuple[int, int]) -> None: ...
@@ -235,6 +286,11 @@ class strict(_Scope): ...
 class replicate_plain(_Scope): ...
 class debug(_Scope): ...
 class loss_parallel(_Scope): ...
+
+class overlap:
+    def __init__(self, mode: Literal["auto", "off", "force"] = "auto") -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *args: Any) -> None: ...
 
 class _InitializationScope:
     def __init__(self, generator: torch.Generator) -> None: ...
@@ -324,8 +380,12 @@ class ShardedProgram:
         mesh_dim: str | None = ...,
         inputs: dict[str, str] = ...,
         outputs: dict[int, str] = ...,
+        overlap: str = ...,
+        link: str | None = ...,
+        compute: str | None = ...,
     ) -> None: ...
     def groups(self) -> list[str]: ...
+    def overlap(self) -> list[str]: ...
     def summary(self) -> str: ...
     def run(self, inputs: dict[str, Tensor]) -> list[Tensor]: ...
     def write(self, rank: int, path: str, group_names: dict[str, str] = ...) -> None: ...

@@ -71,4 +71,8 @@ c10::intrusive_ptr<Communicator> make_fake_world(int64_t size, int64_t rank) {
   return c10::make_intrusive<FakeCommunicator>(rank, size);
 }
 
+bool is_fake(const World& world) {
+  return dynamic_cast<const FakeCommunicator*>(&world) != nullptr;
+}
+
 } // namespace weft

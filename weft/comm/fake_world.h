@@ -8,4 +8,6 @@ namespace weft {
 /// nothing. For planning and for counting communication: 4,096 ranks on one core.
 c10::intrusive_ptr<Communicator> make_fake_world(int64_t size, int64_t rank = 0);
 
+bool is_fake(const World& world);
+
 } // namespace weft

@@ -1,8 +1,6 @@
 #pragma once
 
-#include "weft/comm/group.h"
-
-#include <ATen/core/List.h>
+#include "weft/comm/chunk_pipeline.h"
 
 namespace weft {
 
@@ -12,9 +10,10 @@ namespace weft {
 ///   auto y = matmul_reduce_scatter(group, {attention}, {wo}, {}, {.dim = 1, .chunks = 4});
 ///
 /// The numbers are those of the collective and the matmul one after the other, up to the order of sums, and the same in
-/// every run. Chunks go round a ring, so that between hosts each is sent once. All members make the same calls.
+/// every run. Members that compute the same numbers may differ in their last bits, since each begins with what it has. All
+/// members make the same calls; outputs are contiguous.
 
-/// Addends of the products; an undefined one adds nothing. Empty for none at all.
+/// Addends of the products, each of one dim, with a number per column; an undefined one adds nothing. Empty for none at all.
 using Biases = c10::ArrayRef<at::Tensor>;
 
 struct GatherMatmulOptions {
@@ -45,12 +44,25 @@ struct MatmulScatterOptions {
 };
 
 /// This member's piece of the reduction over members of the sum over i of inputs[i] @ others[i], plus `bias` where it is
-/// defined.
+/// defined: each member's own, so that a bias that all have is added once per member.
 at::Tensor matmul_reduce_scatter(
     Group& group,
     at::TensorList inputs,
     at::TensorList others,
     const at::Tensor& bias,
     const MatmulScatterOptions& options);
+
+/// What both check, for the forms with scales too. `where` begins the error's text.
+
+/// The cut of a gather; raises where the dim, the number of chunks, or the shard's length is not right.
+ChunkedDim checked_gather_cut(
+    const char* where,
+    const Group& group,
+    const at::Tensor& shard,
+    const GatherMatmulOptions& options);
+/// The cut of a scatter of a product of these sizes.
+ChunkedDim checked_scatter_cut(const char* where, c10::IntArrayRef product_sizes, const MatmulScatterOptions& options);
+/// Raises unless `other` is a matrix of `inner` rows, and `bias`, where it is defined, has a number for each of its columns.
+void check_other(const char* where, const at::Tensor& other, int64_t inner, const at::Tensor& bias);
 
 } // namespace weft

@@ -1,6 +1,7 @@
 #include "weft/tensor/call_agreement.h"
 
 #include "weft/comm/communicator.h"
+#include "weft/tensor/scopes.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -36,7 +37,11 @@ std::vector<std::string> gather_text(Group& group, std::string text, size_t leng
 } // namespace
 
 void check_agreement(const PreparedCall& call) {
-  check_agreement(call.operands[0]->mesh(), call.explanation->to_string());
+  auto text = call.explanation->to_string();
+  if (call.overlapped != nullptr) {
+    text += c10::str("\n  overlap: ", to_string(Scopes::of_thread().overlap));
+  }
+  check_agreement(call.operands[0]->mesh(), text);
 }
 
 void check_agreement(const DeviceMesh& mesh, const std::string& text) {

@@ -4,6 +4,7 @@
 #include "weft/tensor/explain.h"
 #include "weft/tensor/gradient_layout.h"
 #include "weft/tensor/local_call.h"
+#include "weft/tensor/overlapped_call.h"
 #include "weft/tensor/random_fallback.h"
 #include "weft/tensor/scopes.h"
 
@@ -40,7 +41,7 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
     if (debug_enabled()) {
       check_agreement(*call);
     }
-    tell_scopes(call->explanation, call->communicates);
+    tell_scopes(current_explanation(*call), call->communicates);
   }
   if (C10_UNLIKELY(call->is_fallback)) {
     count_fallback(*call);

@@ -1,5 +1,7 @@
 #include "weft/tensor/linear_backward.h"
 
+#include "weft/tensor/scattered_matmul.h"
+
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -25,7 +27,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
   const auto outputs = weight.dim() == 1 ? grad_output.unsqueeze(-1) : grad_output;
   const auto rows = as_rows(outputs);
   if (wanted[0]) {
-    grad_input = at::matmul(outputs, matrix);
+    grad_input = scattered_matmul(outputs, matrix, input);
+    grad_input = grad_input.defined() ? grad_input : at::matmul(outputs, matrix);
   }
   if (wanted[1]) {
     grad_weight = at::mm(rows.t(), as_rows(input)).reshape(weight.sizes());
@@ -65,7 +68,10 @@ std::tuple<at::Tensor, at::Tensor> matmul_backward(
   auto outer = a.dim() == 1 ? grad.unsqueeze(-1 - (b.dim() == 1 ? 0 : 1)) : grad;
   outer = b.dim() == 1 ? outer.unsqueeze(-1) : outer;
   if (wanted[0]) {
-    grad_a = reduced_to(at::matmul(outer, right.transpose(-2, -1)), left.sizes()).reshape(a.sizes());
+    grad_a = scattered_matmul(outer, right.transpose(-2, -1), left);
+    if (!grad_a.defined()) {
+      grad_a = reduced_to(at::matmul(outer, right.transpose(-2, -1)), left.sizes()).reshape(a.sizes());
+    }
   }
   if (wanted[1]) {
     grad_b = right.dim() == 2 ? matrix_gradient(left, outer, right)

@@ -1,6 +1,7 @@
 #include "weft/tensor/local_call.h"
 
 #include "weft/comm/comm_log.h"
+#include "weft/tensor/overlapped_call.h"
 #include "weft/tensor/prepare.h"
 
 #include <ATen/ATen.h>
@@ -133,6 +134,10 @@ class LocalCall {
     if (C10_LIKELY(call_.moves.empty() && !call_.lookup)) {
       put_arguments(
           arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return local_of(operands_[i]); });
+    } else if (call_.overlapped != nullptr && runs_overlapped(call_)) {
+      run_beside_gather(arguments);
+      put_results();
+      return;
     } else {
       auto locals = prepared_locals();
       put_arguments(arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return locals[i]; });
@@ -168,6 +173,18 @@ class LocalCall {
         homes_.push_back(local_of(ref));
       }
     }
+  }
+
+  void run_beside_gather(const c10::IValue* arguments) {
+    const auto& name = op_.schema().name();
+    auto locals = locals_of(operands_);
+    if (!call_.overlapped->other_moves.empty()) {
+      move(locals, call_.overlapped->other_moves, name.c_str());
+    }
+    const auto count = schema_.arguments.size();
+    auto result = run_overlapped(*call_.overlapped, name, locals, c10::ArrayRef(arguments, count));
+    torch::jit::drop(stack_, count);
+    stack_.emplace_back(std::move(result));
   }
 
   Locals prepared_locals() {

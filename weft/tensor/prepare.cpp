@@ -4,6 +4,7 @@
 #include "weft/tensor/decide.h"
 #include "weft/tensor/global_meta.h"
 #include "weft/tensor/in_backward.h"
+#include "weft/tensor/overlapped_call.h"
 
 #include <algorithm>
 
@@ -34,6 +35,7 @@ class Preparation {
     take_lookup();
     compile_moves();
     describe_outputs();
+    call_.overlapped = find_overlap(op_.operator_name(), call_, decision_.targets);
     explain();
     return std::move(call_);
   }

@@ -9,6 +9,8 @@
 
 namespace weft {
 
+struct OverlappedCall;
+
 /// A tensor that comes out of a prepared call.
 struct PreparedOutput {
   SpecPtr spec;                         // none where nothing comes out (a gradient that is not wanted)
@@ -64,6 +66,7 @@ struct PreparedCall {
   bool is_direct = false;              // known, and nothing is left but the local operator and its results
   std::optional<Lookup> lookup;
   const Decomposition* decomposition = nullptr;
+  std::shared_ptr<OverlappedCall> overlapped; // of a matmul that can run beside the gathering of its left operand
   bool communicates = false;
   bool is_fallback = false;
   std::shared_ptr<const Explanation> explanation;

@@ -2,9 +2,20 @@
 
 #include "weft/tensor/fast_tls.h"
 
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
 namespace weft {
 
 class ExplainLog;
+
+/// Whether matmuls run beside the gathering of what they multiply: where it pays, as measured; never; or wherever they can.
+enum class OverlapMode : uint8_t { Auto, Off, Force };
+
+/// "auto", "off", "force"
+std::string_view to_string(OverlapMode mode);
+OverlapMode parse_overlap_mode(std::string_view text);
 
 /// What this thread asks of the operators it calls. Scopes nest; each ends with its object. Autograd on cpu runs backward
 /// on the thread that calls it; on cuda on a thread of its own, for which no scope holds.
@@ -12,6 +23,7 @@ struct Scopes {
   bool strict = false;
   bool replicate_plain = false;
   bool debug = false;
+  OverlapMode overlap = OverlapMode::Auto;
   ExplainLog* explain = nullptr;
 
   bool any() const {
@@ -30,11 +42,16 @@ inline bool debug_enabled() {
 }
 
 /// Sets one of the above while it lasts.
-template <bool Scopes::*member>
+template <auto member>
 class ScopeOf {
  public:
-  explicit ScopeOf(bool enabled = true) : outer_(Scopes::of_thread().*member) {
-    Scopes::of_thread().*member = enabled;
+  using Value = std::remove_reference_t<decltype(Scopes::of_thread().*member)>;
+
+  ScopeOf()
+    requires std::is_same_v<Value, bool>
+      : ScopeOf(true) {}
+  explicit ScopeOf(Value value) : outer_(Scopes::of_thread().*member) {
+    Scopes::of_thread().*member = value;
   }
   ~ScopeOf() {
     Scopes::of_thread().*member = outer_;
@@ -43,7 +60,7 @@ class ScopeOf {
   ScopeOf& operator=(const ScopeOf&) = delete;
 
  private:
-  bool outer_;
+  Value outer_;
 };
 
 /// An operator that would have to communicate raises instead, with the plan it would have run.
@@ -52,5 +69,7 @@ using StrictScope = ScopeOf<&Scopes::strict>;
 using ReplicatePlainScope = ScopeOf<&Scopes::replicate_plain>;
 /// Ranks compare what they are about to do before every operator; the first difference is an error instead of a hang.
 using DebugScope = ScopeOf<&Scopes::debug>;
+/// Says when matmuls run beside the gathering of what they multiply.
+using OverlapScope = ScopeOf<&Scopes::overlap>;
 
 } // namespace weft

@@ -260,6 +260,49 @@ TEST(CollectiveCall, AnErrorOnOneRankIsOneOnAll) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
 }
 
+/// x, gathered, times weights, and back: what the ranks have gathered is a whole of 6 rows each.
+void add_fused(ProgramBuilder& build, Value* x, const std::string& group) {
+  auto* up = build.parameter("up", whole_numbers({2, 3}));
+  auto* down = build.parameter("down", whole_numbers({3, 2}));
+  const auto none = c10::IValue();
+  const auto outputs = build.call_list(
+      "weft::all_gather_matmul", {x, {up, up}, {none, none}, int64_t{0}, none, int64_t{2}, true, c10::IValue(group)}, 3);
+  build.output(outputs[2]);
+  build.output(build.call(
+      "weft::matmul_reduce_scatter",
+      {{outputs[0], outputs[1]}, {down, down}, none, "sum", int64_t{0}, int64_t{2}, c10::IValue(group)}));
+}
+
+void check_fused(const DeviceMesh& mesh, const std::string& group, const std::vector<int64_t>& ranks) {
+  const auto outputs = run_on(mesh, [&](auto& build, auto* x) { add_fused(build, x, group); });
+  std::vector<at::Tensor> inputs;
+  for (const auto rank : ranks) {
+    inputs.push_back(input_of(rank));
+  }
+  expect_equal(outputs.at(0), at::cat(inputs));
+  const auto product = input_of(mesh.world()->rank()).matmul(whole_numbers({2, 3})).matmul(whole_numbers({3, 2}));
+  expect_equal(outputs.at(1), product * 2 * static_cast<int64_t>(ranks.size()));
+}
+
+TEST(CollectiveCall, MatmulsBesideACollectiveRunOnTheGroupsOfTheMesh) {
+  on_mesh({3}, [](const DeviceMesh& mesh) { check_fused(mesh, "a", {0, 1, 2}); });
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    check_fused(mesh, "b", mesh.ranks_along({1}));
+    check_fused(mesh, "a,b", {0, 1, 2, 3});
+  });
+}
+
+RANK_ROLE(runs_fused) {
+  check_fused(init_device_mesh("cpu", {2}, {"a"}), "a", {0, 1});
+  say("done");
+}
+
+TEST(CollectiveCall, MatmulsBesideACollectiveRunOnProcesses) {
+  for (const auto& rank : run_process_ranks("runs_fused", 2)) {
+    EXPECT_TRUE(rank.has_line("done")) << rank.output;
+  }
+}
+
 TEST(CollectiveCall, ChecksTheProgram) {
   const auto refused = [&](const Build& add_nodes) {
     return error_text([&] { on_mesh({2}, [&](const DeviceMesh& each) { run_on(each, add_nodes); }); });
@@ -269,6 +312,7 @@ TEST(CollectiveCall, ChecksTheProgram) {
       "[Executor] _c10d_functional::all_gather_into_tensor is for 4 ranks along 'a', but mesh(a=2) has 2.");
   expect_contains(
       refused([](auto& build, auto* x) { build.output(waited(build, "all_reduce", {x, "sum", "tp"})); }), "'tp'");
+  expect_contains(refused([](auto& build, auto* x) { add_fused(build, x, "tp"); }), "'tp'");
   expect_contains(
       refused([](auto& build, auto* x) { build.output(build.call("_c10d_functional::all_reduce_", {x, "sum", "a"})); }),
       "[Executor] a collective must be one of _c10d_functional:: all_reduce, ");
@@ -297,6 +341,13 @@ TEST(CollectiveCall, NeedsAMesh) {
   EXPECT_EQ(
       error_text<c10::ValueError>([&] { Executor executor(program); }),
       "[Executor] a program with collectives needs a mesh, but got none for _c10d_functional::all_reduce. "
+      "Set the program's mesh.");
+  ProgramBuilder fused;
+  add_fused(fused, fused.input("x", at::kFloat, {6, 2}), "a");
+  const auto fused_program = fused.finish();
+  EXPECT_EQ(
+      error_text<c10::ValueError>([&] { Executor executor(fused_program); }),
+      "[Executor] a program with collectives needs a mesh, but got none for weft::all_gather_matmul. "
       "Set the program's mesh.");
 }
 

@@ -110,6 +110,9 @@ TEST(ConstantText, ListsAreOfWhatTheSchemaSays) {
   const auto none = parsed("[None]", c10::ListType::create(optional(c10::TensorType::get())));
   EXPECT_EQ(none.toListRef().size(), 1);
   EXPECT_TRUE(none.toListRef()[0].isNone());
+  const auto dtypes = parsed("[None, bf16]", c10::ListType::create(optional(c10::ScalarTypeType::get())));
+  const auto typed = dtypes.to<c10::List<std::optional<c10::ScalarType>>>();
+  EXPECT_EQ(std::optional<c10::ScalarType>(typed.get(1)), at::kBFloat16);
 }
 
 TEST(ConstantText, WhatHasNoTextIsShownButDoesNotParse) {

@@ -103,6 +103,31 @@ TEST_F(ReadArguments, ListsHoldOperandsAndConstants) {
   EXPECT_TRUE(argument("aten::view", "", "size", {{"as_sym_ints", {{{"as_int", 6}}}}}).constant().isIntList());
 }
 
+TEST_F(ReadArguments, ListsOfWhatMayBeNoneAreAsOperatorsTakeThem) {
+  const auto x = tensor_argument("x");
+  const auto read_dtypes = [&](const json& dtypes) {
+    const json one = {{"as_int", 1}};
+    const auto call = read(
+        "weft::all_gather_scaled_matmul", "",
+        {named_argument("shard", x), named_argument("shard_scale", x), named_argument("others", {{"as_tensors", {}}}),
+         named_argument("other_scales", {{"as_tensors", {}}}),
+         named_argument("biases", {{"as_optional_tensors", {{{"as_none", true}}, x}}}),
+         named_argument("result_scales", {{"as_optional_tensors", {{{"as_none", true}}}}}),
+         named_argument("out_dtypes", dtypes), named_argument("use_fast_accum", {{"as_bools", {false}}}),
+         named_argument("dim", one), named_argument("size", {{"as_sym_int", {{"as_name", "size"}}}}),
+         named_argument("chunks", one), named_argument("gathered", {{"as_bool", true}}),
+         named_argument("group", {{"as_string", "tp"}})});
+    EXPECT_TRUE(call.arguments[4].is_list());
+    EXPECT_TRUE(call.arguments[9].is_operand());
+    return call.arguments[6].constant();
+  };
+  using Dtypes = c10::List<std::optional<c10::ScalarType>>;
+  const auto given = read_dtypes({{"as_ints", {15}}}).to<Dtypes>();
+  EXPECT_EQ(std::optional<c10::ScalarType>(given.get(0)), at::kBFloat16);
+  const auto none = read_dtypes({{"as_optional_tensors", {{{"as_none", true}}}}}).to<Dtypes>();
+  EXPECT_EQ(std::optional<c10::ScalarType>(none.get(0)), std::nullopt);
+}
+
 TEST_F(ReadArguments, WhatDoesNotFitIsNamed) {
   const auto error = [&](const char* op, const char* overload, const std::string& name, const json& value) {
     return error_text<c10::Error>([&] { argument(op, overload, name, value); });

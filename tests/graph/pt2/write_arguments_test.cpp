@@ -68,6 +68,25 @@ TEST_F(WriteArguments, ListsAreOfNumbersTensorsOrBothKindsOfSizes) {
       json({{"as_optional_tensors", {{{"as_none", true}}, {{"as_tensor", {{"name", "x"}}}}}}}));
 }
 
+TEST_F(WriteArguments, DtypesInAListAreNumbersOrAllNone) {
+  const auto dtypes = [&](std::vector<c10::IValue> values) {
+    c10::impl::GenericList list(c10::OptionalType::create(c10::IntType::get()));
+    for (const auto& value : values) {
+      list.push_back(value);
+    }
+    Arguments arguments(13, Argument(c10::IValue()));
+    arguments[0] = self_;
+    arguments[6] = c10::IValue(list);
+    return write("weft::all_gather_scaled_matmul", "", arguments)[6]["arg"];
+  };
+  EXPECT_EQ(dtypes({at::kBFloat16, at::kFloat}), json({{"as_ints", {15, 6}}}));
+  EXPECT_EQ(dtypes({{}, {}}), json({{"as_optional_tensors", {{{"as_none", true}}, {{"as_none", true}}}}}));
+  EXPECT_EQ(dtypes({}), json({{"as_ints", json::array()}}));
+  expect_contains(
+      error_text<c10::ValueError>([&] { dtypes({{}, at::kFloat}); }),
+      "weft::all_gather_scaled_matmul: the format has no list in which some are None and others are not.");
+}
+
 TEST_F(WriteArguments, NumbersForTensorsAreNumbersAgainAndOtherTensorsRaise) {
   auto two = at::scalar_to_tensor(2.5);
   two.unsafeGetTensorImpl()->set_wrapped_number(true);

@@ -1,6 +1,7 @@
 #include "weft/graph/exec/collective_call.h"
 
 #include "weft/comm/communicator.h"
+#include "weft/comm/named_groups.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/util/StringUtil.h>
@@ -130,10 +131,10 @@ const c10::IValue& constant_argument(const Node& node, const char* name) {
   return argument.constant();
 }
 
-std::shared_ptr<Group> group_of(const Node& node, const DeviceMesh& mesh) {
-  const auto& group_name = constant_argument(node, "group_name");
+std::shared_ptr<Group> group_of(const Node& node, const char* argument, const DeviceMesh& mesh) {
+  const auto& group_name = constant_argument(node, argument);
   TORCH_CHECK_TYPE(
-      group_name.isString(), "[Executor] group_name of ", target_name(node),
+      group_name.isString(), "[Executor] ", argument, " of ", target_name(node),
       " must be the names of mesh dims, but got ", group_name, ".");
   const auto names = c10::split(group_name.toStringView(), ',');
   auto group = Communicator::of(mesh).group(mesh, mesh.dims(std::vector<std::string>(names.begin(), names.end())));
@@ -198,6 +199,20 @@ class CollectiveStart final : public Instruction {
   uint32_t first_transfer_;
 };
 
+class GroupCall final : public Instruction {
+ public:
+  GroupCall(std::unique_ptr<Instruction> call, DeviceMesh mesh) : call_(std::move(call)), mesh_(std::move(mesh)) {}
+
+  void run(Frame& frame) const override {
+    const NamedGroupScope scope(groups_of(mesh_));
+    call_->run(frame);
+  }
+
+ private:
+  std::unique_ptr<Instruction> call_;
+  DeviceMesh mesh_;
+};
+
 class TransferWait final : public Instruction {
  public:
   explicit TransferWait(uint32_t transfer) : transfer_(transfer) {}
@@ -255,7 +270,21 @@ std::unique_ptr<Instruction> make_collective_start(
         false, "[Executor] a collective must be one of ", kNamespace, " ", known, ", but got ", target_name(node), ".");
   }
   return std::make_unique<CollectiveStart>(
-      *implementation, group_of(node, mesh), std::move(arguments), std::move(outputs.slots), first_transfer);
+      *implementation, group_of(node, "group_name", mesh), std::move(arguments), std::move(outputs.slots), first_transfer);
+}
+
+bool names_group(const c10::OperatorHandle& op) {
+  return op.schema().name().starts_with("weft::") && op.schema().argumentIndexWithName("group").has_value();
+}
+
+std::unique_ptr<Instruction> make_group_call(
+    const Node& node,
+    std::vector<Source> arguments,
+    OutputSlots outputs,
+    const DeviceMesh& mesh) {
+  group_of(node, "group", mesh);
+  auto call = make_operator_call(*node.op(), std::move(arguments), std::move(outputs));
+  return std::make_unique<GroupCall>(std::move(call), mesh);
 }
 
 std::unique_ptr<Instruction> make_transfer_wait(uint32_t transfer) {

@@ -32,6 +32,17 @@ std::unique_ptr<Instruction> make_collective_start(
 /// Waits for a transfer.
 std::unique_ptr<Instruction> make_transfer_wait(uint32_t transfer);
 
+/// Whether an operator, of Weft's own library, communicates by itself: a matmul beside a collective. It is done when it
+/// returns. Its `group` is named as that of a collective is.
+bool names_group(const c10::OperatorHandle& op);
+
+/// Such an operator, on the groups of the mesh. Makes its group.
+std::unique_ptr<Instruction> make_group_call(
+    const Node& node,
+    std::vector<Source> arguments,
+    OutputSlots outputs,
+    const DeviceMesh& mesh);
+
 /// A value under another name.
 std::unique_ptr<Instruction> make_forward(Source source, uint32_t output);
 

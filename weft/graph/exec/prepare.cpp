@@ -208,8 +208,19 @@ class Preparer {
   void add_call(const Node& node) {
     auto sources = argument_sources(node);
     auto outputs = outputs_of(node);
+    if (names_group(*node.op())) {
+      check_has_mesh(node);
+      add_step(node, make_group_call(node, std::move(sources), std::move(outputs), mesh_));
+      return;
+    }
     auto read = make_size_read(*node.op(), sources, outputs);
     add_step(node, read ? std::move(read) : make_operator_call(*node.op(), std::move(sources), std::move(outputs)));
+  }
+
+  void check_has_mesh(const Node& node) const {
+    TORCH_CHECK_VALUE(
+        mesh_.defined(), "[Executor] a program with collectives needs a mesh, but got none for ", target_name(node),
+        ". Set the program's mesh.");
   }
 
   void add_collective(const Node& node) {
@@ -219,9 +230,7 @@ class Preparer {
       add_step(node, make_forward(sources.at(0), outputs.slots.at(0)));
       return;
     }
-    TORCH_CHECK_VALUE(
-        mesh_.defined(), "[Executor] a program with collectives needs a mesh, but got none for ", target_name(node),
-        ". Set the program's mesh.");
+    check_has_mesh(node);
     const auto first = static_cast<uint32_t>(prepared_.transfer_count);
     for (const auto* value : node.outputs()) {
       on_the_way_[value] = static_cast<uint32_t>(prepared_.transfer_count++);
@@ -245,7 +254,7 @@ PreparedProgram prepare(const Program& program, const DeviceMesh& mesh) {
 
 bool has_collectives(const Graph& graph) {
   for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
-    if (node->op() != nullptr && is_collective(*node->op())) {
+    if (node->op() != nullptr && (is_collective(*node->op()) || names_group(*node->op()))) {
       return true;
     }
   }

@@ -96,6 +96,8 @@ c10::TypePtr stored_type(const c10::TypePtr& type) {
       return c10::FloatType::get();
     case TypeKind::SymBoolType:
       return c10::BoolType::get();
+    case TypeKind::OptionalType:
+      return c10::OptionalType::create(stored_type(type->expectRef<c10::OptionalType>().getElementType()));
     default:
       return type;
   }

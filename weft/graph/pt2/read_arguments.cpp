@@ -41,18 +41,25 @@ IValue wrapped_number(const c10::Scalar& number) {
   return tensor;
 }
 
-/// Sizes that may not be known are integers once they are.
+/// Sizes that may not be known are integers once they are, and dtypes are numbers.
 c10::TypePtr plain_type(const c10::TypePtr& type) {
   switch (type->kind()) {
     case TypeKind::SymIntType:
+    case TypeKind::ScalarTypeType:
       return c10::IntType::get();
     case TypeKind::SymFloatType:
       return c10::FloatType::get();
     case TypeKind::SymBoolType:
       return c10::BoolType::get();
+    case TypeKind::OptionalType:
+      return c10::OptionalType::create(plain_type(type->expectRef<c10::OptionalType>().getElementType()));
     default:
       return type;
   }
+}
+
+const c10::TypePtr& without_none(const c10::TypePtr& type) {
+  return type->kind() == TypeKind::OptionalType ? type->expectRef<c10::OptionalType>().getElementType() : type;
 }
 
 /// Arguments of one call, by the types of its schema.
@@ -153,7 +160,7 @@ class Reader {
         require(value, element->kind() == TypeKind::StringType, element);
         elements.emplace_back(IValue(value.text()));
       } else {
-        elements.emplace_back(IValue(converted(value, plain(value), element)));
+        elements.emplace_back(IValue(converted(value, plain(value), without_none(element))));
       }
     }
     return gather(std::move(elements), element);

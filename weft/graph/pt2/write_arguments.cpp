@@ -140,9 +140,14 @@ class Writer {
       element_type = element_type->castRaw<c10::OptionalType>()->getElementType();
     }
     json values = json::array();
-    if (element_type->kind() == TypeKind::TensorType) {
+    const bool has_none = std::any_of(elements.begin(), elements.end(), [](const auto& each) { return each.isNone(); });
+    // Of what it is a list, if all is None, the format does not ask.
+    if (element_type->kind() == TypeKind::TensorType || has_none) {
+      const bool is_of_tensors = element_type->kind() == TypeKind::TensorType;
       for (const auto& element : elements) {
-        check(element.isNone(), "tensors of a list must be values of the program");
+        check(
+            element.isNone(), is_of_tensors ? "tensors of a list must be values of the program"
+                                            : "the format has no list in which some are None and others are not");
         values.push_back({{"as_none", true}});
       }
       return {{elements.empty() ? "as_tensors" : "as_optional_tensors", std::move(values)}};

@@ -1,0 +1,262 @@
+#include "weft/comm/chunk_pipeline.h"
+
+#include "weft/comm/scratch.h"
+#include "weft/core/shard_math.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <deque>
+
+namespace weft {
+
+namespace {
+
+Chunk part_of(const ChunkedDim& cut, int64_t members, int64_t member) {
+  const auto part = chunk(cut.size, members, member);
+  return {member, part.begin, part.length};
+}
+
+Chunk chunk_of(const ChunkedDim& cut, int64_t members, int64_t member, int64_t index) {
+  const auto part = chunk(cut.size, members, member);
+  const auto run = chunk(part.length, cut.chunks, index);
+  return {member, part.begin + run.begin, run.length};
+}
+
+/// A member's turn at chunk `index` of the part that has come `step` hops to it.
+struct Turn {
+  int64_t step;
+  int64_t index;
+};
+
+/// A chunk's next turn, at the next member, is so many rounds later: while it is under way there is other work.
+constexpr int64_t kLag = 2;
+
+/// The turns of every member in order. A round has at most one turn per step; chunk i sets out in round i.
+std::vector<Turn> ring_turns(int64_t members, int64_t chunks, int64_t lag) {
+  std::vector<Turn> turns;
+  for (int64_t round = 0; round < chunks + lag * (members - 1); ++round) {
+    for (int64_t step = 0; step < members; ++step) {
+      const auto index = round - lag * step;
+      if (index >= 0 && index < chunks) {
+        turns.push_back({step, index});
+      }
+    }
+  }
+  return turns;
+}
+
+/// How many messages must be awaited ahead. A chunk must be awaited when the member before has its turn at it, or the ring
+/// could stand still: with everybody at the same turn, that is `lag` rounds before the own turn. One more, so that the
+/// message that follows finds its receiver too.
+int64_t messages_ahead(int64_t members, int64_t chunks) {
+  const auto per_round = std::min(members - 1, (chunks + kLag - 1) / kLag);
+  return kLag * per_round + 2;
+}
+
+/// What one member sends to the next and receives from the one before, turn by turn.
+class Ring {
+ public:
+  /// Where the chunk of a turn is to be received; undefined for an empty one.
+  using Place = std::function<at::Tensor(const Turn& turn)>;
+
+  Ring(Group& group, std::vector<Turn> turns, int64_t ahead, Place place)
+      : group_(group), turns_(std::move(turns)), ahead_(ahead), place_(std::move(place)) {
+    receive_ahead();
+  }
+
+  const std::vector<Turn>& turns() const {
+    return turns_;
+  }
+  /// What has come for the next turn that has something to receive.
+  at::Tensor receive() {
+    auto message = std::move(incoming_.front());
+    incoming_.pop_front();
+    receive_ahead();
+    message.pending.wait();
+    return std::move(message.tensor);
+  }
+  void send(const at::Tensor& tensor) {
+    while (static_cast<int64_t>(outgoing_.size()) >= ahead_) {
+      finish_oldest_send();
+    }
+    outgoing_.push_back(group_.send(tensor, (group_.rank() + 1) % group_.size()));
+  }
+  /// Returns when the next member has everything.
+  void finish() {
+    while (!outgoing_.empty()) {
+      finish_oldest_send();
+    }
+  }
+
+ private:
+  struct Message {
+    at::Tensor tensor;
+    Pending pending;
+  };
+
+  void receive_ahead() {
+    const auto previous = (group_.rank() + group_.size() - 1) % group_.size();
+    for (; next_ < turns_.size() && static_cast<int64_t>(incoming_.size()) < ahead_; ++next_) {
+      if (turns_[next_].step == 0) {
+        continue;
+      }
+      if (auto tensor = place_(turns_[next_]); tensor.defined()) {
+        auto pending = group_.recv(tensor, previous);
+        incoming_.push_back({std::move(tensor), std::move(pending)});
+      }
+    }
+  }
+
+  void finish_oldest_send() {
+    auto oldest = std::move(outgoing_.front());
+    outgoing_.pop_front();
+    oldest.wait();
+  }
+
+  Group& group_;
+  std::vector<Turn> turns_;
+  int64_t ahead_;
+  Place place_;
+  size_t next_ = 0;
+  std::deque<Message> incoming_;
+  std::deque<Pending> outgoing_;
+};
+
+c10::DimVector sizes_with(const at::Tensor& like, int64_t dim, int64_t length) {
+  c10::DimVector sizes(like.sizes());
+  sizes[dim] = length;
+  return sizes;
+}
+
+/// Whether what is cut out along `dim` is contiguous.
+bool cuts_in_one_piece(const at::Tensor& tensor, int64_t dim) {
+  const auto before = tensor.sizes().slice(0, dim);
+  return tensor.is_contiguous() && std::all_of(before.begin(), before.end(), [](int64_t size) { return size == 1; });
+}
+
+/// Member r has its own shard first, then those of r - 1, r - 2, ... .
+void gather_on_ring(
+    Group& group,
+    const at::Tensor& shard,
+    const ChunkedDim& cut,
+    const at::Tensor& gathered,
+    const ConsumeChunk& consume) {
+  const auto members = group.size();
+  const auto own = part_of(cut, members, group.rank());
+  const bool in_place = gathered.defined() && cuts_in_one_piece(gathered, cut.dim);
+  const auto chunk_at = [&](const Turn& turn) {
+    return chunk_of(cut, members, (group.rank() - turn.step + members) % members, turn.index);
+  };
+  const auto place_in_whole = [&](const Chunk& at) { return gathered.narrow(cut.dim, at.begin, at.length); };
+  const auto values_of_own = [&](const Chunk& at) { return shard.narrow(cut.dim, at.begin - own.begin, at.length); };
+  const auto use = [&](const Chunk& at, const at::Tensor& values, bool is_in_place) {
+    consume(at, values);
+    if (gathered.defined() && !is_in_place) {
+      place_in_whole(at).copy_(values);
+    }
+  };
+
+  auto ahead = messages_ahead(members, cut.chunks);
+  // Two members pass nothing on: where everything may be awaited at once, the own shard is consumed in one call.
+  const bool own_at_once = members == 2 && (in_place || cut.chunks <= ahead);
+  ahead = own_at_once ? cut.chunks : ahead;
+  Scratch buffers;
+  Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, [&](const Turn& turn) -> at::Tensor {
+    const auto at = chunk_at(turn);
+    if (at.length == 0) {
+      return {};
+    }
+    return in_place ? place_in_whole(at) : buffers.take(sizes_with(shard, cut.dim, at.length), shard.options());
+  });
+  if (own_at_once && own.length > 0) {
+    for (int64_t index = 0; index < cut.chunks; ++index) {
+      if (const auto at = chunk_at({0, index}); at.length > 0) {
+        ring.send(values_of_own(at));
+      }
+    }
+    use(own, shard, /*is_in_place=*/false);
+  }
+  for (const auto& turn : ring.turns()) {
+    const auto at = chunk_at(turn);
+    if (at.length == 0 || (turn.step == 0 && own_at_once)) {
+      continue;
+    }
+    const auto values = turn.step == 0 ? values_of_own(at) : ring.receive();
+    if (turn.step + 1 < members) {
+      ring.send(values);
+    }
+    use(at, values, in_place && turn.step > 0);
+  }
+  ring.finish();
+}
+
+/// Member r adds to the parts of r - 1, which starts with it, r - 2, ..., and last to its own.
+void scatter_on_ring(Group& group, const at::Tensor& output, const ChunkedDim& cut, const ProduceChunk& produce) {
+  const auto members = group.size();
+  const auto own = part_of(cut, members, group.rank());
+  const auto chunk_at = [&](const Turn& turn) {
+    return chunk_of(cut, members, (group.rank() - 1 - turn.step + 2 * members) % members, turn.index);
+  };
+  Scratch buffers;
+  const auto place = [&](const Turn& turn) -> at::Tensor {
+    const auto at = chunk_at(turn);
+    if (at.length == 0) {
+      return {};
+    }
+    return turn.step + 1 == members ? output.narrow(cut.dim, at.begin - own.begin, at.length)
+                                    : buffers.take(sizes_with(output, cut.dim, at.length), output.options());
+  };
+  Ring ring(group, ring_turns(members, cut.chunks, kLag), messages_ahead(members, cut.chunks), place);
+  for (const auto& turn : ring.turns()) {
+    const auto at = chunk_at(turn);
+    if (at.length == 0) {
+      continue;
+    }
+    const auto target = turn.step == 0 ? place(turn) : ring.receive();
+    produce(at, target, /*adds=*/turn.step > 0);
+    if (turn.step + 1 < members) {
+      ring.send(target);
+    }
+  }
+  ring.finish();
+}
+
+} // namespace
+
+void gather_in_chunks(
+    Group& group,
+    const at::Tensor& shard,
+    const ChunkedDim& cut,
+    const at::Tensor& gathered,
+    const ConsumeChunk& consume) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  if (group.size() > 1) {
+    gather_on_ring(group, shard, cut, gathered, consume);
+    return;
+  }
+  if (gathered.defined()) {
+    gathered.copy_(shard);
+  }
+  if (cut.size > 0) {
+    consume({0, 0, cut.size}, shard);
+  }
+}
+
+void scatter_in_chunks(
+    Group& group,
+    const at::Tensor& output,
+    const ChunkedDim& cut,
+    ReduceOp op,
+    const ProduceChunk& produce) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  if (group.size() > 1) {
+    scatter_on_ring(group, output, cut, produce);
+  } else if (cut.size > 0) {
+    produce({0, 0, cut.size}, output, /*adds=*/false);
+  }
+  if (op == ReduceOp::Avg && group.size() > 1) {
+    output.div_(group.size());
+  }
+}
+
+} // namespace weft
