@@ -1,6 +1,6 @@
 """The tensor-parallel transform of exported stacks of MLP blocks, analysis and rewrite, in milliseconds of CPU time: beside
 PyTorch's tensor_parallel_transformation for eight ranks; as graphs grow, beside what a node costs in a graph of 290; and
-as ranks become more, beside eight of them. Where the peer is Weft itself, a ratio of one is what is wanted."""
+as ranks become more, beside eight of them. The pass that puts collectives beside matmuls by itself, wherever it can. Where the peer is Weft itself, a ratio of one is what is wanted."""
 
 import json
 import statistics
@@ -37,12 +37,16 @@ def repeated_program(settings, folder, blocks):
     return path
 
 
-def transformed(settings, path, ranks):
-    """(nodes, milliseconds) of Weft's transform: the median of some runs of the program."""
+def timed(settings, path, ranks, parts, *options):
+    """(nodes, milliseconds) of parts of Weft's transform: the median of some runs of the program."""
     plan = settings.peers.parent / "plans" / "mlp_stack.json"
-    command = [settings.programs / "transform_main", path, "--plan", plan, "--ranks", ranks]
+    command = [settings.programs / "transform_main", path, "--plan", plan, "--ranks", ranks, *options]
     runs = [line for _ in range(ROUNDS) for line in lines_of(command)]
-    return runs[0]["nodes"], statistics.median(run["analysis"] + run["rewrite"] for run in runs) * 1e3
+    return runs[0]["nodes"], statistics.median(sum(run[part] for part in parts) for run in runs) * 1e3
+
+
+def transformed(settings, path, ranks):
+    return timed(settings, path, ranks, ("analysis", "overlap", "rewrite"))
 
 
 def run(settings):
@@ -60,6 +64,14 @@ def run(settings):
         nodes, weft = transformed(settings, repeated_program(settings, folder, blocks), RANKS[0])
         per_node = per_node or weft / nodes
         yield Row("transform", f"{blocks:,} alike, {nodes:,} nodes", weft, per_node * nodes, "at 290 nodes", "ms")
+
+    progress("transform: collectives beside matmuls")
+    per_node = None
+    for blocks in GROWN_BLOCKS:
+        path = repeated_program(settings, folder, blocks)
+        nodes, weft = timed(settings, path, RANKS[0], ("overlap",), "--overlap", "force")
+        per_node = per_node or weft / nodes
+        yield Row("transform", f"overlap, {nodes:,} nodes", weft, per_node * nodes, "at 290 nodes", "ms")
 
     progress("transform: more ranks")
     on_few = None

@@ -5,12 +5,14 @@
 #include <iostream>
 #include <string_view>
 
-/// transform_main <file.pt2> --plan <plan.json> --ranks <n>: seconds of CPU time that the analysis of a program takes, and
-/// that it takes to write the program of one rank; and how many nodes it has. A line of JSON.
+/// transform_main <file.pt2> --plan <plan.json> --ranks <n> [--overlap <mode>]: seconds of CPU time that the analysis of a
+/// program takes, that it takes to put collectives beside matmuls, and to write the program of one rank; and how many nodes
+/// it has. A line of JSON.
 int main(int argc, char** argv) {
   using namespace weft;
-  if (argc != 6 || std::string_view(argv[2]) != "--plan" || std::string_view(argv[4]) != "--ranks") {
-    std::cerr << "usage: transform_main <file.pt2> --plan <plan.json> --ranks <n>\n";
+  const bool has_mode = argc == 8 && std::string_view(argv[6]) == "--overlap";
+  if ((argc != 6 && !has_mode) || std::string_view(argv[2]) != "--plan" || std::string_view(argv[4]) != "--ranks") {
+    std::cerr << "usage: transform_main <file.pt2> --plan <plan.json> --ranks <n> [--overlap <mode>]\n";
     return 2;
   }
   auto program = graph::read_pt2(argv[1]);
@@ -18,14 +20,18 @@ int main(int argc, char** argv) {
   const auto plan = nn::ParallelPlan::load(argv[3]);
   const auto mesh = graph::analysis_mesh(std::string("tp=") + argv[5]);
   const auto begin = std::clock();
-  graph::shard(program, mesh, plan);
+  graph::shard(program, mesh, plan, {}, {.mode = OverlapMode::Off});
   const auto analysed = std::clock();
+  const auto decisions =
+      graph::micro_pipeline(program, {.mode = has_mode ? parse_overlap_mode(argv[7]) : OverlapMode::Auto});
+  const auto overlapped = std::clock();
   const auto local = graph::program_of_rank(program, mesh.size() - 1);
   const auto end = std::clock();
   const auto seconds = [](std::clock_t from, std::clock_t to) {
     return static_cast<double>(to - from) / CLOCKS_PER_SEC;
   };
   std::cout << "{\"nodes\": " << nodes << ", \"analysis\": " << seconds(begin, analysed)
-            << ", \"rewrite\": " << seconds(analysed, end) << ", \"nodes_of_rank\": " << local.graph->size() << "}\n";
+            << ", \"overlap\": " << seconds(analysed, overlapped) << ", \"collectives\": " << decisions.size()
+            << ", \"rewrite\": " << seconds(overlapped, end) << ", \"nodes_of_rank\": " << local.graph->size() << "}\n";
   return 0;
 }

@@ -21,7 +21,8 @@ struct ExplainOptions {
 };
 
 void explain(const ExplainOptions& options) {
-  const auto explanation = graph::explain(options.model.sharded());
+  auto model = options.model.sharded();
+  const auto explanation = graph::explain(model.program, std::move(model.overlap));
   if (!options.page.empty()) {
     const auto text = explain_page(explanation.to_json());
     graph::NewFile file("explain", options.page);
@@ -52,7 +53,8 @@ void add_explain_command(CLI::App& app) {
       "Examples:\n"
       "  weft explain model.pt2 --mesh tp=4 --plan plan.json\n"
       "  weft explain model.pt2 --mesh tp=4 --plan plan.json --node layers.0.attention\n"
-      "  weft explain model.pt2 --mesh tp=4 --plan plan.json --html page.html");
+      "  weft explain model.pt2 --mesh tp=4 --plan plan.json --html page.html\n"
+      "  weft explain model.pt2 --mesh tp=2 --plan plan.json --link 50us,125MB/s");
   command->callback([options] { explain(*options); });
 }
 

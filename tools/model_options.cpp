@@ -1,6 +1,7 @@
 #include "tools/model_options.h"
 
 #include "weft/graph/pt2/read_pt2.h"
+#include "weft/redistribute/measure/compute_rate.h"
 
 #include <c10/util/Exception.h>
 #include <CLI/CLI.hpp>
@@ -8,6 +9,8 @@
 namespace weft {
 
 namespace {
+
+constexpr std::string_view kMeasured = "measured";
 
 /// "x={S(0),R}": what is before the first "=", and the layout behind it.
 std::pair<std::string, Layout> named_layout(const std::string& text) {
@@ -73,9 +76,29 @@ void ModelOptions::add_to(CLI::App& command) {
       ->check([](const std::string& text) {
         return complaint(text, "an output's position and its layout as in '0={S(-1)}'", [&] { numbered_layout(text); });
       });
+  command
+      .add_option(
+          "--overlap", overlap_, "Collectives beside the matmuls that need them: where it pays, nowhere, or wherever they can")
+      ->check(CLI::IsMember({"auto", "off", "force"}))
+      ->capture_default_str();
+  command
+      .add_option("--link", link_, "What the ranks' link is reckoned with, latency and rate, as in 50us,125MB/s")
+      ->check([](const std::string& text) {
+        return complaint(text, "a latency and a rate as in 50us,125MB/s", [&] { parse_link(text); });
+      });
+  command
+      .add_option(
+          "--compute", compute_,
+          "What a rank is reckoned to compute: flops, memory and the time of a call, as in 100Gflop/s,27GB/s,1us; "
+          "measured, to time this machine")
+      ->check([](const std::string& text) {
+        return text == kMeasured
+            ? std::string()
+            : complaint(text, "rates as in 100Gflop/s,27GB/s,1us", [&] { parse_compute(text); });
+      });
 }
 
-graph::Program ModelOptions::sharded() const {
+ShardedModel ModelOptions::sharded() const {
   graph::TensorParallelOptions options;
   if (!mesh_dim_.empty()) {
     options.mesh_dim = mesh_dim_;
@@ -88,8 +111,15 @@ graph::Program ModelOptions::sharded() const {
   }
   const auto plan = nn::ParallelPlan::load(plan_);
   auto program = graph::read_pt2(model_);
-  graph::shard(program, graph::analysis_mesh(mesh_), plan, options);
-  return program;
+  graph::OverlapOptions overlap{.mode = parse_overlap_mode(overlap_)};
+  if (!link_.empty()) {
+    overlap.link = parse_link(link_);
+  }
+  if (!compute_.empty()) {
+    overlap.compute = compute_ == kMeasured ? measured_compute(at::kCPU, at::kFloat) : parse_compute(compute_);
+  }
+  auto decisions = graph::shard(program, graph::analysis_mesh(mesh_), plan, options, overlap);
+  return {std::move(program), std::move(decisions)};
 }
 
 } // namespace weft

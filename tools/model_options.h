@@ -8,14 +8,21 @@ class App;
 
 namespace weft {
 
-/// What the commands share that shard a model: the file, the mesh, the plan, and layouts of inputs and outputs.
+/// A model made parallel, and what was decided of its collectives that could run beside matmuls.
+struct ShardedModel {
+  graph::Program program;
+  graph::OverlapDecisions overlap;
+};
+
+/// What the commands share that shard a model: the file, the mesh, the plan, layouts of inputs and outputs, and whether
+/// collectives run beside matmuls.
 class ModelOptions {
  public:
   /// Adds the options to a command.
   void add_to(CLI::App& command);
 
   /// The model, sharded.
-  graph::Program sharded() const;
+  ShardedModel sharded() const;
 
  private:
   std::string model_;
@@ -24,6 +31,9 @@ class ModelOptions {
   std::string mesh_dim_;
   std::vector<std::string> input_layouts_;
   std::vector<std::string> output_layouts_;
+  std::string overlap_ = "auto";
+  std::string link_;
+  std::string compute_;
 };
 
 /// The options of a model file and of a mesh by themselves.

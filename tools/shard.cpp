@@ -31,7 +31,7 @@ struct ShardOptions {
 
 void shard(const ShardOptions& options) {
   end_on_signals();
-  const auto program = options.model.sharded();
+  const auto program = options.model.sharded().program;
   {
     ProgressBar bar("writing " + options.folder);
     graph::write_sharded(program, options.folder, [&](double done) {
@@ -61,6 +61,7 @@ void add_shard_command(CLI::App& app) {
       "Examples:\n"
       "  weft shard model.pt2 --mesh tp=4 --plan plan.json -o out\n"
       "  weft shard model.pt2 --mesh dp=2,tp=2 --plan plan.json -o out --input-layout 'tokens={S(0),R}'\n"
+      "  weft shard model.pt2 --mesh tp=2 --plan plan.json -o out --link 50us,125MB/s --compute measured\n"
       "A folder that was written so is replaced; one that holds anything else is not touched.");
   command->callback([options] { shard(*options); });
 }

@@ -1,7 +1,7 @@
 #include "python/bindings/bindings.h"
-#include "weft/graph/exec/collective_call.h"
 #include "weft/graph/exec/whole_run.h"
 #include "weft/graph/ir/print.h"
+#include "weft/graph/passes/fused_node.h"
 #include "weft/graph/passes/shard.h"
 #include "weft/graph/passes/summary.h"
 #include "weft/graph/pt2/read_pt2.h"
@@ -15,13 +15,22 @@ namespace weft::python {
 
 namespace {
 
-graph::Program sharded(
+/// A program made parallel, and what was decided of its collectives that could run beside matmuls.
+struct Sharded {
+  graph::Program program;
+  graph::OverlapDecisions overlap;
+};
+
+Sharded sharded(
     const std::string& path,
     const std::string& mesh,
     const nn::ParallelPlan& plan,
     const std::optional<std::string>& mesh_dim,
     const std::map<std::string, std::string>& inputs,
-    const std::map<size_t, std::string>& outputs) {
+    const std::map<size_t, std::string>& outputs,
+    const std::string& overlap,
+    const std::optional<std::string>& link,
+    const std::optional<std::string>& compute) {
   graph::TensorParallelOptions options{.mesh_dim = mesh_dim};
   for (const auto& [name, layout] : inputs) {
     options.inputs.emplace(name, Layout::parse(layout));
@@ -29,9 +38,16 @@ graph::Program sharded(
   for (const auto& [position, layout] : outputs) {
     options.outputs.emplace(position, Layout::parse(layout));
   }
+  graph::OverlapOptions overlapping{.mode = parse_overlap_mode(overlap)};
+  if (link) {
+    overlapping.link = parse_link(*link);
+  }
+  if (compute) {
+    overlapping.compute = parse_compute(*compute);
+  }
   auto program = graph::read_pt2(path);
-  graph::shard(program, graph::analysis_mesh(mesh), plan, options);
-  return program;
+  auto decisions = graph::shard(program, graph::analysis_mesh(mesh), plan, options, overlapping);
+  return {std::move(program), std::move(decisions)};
 }
 
 /// Whole inputs and whole outputs, with ranks as threads of this process.
@@ -53,9 +69,8 @@ std::vector<std::string> groups(const graph::Program& program) {
       for (const auto m : step->mesh_dims) {
         all.insert(program.mesh->name(m));
       }
-    } else if (node->op() != nullptr && graph::names_group(*node->op())) {
-      const auto argument = node->op()->schema().argumentIndexWithName("group");
-      all.insert(node->arguments()[*argument].constant().toStringRef());
+    } else if (const auto fused = graph::fused_node(*node)) {
+      all.insert(fused->group);
     }
   }
   return {all.begin(), all.end()};
@@ -64,21 +79,35 @@ std::vector<std::string> groups(const graph::Program& program) {
 } // namespace
 
 void bind_sharded_program(py::module_& module) {
-  using graph::Program;
-  py::class_<Program>(module, "ShardedProgram")
+  py::class_<Sharded>(module, "ShardedProgram")
       .def(
           py::init(&sharded), py::arg("path"), py::arg("mesh"), py::arg("plan"), py::arg("mesh_dim") = py::none(),
           py::arg("inputs") = std::map<std::string, std::string>(),
-          py::arg("outputs") = std::map<size_t, std::string>(), py::call_guard<py::gil_scoped_release>())
-      .def("groups", &groups)
-      .def("summary", [](const Program& program) { return graph::summarize(program).to_json(); })
-      .def("__str__", [](const Program& program) { return graph::to_string(program); })
-      .def("run", &run, py::arg("inputs"), py::call_guard<py::gil_scoped_release>())
+          py::arg("outputs") = std::map<size_t, std::string>(), py::arg("overlap") = "auto",
+          py::arg("link") = py::none(), py::arg("compute") = py::none(), py::call_guard<py::gil_scoped_release>())
+      .def("groups", [](const Sharded& sharded) { return groups(sharded.program); })
+      .def("summary", [](const Sharded& sharded) { return graph::summarize(sharded.program).to_json(); })
+      .def(
+          "overlap",
+          [](const Sharded& sharded) {
+            std::vector<std::string> lines;
+            for (const auto& decision : sharded.overlap) {
+              lines.push_back(decision.to_string());
+            }
+            return lines;
+          })
+      .def("__str__", [](const Sharded& sharded) { return graph::to_string(sharded.program); })
+      .def(
+          "run",
+          [](const Sharded& sharded, const std::map<std::string, at::Tensor>& inputs) {
+            return run(sharded.program, inputs);
+          },
+          py::arg("inputs"), py::call_guard<py::gil_scoped_release>())
       .def(
           "write",
-          [](const Program& program, int64_t rank, const std::string& path,
+          [](const Sharded& sharded, int64_t rank, const std::string& path,
              const std::map<std::string, std::string>& names) {
-            graph::write_pt2(graph::program_of_rank(program, rank, {.group_names = names}), path);
+            graph::write_pt2(graph::program_of_rank(sharded.program, rank, {.group_names = names}), path);
           },
           py::arg("rank"), py::arg("path"), py::arg("group_names") = std::map<std::string, std::string>(),
           py::call_guard<py::gil_scoped_release>());

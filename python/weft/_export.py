@@ -97,13 +97,18 @@ def tensor_parallel(
     mesh_dim: str | None = None,
     input_layouts: Mapping[str, Any] | None = None,
     output_layouts: Mapping[int, Any] | None = None,
+    overlap: str = "auto",
+    link: str | None = None,
+    compute: str | None = None,
 ) -> torch.export.ExportedProgram:
     """This rank's part of an exported program, which is made parallel as a plan says.
 
     `mesh` is one of Weft or of torch.distributed, whose process groups the program's collectives run on. The plan is as for
     parallelize_module: styles by module path, Weft's or torch's, or a plan file. Inputs are given, and outputs come,
     whole, unless `input_layouts` (by the input's name) and `output_layouts` (by position) say otherwise, one placement per
-    mesh dim. The given program stays as it is, and what the result computes is what it computes.
+    mesh dim. `overlap` says whether collectives run beside the matmuls that need them: "auto" where that pays, by the rates
+    of `link` ("50us,125MB/s") and `compute` ("100Gflop/s,27GB/s,1us") or else constants, which all ranks must be given
+    alike; "off" nowhere; "force" wherever it can be. The given program stays as it is, and what the result computes is what it computes.
     """
     if isinstance(plan, Mapping):
         plan = {path: _style(path, style) for path, style in plan.items()}
@@ -125,6 +130,9 @@ def tensor_parallel(
             mesh_dim,
             {name: _layout_text(layout) for name, layout in (input_layouts or {}).items()},
             {position: _layout_text(layout) for position, layout in (output_layouts or {}).items()},
+            overlap,
+            link,
+            compute,
         )
         program.write(rank, own, _group_names(mesh, program.groups()))
         return torch.export.load(own)

@@ -116,7 +116,12 @@ std::vector<at::Tensor> run_alone(const Program& program, Transfer transfer) {
   std::unordered_map<const Value*, c10::IValue> values;
   std::vector<at::Tensor> results;
   for (const auto* input : program.graph->inputs()) {
-    results.push_back(at::arange(4, at::kFloat) + static_cast<double>(results.size()));
+    std::vector<int64_t> sizes;
+    for (const auto& size : input->tensor().sizes) {
+      sizes.push_back(size.number());
+    }
+    const auto ones = at::ones(sizes);
+    results.push_back(at::arange(ones.numel(), at::kFloat).reshape(sizes) + static_cast<double>(results.size()));
     values[input] = results.back();
   }
   for (const auto* node = program.graph->first(); !node->is_return(); node = node->next()) {

@@ -13,7 +13,7 @@ std::string random_rank_program(std::mt19937& random, int nodes);
 /// When a collective that is under way reads its operand: any time up to the wait is allowed.
 enum class Transfer : uint8_t { AtStart, AtWait };
 
-/// What a program of a rank gives for inputs of ones, twos, ..., one after the other, with the inputs as they are then.
+/// What a program of a rank gives for inputs that count from 0, from 1, ..., with the inputs as they are then before it.
 /// A second rank's tensors are this one's and 1: that is enough to see which tensor, and when, takes part.
 std::vector<at::Tensor> run_alone(const graph::Program& program, Transfer transfer);
 

@@ -54,14 +54,15 @@ ShardedRun expect_same_sharded(
     const std::string& mesh,
     const nn::ParallelPlan& plan,
     const TensorParallelOptions& options,
-    const Size::Values& sizes) {
+    const Size::Values& sizes,
+    const OverlapOptions& overlap) {
   auto whole = std::make_shared<Program>(parse_program(text));
   const auto inputs = draw(*whole, sizes);
   auto sharded = parse_program(text);
   sharded.tensors = whole->tensors;
-  shard(sharded, analysis_mesh(mesh), plan, options);
+  auto decisions = shard(sharded, analysis_mesh(mesh), plan, options, overlap);
   verify(sharded);
-  ShardedRun run{summarize(sharded), to_string(sharded), {}};
+  ShardedRun run{summarize(sharded), to_string(sharded), {}, std::move(decisions)};
 
   std::vector<std::shared_ptr<const Program>> ranks;
   std::vector<std::vector<c10::IValue>> values;

@@ -1,6 +1,7 @@
 #include "weft/graph/passes/effects.h"
 
 #include "weft/graph/ir/schema_gaps.h"
+#include "weft/graph/passes/fused_node.h"
 
 #include <ATen/core/enum_tag.h>
 
@@ -27,8 +28,9 @@ bool waits_for_collective(const Node& node) {
 bool communicates(const Node& node) {
   constexpr std::array<std::string_view, 4> kNamespaces = {
       "_c10d_functional::", "_c10d_functional_autograd::", "c10d::", "symm_mem::"};
-  return node.op() != nullptr && starts_with_any(node.op()->schema().name(), kNamespaces) &&
-      !waits_for_collective(node);
+  return (node.op() != nullptr && starts_with_any(node.op()->schema().name(), kNamespaces) &&
+          !waits_for_collective(node)) ||
+      is_fused_operator(node);
 }
 
 bool starts_collective(const Node& node) {
@@ -46,6 +48,9 @@ bool is_random(const Node& node) {
 bool has_side_effects(const Node& node) {
   if (node.op() == nullptr) {
     return node.is_return();
+  }
+  if (is_fused_operator(node)) {
+    return !node.output()->layout; // like a step, it is the same on all ranks before it is one rank's
   }
   // What returns nothing is called for something else: _assert_scalar, sym_constrain_range, _assert_tensor_metadata.
   const auto& schema = node.op()->schema();

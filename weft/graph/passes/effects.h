@@ -15,7 +15,8 @@ bool communicates(const Node& node);
 bool is_random(const Node& node);
 
 /// Whether the node does more than to compute its outputs: it writes to memory, checks something, ends the graph, or
-/// communicates. Steps of a redistribution do nothing more: they are the same on all ranks. A rank's collectives are not:
+/// communicates. Steps of a redistribution do nothing more, nor what became of them in a program with layouts: they are the
+/// same on all ranks. A rank's collectives are not:
 /// where one rank has no use for what comes, another may.
 bool has_side_effects(const Node& node);
 

@@ -2,6 +2,7 @@
 
 #include "weft/core/dtype_text.h"
 #include "weft/graph/ir/module_stack.h"
+#include "weft/graph/passes/fused_node.h"
 #include "weft/graph/passes/number_text.h"
 #include "weft/nn/nearest.h"
 
@@ -110,6 +111,14 @@ class Explaining {
       row.change = c10::str(
           program_.mesh->dims_text(step->mesh_dims), ": ", step->before.to_string(), " -> ", step->after.to_string());
       row.reason = "for " + wanted_by(node);
+    } else if (const auto fused = fused_node(node)) {
+      const auto inside = step_inside(node, *fused, *program_.mesh);
+      row.communicates = true;
+      row.bytes = received_bytes(program_, node);
+      row.change = c10::str(
+          program_.mesh->dims_text(inside.mesh_dims), ": ", inside.before.to_string(), " -> ", inside.after.to_string());
+      row.reason = node.sharding == nullptr ? "" : node.sharding->reason;
+      row.chunks = fused->chunks;
     } else if (node.sharding != nullptr) {
       row.reason = node.sharding->reason;
       row.is_fallback = node.sharding->is_fallback;
@@ -201,6 +210,9 @@ Json to_json(const Explanation::Row& row) {
     json["communicates"] = row.communicates;
     json["bytes"] = row.bytes;
   }
+  if (row.chunks != 0) {
+    json["chunks"] = row.chunks;
+  }
   if (row.is_fallback) {
     json["fallback"] = true;
   }
@@ -211,6 +223,12 @@ Json to_json(const Explanation::Row& row) {
 }
 
 void print_row(std::ostream& out, const Explanation::Row& row) {
+  if (row.chunks != 0) {
+    out << "  => " << row.target << " %" << row.name << " " << row.change << ", " << byte_text(row.bytes) << " in "
+        << row.chunks << (row.chunks == 1 ? " chunk: " : " chunks: ") << tensors_text(row.operands) << " -> "
+        << tensors_text(row.outputs) << "\n      " << row.reason << "\n";
+    return;
+  }
   if (!row.change.empty()) {
     out << "  " << (row.communicates ? "=> " : "-> ") << row.target << " " << row.change
         << (row.communicates ? ", " + byte_text(row.bytes) : ", nothing moves") << ", " << row.reason << "\n";
@@ -233,6 +251,15 @@ std::string Explanation::to_string(const std::string& node) const {
         out << "  " << each.name << ": " << each.tensor.type << " " << each.tensor.layout << "\n";
       }
     }
+  }
+  std::vector<std::string> decided;
+  for (const auto& decision : overlap) {
+    if (node.empty() || decision.node == node || is_inside(decision.module, node)) {
+      decided.push_back("  " + decision.to_string() + "\n");
+    }
+  }
+  if (!decided.empty()) {
+    out << "\ncollectives beside matmuls\n" << c10::Join("", decided);
   }
   const std::string* shown = nullptr;
   for (const auto* row : rows_shown) {
@@ -274,6 +301,22 @@ std::string Explanation::to_json(const std::string& node) const {
            {"bytes", module.bytes}});
     }
   }
+  json["overlap"] = Json::array();
+  for (const auto& decision : overlap) {
+    if (node.empty() || decision.node == node || is_inside(decision.module, node)) {
+      json["overlap"].push_back(
+          {{"node", decision.node},
+           {"module", decision.module},
+           {"kind", decision.kind},
+           {"group", decision.group},
+           {"fused", decision.fused},
+           {"matmuls", decision.matmuls},
+           {"chunks", decision.chunks},
+           {"predicted_gain_seconds", decision.predicted_gain_seconds},
+           {"reason", decision.reason},
+           {"text", decision.to_string()}});
+    }
+  }
   json["nodes"] = Json::array();
   for (const auto* row : rows_shown) {
     json["nodes"].push_back(graph::to_json(*row));
@@ -281,9 +324,11 @@ std::string Explanation::to_json(const std::string& node) const {
   return json.dump();
 }
 
-Explanation explain(const Program& program) {
+Explanation explain(const Program& program, OverlapDecisions overlap) {
   TORCH_CHECK_VALUE(program.mesh, "[explain] a program that tensor_parallel made parallel is required.");
-  return Explaining(program).run();
+  auto explanation = Explaining(program).run();
+  explanation.overlap = std::move(overlap);
+  return explanation;
 }
 
 } // namespace weft::graph

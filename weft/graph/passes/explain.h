@@ -1,5 +1,6 @@
 #pragma once
 
+#include "weft/graph/passes/overlap_decision.h"
 #include "weft/graph/passes/summary.h"
 
 namespace weft::graph {
@@ -20,8 +21,9 @@ struct Explanation {
     std::vector<Tensor> operands;
     std::vector<Tensor> outputs;
     std::string reason; // why it is run so; of a redistribution, for whom
-    std::string change; // of a redistribution: "tp: {P(sum)} -> {R}"
+    std::string change; // of a redistribution, or of one that runs beside matmuls: "tp: {P(sum)} -> {R}"
     int64_t bytes = 0;  // that a rank receives
+    int64_t chunks = 0; // of a collective that runs beside matmuls
     bool communicates = false;
     bool is_fallback = false;
   };
@@ -44,6 +46,7 @@ struct Explanation {
   std::vector<Given> given;
   std::vector<Row> rows;       // in the order of the program
   std::vector<Module> modules; // in the order of appearance, the model itself first, "" for its path
+  OverlapDecisions overlap;    // of the collectives that could run beside matmuls
   Summary summary;
 
   /// Grouped by module, with totals; of `node` alone where one is named: a value's name, or a module's path.
@@ -52,6 +55,7 @@ struct Explanation {
   std::string to_json(const std::string& node = {}) const;
 };
 
-Explanation explain(const Program& program);
+/// `overlap`: what micro_pipeline decided, to be shown beside.
+Explanation explain(const Program& program, OverlapDecisions overlap = {});
 
 } // namespace weft::graph

@@ -4,6 +4,7 @@
 #include "weft/graph/exec/whole_values.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/value_table.h"
+#include "weft/graph/passes/fused_node.h"
 #include "weft/graph/passes/localize_lookup.h"
 #include "weft/graph/passes/localize_step.h"
 #include "weft/graph/passes/trial_values.h"
@@ -52,6 +53,7 @@ class Localizer {
         mesh_(*program.mesh),
         trial_values_(program),
         place_(with_stand_ins(place_in(mesh_, rank), trial_values_)),
+        group_names_(options.group_names),
         defers_copies_(options.defers_copies),
         build_(*result_.graph),
         steps_(build_, mesh_, place_, options.group_names),
@@ -270,6 +272,7 @@ class Localizer {
     auto* added =
         result_.graph->insert(nullptr, node.target(), std::move(arguments), operands.used, std::move(outputs));
     added->origin = node.origin;
+    name_group(*added);
     for (size_t i = 0; i < node.outputs().size(); ++i) {
       if (node.output(i) == nullptr) {
         continue;
@@ -284,6 +287,18 @@ class Localizer {
     }
     if (foreign != nullptr && lookup->masks_output) {
       values_[node.output()] = zero_where(build_, added->output(), foreign);
+    }
+  }
+
+  /// A collective that runs beside matmuls names its group as redistributions do.
+  void name_group(Node& added) const {
+    if (!is_fused_operator(added)) {
+      return;
+    }
+    const auto argument = group_argument(added);
+    const auto named = group_names_.find(added.arguments()[argument].constant().toStringRef());
+    if (named != group_names_.end()) {
+      added.set_constant(argument, named->second);
     }
   }
 
@@ -392,6 +407,7 @@ class Localizer {
   const DeviceMesh& mesh_;
   TrialValues trial_values_;
   MeshPlace place_;
+  const std::map<std::string, std::string>& group_names_;
   bool defers_copies_;
   Program result_;
   GraphBuilder build_;

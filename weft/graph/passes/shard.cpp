@@ -32,17 +32,21 @@ bool writes_to_values(const Graph& graph) {
 
 } // namespace
 
-void shard(
+OverlapDecisions shard(
     Program& program,
     const DeviceMesh& mesh,
     const nn::ParallelPlan& plan,
-    const TensorParallelOptions& options) {
+    const TensorParallelOptions& options,
+    const OverlapOptions& overlap) {
   tensor_parallel(program, mesh, plan, options);
   check(program);
   for (auto* pass : {&common_redistributions, &dead_code}) {
     (*pass)(*program.graph);
     check(program);
   }
+  auto decisions = micro_pipeline(program, overlap);
+  check(program);
+  return decisions;
 }
 
 Program program_of_rank(const Program& program, int64_t rank, const LocalizeOptions& options) {

@@ -1,5 +1,6 @@
 #include "weft/graph/passes/summary.h"
 
+#include "weft/graph/passes/fused_node.h"
 #include "weft/graph/passes/local_sizes.h"
 #include "weft/graph/passes/number_text.h"
 #include "weft/redistribute/cost.h"
@@ -28,15 +29,17 @@ class StepCosts {
   template <class Measure>
   double of(const Node& node, const Measure& measure) const {
     std::vector<int64_t> sizes;
-    for (const auto& size : node.output()->tensor().sizes) {
+    const auto fused = fused_node(node);
+    const auto& moved = (fused ? fused->moved : node.output())->tensor();
+    for (const auto& size : moved.sizes) {
       sizes.push_back(size.evaluate(values_));
     }
     const CostContext context{
         .sizes = sizes,
-        .element_bytes = static_cast<int64_t>(c10::elementSize(node.output()->tensor().dtype)),
+        .element_bytes = static_cast<int64_t>(c10::elementSize(moved.dtype)),
         .mesh_shape = mesh_.shape(),
         .links = links_};
-    return measure(*node.step(), context);
+    return measure(fused ? step_inside(node, *fused, mesh_) : *node.step(), context);
   }
 
  private:
@@ -83,7 +86,7 @@ double communication_seconds(const Program& program) {
   const StepCosts costs(program);
   double seconds = 0;
   for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
-    if (node->step() != nullptr) {
+    if (node->step() != nullptr || is_fused_operator(*node)) {
       seconds += costs.of(*node, [](const Step& step, const CostContext& context) { return cost(step, context); });
     }
   }
@@ -103,6 +106,10 @@ Summary summarize(const Program& program) {
         ++summary.collectives[std::string(to_string(step->kind))];
         summary.bytes += received_bytes(program, *node);
       }
+    } else if (const auto fused = fused_node(*node)) {
+      ++summary.collectives[std::string(to_string(fused->is_gather ? StepKind::AllGather : StepKind::ReduceScatter))];
+      ++summary.overlapped;
+      summary.bytes += received_bytes(program, *node);
     } else if (node->sharding != nullptr && node->sharding->is_fallback) {
       ++summary.fallbacks[target_name(*node)];
     }
@@ -116,6 +123,7 @@ std::string Summary::to_json() const {
   nlohmann::ordered_json json;
   json["nodes"] = nodes;
   json["collectives"] = collectives;
+  json["overlapped"] = overlapped;
   json["bytes"] = bytes;
   json["parameters"] = parameters;
   const auto [least, most] = std::minmax_element(parameters_per_rank.begin(), parameters_per_rank.end());
@@ -144,7 +152,10 @@ std::string Summary::to_string() const {
     }
   }
   text += "a call       " +
-      (kinds.empty() ? "nothing is communicated" : c10::Join(", ", kinds) + "; a rank receives " + byte_text(bytes)) +
+      (kinds.empty() ? "nothing is communicated"
+                     : c10::Join(", ", kinds) +
+               (overlapped == 0 ? "" : c10::str(", ", overlapped, " of them beside matmuls")) + "; a rank receives " +
+               byte_text(bytes)) +
       "\n";
   std::vector<std::string> without_rule;
   for (const auto& [op, count] : fallbacks) {

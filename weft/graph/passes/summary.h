@@ -7,6 +7,7 @@ namespace weft::graph {
 /// What a program that tensor_parallel made parallel costs, per call: sizes of symbols are what they were at the export.
 struct Summary {
   std::map<std::string, int64_t> collectives; // by name: all_reduce, all_gather, reduce_scatter, all_to_all
+  int64_t overlapped = 0;                     // of these, those that run beside matmuls
   int64_t bytes = 0;                          // received by the rank that receives most
   std::vector<int64_t> parameters_per_rank;   // elements
   int64_t parameters = 0;                     // of the whole program
@@ -21,7 +22,7 @@ struct Summary {
 
 Summary summarize(const Program& program);
 
-/// Bytes that the rank with the most to receive gets in a step's node.
+/// Bytes that the rank with the most to receive gets in the node of a step, or of a collective that runs beside matmuls.
 int64_t received_bytes(const Program& program, const Node& step);
 
 /// Seconds that all redistributions of a call take, by the link model.

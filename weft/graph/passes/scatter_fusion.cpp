@@ -1,0 +1,234 @@
+#include "weft/graph/passes/scatter_fusion.h"
+
+#include "weft/graph/passes/scatter_producers.h"
+
+#include <algorithm>
+
+namespace weft::graph {
+
+namespace {
+
+/// What is reduced, along which dim, and by whom.
+struct ReducedProduct {
+  Value* whole;
+  TensorType piece;
+  std::optional<Layout> piece_layout;
+  int64_t dim;
+  int64_t members;
+  const std::string& group;
+  const std::string& reduce_op;
+};
+
+OverlapCase case_of(const ScatterProducers& producers, const ReducedProduct& target, const OverlapGate& gate) {
+  const auto sizes = gate.largest_part(*target.whole);
+  const auto last = static_cast<int64_t>(sizes.size()) - 1;
+  OverlapCase overlap{
+      .kind = OverlapKind::MatmulScatter,
+      .cut = target.dim == last ? OverlapCut::Columns : OverlapCut::Rows,
+      .members = target.members,
+      .rows = 1,
+      .inner = 0,
+      .columns = sizes.back(),
+      .element_bytes = static_cast<int64_t>(c10::elementSize(target.whole->tensor().dtype)),
+      .matmuls = static_cast<int64_t>(producers.calls().size())};
+  for (int64_t d = 0; d < last; ++d) {
+    overlap.rows *= sizes[d];
+  }
+  for (const auto& call : producers.calls()) {
+    overlap.inner += gate.largest_part(*call.input).back();
+  }
+  return overlap;
+}
+
+/// The first leading dim that the members can have equal pieces of, each of what they hold of it.
+std::optional<int64_t> dim_that_divides(const Value& value, int64_t members, const DeviceMesh& mesh) {
+  const auto& sizes = value.tensor().sizes;
+  for (int64_t d = 0; d + 1 < value.tensor().dim(); ++d) {
+    auto parts = members;
+    bool is_strided = false;
+    for (const auto m : value.layout->shard_order(d)) {
+      parts *= mesh.size(m);
+      is_strided = is_strided || (*value.layout)[m].split_factor() != 1;
+    }
+    if (!is_strided && sizes[d].is_number() && sizes[d].number() > 0 && sizes[d].number() % parts == 0) {
+      return d;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string why_not_reduced(const std::string& reduce_op, const TensorType& type) {
+  if (reduce_op != "sum" && reduce_op != "avg") {
+    return "it reduces by " + reduce_op + ", not by sum or avg";
+  }
+  return c10::isFloatingType(type.dtype) ? "" : "it is of integers";
+}
+
+Value* insert_fused(
+    ProgramRewriter& rewriter,
+    ScatterProducers& producers,
+    const ReducedProduct& target,
+    int64_t chunks,
+    const std::string& collective) {
+  std::vector<Value*> operands;
+  const auto operand = [&](Value* value) {
+    operands.push_back(value);
+    return Argument::operand(operands.size() - 1);
+  };
+  const auto optional_operand = [&](Value* value) {
+    return value == nullptr ? Argument(c10::IValue()) : operand(value);
+  };
+  const auto& first = producers.calls()[0];
+  Arguments arguments;
+  if (first.is_scaled) {
+    arguments.push_back(operand(producers.input_of(first)));
+    arguments.push_back(operand(rewriter.matrix_of(first)));
+    arguments.push_back(operand(first.input_scale));
+    arguments.push_back(operand(first.other_scale));
+    arguments.push_back(optional_operand(first.bias));
+    arguments.push_back(optional_operand(first.result_scale));
+    arguments.emplace_back(
+        first.out_dtype ? c10::IValue(static_cast<int64_t>(*first.out_dtype)) : c10::IValue());
+    arguments.emplace_back(c10::IValue(first.use_fast_accum));
+  } else {
+    std::vector<Argument> inputs;
+    std::vector<Argument> others;
+    for (const auto& call : producers.calls()) {
+      inputs.push_back(operand(producers.input_of(call)));
+    }
+    for (const auto& call : producers.calls()) {
+      others.push_back(operand(rewriter.matrix_of(call)));
+    }
+    arguments.push_back(Argument::list(std::move(inputs)));
+    arguments.push_back(Argument::list(std::move(others)));
+    arguments.push_back(optional_operand(producers.bias()));
+  }
+  arguments.emplace_back(c10::IValue(target.reduce_op));
+  arguments.emplace_back(c10::IValue(target.dim));
+  arguments.emplace_back(c10::IValue(chunks));
+  arguments.emplace_back(c10::IValue(target.group));
+  auto* fused = rewriter.insert(
+      first.is_scaled ? "weft::scaled_matmul_reduce_scatter" : "weft::matmul_reduce_scatter", std::move(arguments),
+      operands, {.types = {target.piece}}, {target.piece_layout});
+  if (target.piece_layout) {
+    CallSharding sharding;
+    sharding.reason = c10::str(collective, " over ", target.group, " runs beside it");
+    fused->sharding = std::make_shared<const CallSharding>(std::move(sharding));
+  }
+  return fused->output();
+}
+
+/// What a decision says of a verdict.
+void take(OverlapDecision& decision, const OverlapGate::Verdict& verdict, const ScatterProducers& producers) {
+  decision.reason = verdict.reason;
+  decision.predicted_gain_seconds = verdict.gain_seconds;
+  decision.fused = verdict.fuse;
+  if (verdict.fuse) {
+    decision.chunks = verdict.chunks;
+    decision.matmuls = static_cast<int64_t>(producers.calls().size());
+    decision.module = producers.calls()[0].node->origin.module;
+  }
+}
+
+} // namespace
+
+OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const Scatter& scatter) {
+  OverlapDecision decision{
+      .node = scatter.collective->output()->name(),
+      .module = scatter.collective->origin.module,
+      .kind = "reduce_scatter",
+      .group = scatter.group,
+      .reason = scatter.refused};
+  if (!decision.reason.empty()) {
+    return decision;
+  }
+  decision.reason = why_not_reduced(scatter.reduce_op, scatter.whole->tensor());
+  if (decision.reason.empty() && scatter.is_whole_kept) {
+    decision.reason = "%" + scatter.whole->name() + " is used by others too";
+  }
+  if (!decision.reason.empty()) {
+    return decision;
+  }
+  ScatterProducers producers(rewriter, scatter.whole, scatter.nodes, scatter.nodes.front());
+  decision.reason = producers.refused();
+  const bool is_of_columns = scatter.dim == scatter.whole->tensor().dim() - 1;
+  if (decision.reason.empty() && is_of_columns && producers.calls()[0].is_scaled) {
+    decision.reason = "its matmul is scaled, and its columns are scattered";
+  }
+  if (!decision.reason.empty()) {
+    return decision;
+  }
+  auto type = scatter.piece->tensor();
+  const ReducedProduct target{
+      scatter.whole, contiguous_type(type.dtype, type.sizes, type.device), scatter.piece->layout, scatter.dim,
+      scatter.members, scatter.group, scatter.reduce_op};
+  const auto verdict = gate.decide(case_of(producers, target, gate), *scatter.collective, scatter.group);
+  take(decision, verdict, producers);
+  if (!verdict.fuse) {
+    return decision;
+  }
+  // All that it is computed of is there.
+  rewriter.insert_before(scatter.nodes.front(), producers.calls()[0].node->origin);
+  auto* piece = insert_fused(rewriter, producers, target, verdict.chunks, "a reduce_scatter");
+  rewriter.replace_uses(scatter.piece, piece);
+  if (scatter.unwaited != nullptr) {
+    for (const auto& use : rewriter.uses(*scatter.unwaited)) {
+      if (std::find(scatter.nodes.begin(), scatter.nodes.end(), use.node) == scatter.nodes.end()) {
+        use.node->set_operand(use.operand, piece);
+      }
+    }
+  }
+  rewriter.mark_unused(scatter.nodes);
+  rewriter.mark_unused(producers.nodes());
+  return decision;
+}
+
+OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, const Reduction& reduction) {
+  OverlapDecision decision{
+      .node = reduction.collective->output()->name(),
+      .module = reduction.collective->origin.module,
+      .kind = "all_reduce",
+      .group = reduction.group,
+      .reason = reduction.refused};
+  const auto* step = reduction.collective->step();
+  if (decision.reason.empty() && step == nullptr) {
+    decision.reason = "it is a rank's: who splits it must know the program of all ranks";
+  }
+  if (decision.reason.empty()) {
+    decision.reason = step->mesh_dims.size() == 1 ? why_not_reduced(reduction.reduce_op, reduction.input->tensor())
+                                                  : "it is over more than one mesh dim";
+  }
+  if (!decision.reason.empty()) {
+    return decision;
+  }
+  ScatterProducers producers(rewriter, reduction.input, reduction.nodes, reduction.nodes.front());
+  decision.reason = producers.refused();
+  const auto dim = decision.reason.empty() ? dim_that_divides(*reduction.input, reduction.members, *rewriter.program().mesh)
+                                           : std::optional<int64_t>();
+  if (decision.reason.empty() && !dim) {
+    decision.reason = c10::str("none of its leading dims is divided by ", reduction.members);
+  }
+  if (!decision.reason.empty()) {
+    return decision;
+  }
+  const auto m = step->mesh_dims[0];
+  const auto cut = step->after.with(m, Shard(*dim));
+  const auto& type = reduction.input->tensor();
+  const ReducedProduct target{
+      reduction.input, contiguous_type(type.dtype, type.sizes, type.device), cut, *dim, reduction.members,
+      reduction.group, reduction.reduce_op};
+  const auto verdict = gate.decide(case_of(producers, target, gate), *reduction.collective, reduction.group, 1);
+  take(decision, verdict, producers);
+  if (!verdict.fuse) {
+    return decision;
+  }
+  rewriter.insert_before(reduction.nodes.front(), producers.calls()[0].node->origin);
+  auto* piece = insert_fused(rewriter, producers, target, verdict.chunks, "half of an all_reduce");
+  auto* whole = rewriter.insert(Step{StepKind::AllGather, step->mesh_dims, cut, step->after}, piece);
+  rewriter.replace_uses(reduction.result, whole);
+  rewriter.mark_unused(reduction.nodes);
+  rewriter.mark_unused(producers.nodes());
+  return decision;
+}
+
+} // namespace weft::graph
