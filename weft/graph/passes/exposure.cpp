@@ -170,7 +170,7 @@ class Search {
     }
     auto first = numbers_.size();
     for (const auto* output : node.outputs()) {
-      for (const auto& use : output == nullptr ? std::vector<Value::Use>() : output->uses()) {
+      for (const auto& use : output == nullptr ? Value::Uses() : output->uses()) {
         ++result_.looked_at;
         first = std::min(first, waits_for_collective(*use.node) ? place_of_wait(*use.node) : numbers_.at(use.node));
       }
