@@ -6,7 +6,9 @@ get_property(_layers GLOBAL PROPERTY WEFT_LAYERS)
 list(TRANSFORM _layers REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE _objects)
 add_library(weft SHARED ${_objects})
 add_library(weft::weft ALIAS weft)
-target_link_libraries(weft PUBLIC torch)
+# Torch's libraries export parts of the C++ library that they were linked with, std::filesystem for one. Those are another
+# version's, and crash; the first library that has a symbol gives it, so ours is named first.
+target_link_libraries(weft PUBLIC stdc++ torch)
 target_compile_features(weft PUBLIC cxx_std_20)
 target_include_directories(weft PUBLIC
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")

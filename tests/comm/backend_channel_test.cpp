@@ -18,7 +18,7 @@ const Call kGather{.collective = Collective::AllGather, .dtype = c10::kLong, .si
 struct BackendChannelTest : ::testing::Test {
   c10::intrusive_ptr<Communicator> world = make_fake_world(4, /*rank=*/2);
   std::shared_ptr<Group> group = world->group(DeviceMesh(world, c10::kCPU, {2, 2}, {"dp", "tp"}), 1);
-  BackendChannel channel{nullptr};
+  BackendChannel channel{nullptr, nullptr};
 };
 
 } // namespace
