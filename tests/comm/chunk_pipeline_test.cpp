@@ -33,6 +33,31 @@ void on_ranks(int64_t size, const std::function<void(const DeviceMesh& mesh, Gro
   });
 }
 
+/// As groups on a device are: waiting orders the stream, and messages go in exchanges.
+class GroupOnStream : public Group {
+ public:
+  GroupOnStream(Communicator& communicator, std::shared_ptr<Group> inner)
+      : Group(communicator, inner->label(), inner->ranks(), inner->rank()), inner_(std::move(inner)) {}
+  bool blocks_host() const override {
+    return false;
+  }
+
+ protected:
+  Pending do_exchange(const Call& call, Tensors sends, Tensors recvs) override {
+    EXPECT_EQ(call.collective, Collective::AllToAll);
+    return inner_->all_to_all(sends, recvs);
+  }
+  uint64_t next_sequence() override {
+    return 0;
+  }
+  uint64_t next_message(Collective /*direction*/, int64_t /*peer*/) override {
+    return 0;
+  }
+
+ private:
+  std::shared_ptr<Group> inner_;
+};
+
 at::Tensor numbers(c10::IntArrayRef sizes) {
   return at::arange(c10::multiply_integers(sizes), at::kFloat).view(sizes);
 }
@@ -122,6 +147,21 @@ TEST(ChunkPipeline, AScatterReducesEveryMembersAddends) {
             check_scatter(group, {dim, size, chunks}, ReduceOp::Sum);
             check_scatter(group, {dim, size, chunks}, ReduceOp::Avg);
           }
+        }
+      }
+    });
+  }
+}
+
+TEST(ChunkPipeline, WhereWaitingDoesNotBlockTheHostEveryTurnIsOneExchange) {
+  for (int64_t members = 2; members <= 4; ++members) {
+    on_ranks(members, [&](const DeviceMesh& mesh, Group& inner) {
+      const auto group = std::make_shared<GroupOnStream>(Communicator::of(mesh), inner.shared_from_this());
+      for (const int64_t size : {24, 7, 1, 0}) {
+        for (int64_t chunks = 1; chunks <= 7; ++chunks) {
+          check_gather(*group, {1, size, chunks}, /*keeps=*/false);
+          check_gather(*group, {0, size, chunks}, /*keeps=*/true);
+          check_scatter(*group, {1, size, chunks}, ReduceOp::Sum);
         }
       }
     });
