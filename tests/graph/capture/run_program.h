@@ -1,7 +1,11 @@
 #pragma once
 
+#include "weft/comm/named_groups.h"
 #include "weft/graph/ir/program.h"
+#include "weft/graph/passes/fused_node.h"
+#include "weft/tensor/from_local.h"
 #include "weft/tensor/redistribute.h"
+#include "weft/tensor/to_local.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -39,6 +43,50 @@ inline c10::IValue argument_value(
   return list;
 }
 
+/// Calls an operator that communicates by itself, on the parts of its tensors: it knows no distributed ones.
+inline void call_on_parts(const Node& node, torch::jit::Stack& stack) {
+  DeviceMesh mesh;
+  const auto part = [&](const at::Tensor& tensor) {
+    mesh = as_dtensor(tensor)->spec()->mesh();
+    return to_local(tensor);
+  };
+  for (auto& value : stack) {
+    if (value.isTensor()) {
+      value = part(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> parts;
+      for (const at::Tensor& each : value.toTensorList()) {
+        parts.push_back(part(each));
+      }
+      value = parts;
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> parts;
+      for (const std::optional<at::Tensor>& each : value.toOptionalTensorList()) {
+        parts.push_back(each ? std::optional(part(*each)) : std::nullopt);
+      }
+      value = parts;
+    }
+  }
+  const NamedGroupScope groups(groups_of(mesh));
+  node.op()->callBoxed(stack);
+  const auto whole = [&](const at::Tensor& local, const Value& output) {
+    std::vector<int64_t> sizes;
+    for (const auto& size : output.tensor().sizes) {
+      sizes.push_back(size.number());
+    }
+    return from_local(local, mesh, *output.layout, sizes);
+  };
+  if (stack[0].isTensor()) {
+    stack[0] = whole(stack[0].toTensor(), *node.output());
+    return;
+  }
+  c10::List<at::Tensor> results;
+  for (const at::Tensor& each : stack[0].toTensorList()) {
+    results.push_back(whole(each, *node.output(results.size())));
+  }
+  stack[0] = results;
+}
+
 /// Calls the nodes in order, on plain or distributed tensors, and gives what the graph returns.
 inline Tensors run_graph(const Graph& graph, const Tensors& inputs) {
   const at::NoGradGuard no_gradients;
@@ -60,7 +108,11 @@ inline Tensors run_graph(const Graph& graph, const Tensors& inputs) {
           argument.is_absent() ? formal.default_value().value()
                                : argument_value(*node, argument, formal.type(), values));
     }
-    node->op()->callBoxed(stack);
+    if (is_fused_operator(*node)) {
+      call_on_parts(*node, stack);
+    } else {
+      node->op()->callBoxed(stack);
+    }
     size_t output = 0;
     const auto set = [&](const c10::IValue& value) {
       if (const auto* made = node->outputs()[output++]) {

@@ -37,7 +37,6 @@ TEST(LookThrough, AViewThatCutsTheLastDimInAnotherWayDoesNot) {
 TEST(LookThrough, CastsChangeTheDtypeAlone) {
   EXPECT_TRUE(is_cast(OneNode("%y: bf16[2,3,4] = aten::_to_copy(%x, dtype=bf16)").node));
   EXPECT_TRUE(is_cast(OneNode("%y: bf16[2,3,4] = aten::to.dtype(%x, bf16)").node));
-  EXPECT_TRUE(is_cast(OneNode("%y: bf16[2,3,4] = prims::convert_element_type(%x, bf16)").node));
   EXPECT_FALSE(is_cast(OneNode("%y: f32[2,3,4] = aten::neg(%x)").node));
 }
 
