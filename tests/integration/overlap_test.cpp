@@ -12,6 +12,7 @@
 #include "weft/tensor/dispatch.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
 namespace {

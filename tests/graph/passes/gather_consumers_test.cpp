@@ -119,7 +119,7 @@ TEST(GatherConsumers, MatmulsWithAnotherScaleTakeTheGatheredValue) {
 TEST(GatherConsumers, NothingIsMovedAcrossAWriteThatMatters) {
   expect_not_overlapped(
       with("  %x2: f32[8,8] {S(0)} = aten::relu_(%x)\n  %y: f32[8,8] {S(1)} = aten::mm(%whole, %w)\noutput %y = user\n"),
-      "the shard is written to before what is gathered is used");
+      "it is written to in between");
   const auto weights = overlapped(
       with("  %y: f32[8,8] {S(1)} = aten::mm(%whole, %w)\n  %w2: f32[8,8] {S(1)} = aten::relu_(%w)\n"
            "  %z: f32[8,8] {S(1)} = aten::mm(%whole, %w)\noutput %y = user\noutput %z = user\n"));

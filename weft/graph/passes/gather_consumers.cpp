@@ -127,8 +127,12 @@ void GatherConsumers::find_place() {
 
 void GatherConsumers::find_consumers() {
   std::vector<std::string> reasons;
+  std::unordered_set<const Node*> seen; // a node may use a value twice
   const auto visit = [&](const auto& self, const Value& value, const std::vector<Node*>& path) -> void {
     for (const auto& use : rewriter_.uses(value)) {
+      if (!seen.insert(use.node).second) {
+        continue;
+      }
       if (auto call = matmul_of(*use.node)) {
         if (call->input != &value) {
           reasons.push_back(text_of(*use.node) + " has it on its right-hand side");
