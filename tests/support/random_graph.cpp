@@ -146,7 +146,9 @@ class Generator {
       plan_.push_back({module, style == 0 ? nn::rowwise() : nn::colwise()});
     }
     if (chance(60)) {
-      keep(sizes, call(sizes, "linear(" + tensor.name + ", " + weight + (has_bias ? ", " + bias : "") + ")", {}, module));
+      keep(
+          sizes,
+          call(sizes, "linear(" + tensor.name + ", " + weight + (has_bias ? ", " + bias : "") + ")", {}, module));
     } else {
       const auto rows = product(tensor.sizes, tensor.sizes.size() - 1);
       const auto flat = tensor.rank() == 2
@@ -240,8 +242,7 @@ class Generator {
     for (const auto dim : order) {
       sizes.push_back(tensor.sizes[dim]);
       strides.push_back(
-          std::accumulate(
-              tensor.sizes.begin() + dim + 1, tensor.sizes.end(), int64_t{1}, std::multiplies<>()));
+          std::accumulate(tensor.sizes.begin() + dim + 1, tensor.sizes.end(), int64_t{1}, std::multiplies<>()));
     }
     const auto turned = call(sizes, "permute(" + tensor.name + ", [" + c10::Join(", ", order) + "])", strides);
     add(sizes, "clone(" + turned + ", memory_format=contiguous_format)");
@@ -276,7 +277,8 @@ class Generator {
       strides[d] = std::accumulate(sizes.begin() + d + 1, sizes.end(), int64_t{1}, std::multiplies<>());
     }
     sizes[dim] = end - begin;
-    const auto cut = call(sizes, c10::str("slice.Tensor(", tensor.name, ", ", dim, ", ", begin, ", ", end, ")"), strides);
+    const auto cut =
+        call(sizes, c10::str("slice.Tensor(", tensor.name, ", ", dim, ", ", begin, ", ", end, ")"), strides);
     add(sizes, "clone(" + cut + ", memory_format=contiguous_format)");
   }
 

@@ -173,6 +173,28 @@ void expect_remade(const std::string& text) {
   }
 }
 
+TEST(CollectiveForms, AShardThatWasReplacedIsFoundAgain) {
+  const auto program = parse_program(R"(program
+      input %x: f32[2,4] = user
+        %s: f32[2,4] = aten::relu(%x)
+        %i: i32[2,4] = aten::view.dtype(%s, i32)
+        %g: i32[4,4] = _c10d_functional::all_gather_into_tensor(%i, 2, "0")
+        %w: i32[4,4] = _c10d_functional::wait_tensor(%g)
+        %v: f32[4,4] = aten::view.dtype(%w, f32)
+        %h: f32[4,4] = _c10d_functional::all_gather_into_tensor(%s, 2, "0")
+        %u: f32[4,4] = _c10d_functional::wait_tensor(%h)
+      output %v = user
+      output %u = user)");
+  const auto forms = find_collectives(program);
+  auto* s = program.graph->first()->output();
+  auto* x = program.graph->inputs()[0];
+  EXPECT_EQ(current_shard(forms.gathers.at(0)), s);
+  EXPECT_EQ(current_shard(forms.gathers.at(1)), s);
+  program.graph->replace_all_uses(s, x);
+  EXPECT_EQ(current_shard(forms.gathers.at(0)), x);
+  EXPECT_EQ(current_shard(forms.gathers.at(1)), x);
+}
+
 TEST(CollectiveForms, WhatWasKeptIsMadeOfTheWhole) {
   const std::string head = R"(program
       input %x: f32[2,4] = user

@@ -129,6 +129,15 @@ CollectiveForms find_collectives(const Program& program) {
   return Search(program).run();
 }
 
+Value* current_shard(const Gather& gather) {
+  const auto wanted = gather.shard->tensor().dtype;
+  auto* shard = gather.collective->operand(0);
+  while (shard->tensor().dtype != wanted) {
+    shard = shard->producer()->operand(0); // the nodes that give the bits another dtype are as they were
+  }
+  return shard;
+}
+
 Value* remake(const Gather& gather, const Gather::Kept& kept, Value* whole, Node* before) {
   using Kind = Arrangement::Kind;
   GraphBuilder build(before->graph(), before);

@@ -80,6 +80,9 @@ struct CollectiveForms {
 /// between) is listed with the reason.
 CollectiveForms find_collectives(const Program& program);
 
+/// The shard as it is now: what nodes before the gather were replaced by since it was found is what the collective is given.
+Value* current_shard(const Gather& gather);
+
 /// What a gather kept, made anew by nodes before `before`: `whole` holds what the gather's whole does.
 Value* remake(const Gather& gather, const Gather::Kept& kept, Value* whole, Node* before);
 

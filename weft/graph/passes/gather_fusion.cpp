@@ -71,7 +71,7 @@ class GatherFusion {
     auto* place = consumers.place();
     rewriter_.hoist(consumers.hoisted(), place);
     rewriter_.insert_before(place, taken[0].call.node->origin);
-    auto* shard = gather_.shard;
+    auto* shard = current_shard(gather_);
     if (gather_.viewed_as) {
       shard = rewriter_.view_as(shard, *gather_.viewed_as);
     }
@@ -131,8 +131,9 @@ class GatherFusion {
       return value == nullptr ? Argument(c10::IValue()) : operand(value);
     };
     const auto any = [&](Value* MatmulCall::*member) {
-      return std::any_of(
-          taken.begin(), taken.end(), [&](const GatherConsumers::Consumer& each) { return each.call.*member != nullptr; });
+      return std::any_of(taken.begin(), taken.end(), [&](const GatherConsumers::Consumer& each) {
+        return each.call.*member != nullptr;
+      });
     };
     // One per matmul, or none at all.
     const auto optional_list = [&](Value* MatmulCall::*member) {
@@ -167,8 +168,7 @@ class GatherFusion {
       c10::impl::GenericList dtypes(c10::OptionalType::create(c10::IntType::get()));
       c10::List<bool> fast;
       for (const auto& each : taken) {
-        dtypes.push_back(
-            each.call.out_dtype ? c10::IValue(static_cast<int64_t>(*each.call.out_dtype)) : c10::IValue());
+        dtypes.push_back(each.call.out_dtype ? c10::IValue(static_cast<int64_t>(*each.call.out_dtype)) : c10::IValue());
         fast.push_back(each.call.use_fast_accum);
       }
       arguments.emplace_back(c10::IValue(dtypes));
@@ -176,7 +176,8 @@ class GatherFusion {
     }
     arguments.emplace_back(c10::IValue(consumers.dim()));
     arguments.push_back(
-        gather_.size ? rewriter_.size_argument(shard, consumers.dim(), *gather_.size, operands) : Argument(c10::IValue()));
+        gather_.size ? rewriter_.size_argument(shard, consumers.dim(), *gather_.size, operands)
+                     : Argument(c10::IValue()));
     arguments.emplace_back(c10::IValue(decision_.chunks));
     arguments.emplace_back(c10::IValue(keeps_gathered));
     arguments.emplace_back(c10::IValue(gather_.group));
