@@ -59,7 +59,8 @@ Outcome run(
     outcome.messages = calls(log, Collective::Send);
   }
   outcome.layout = as_dtensor(outcome.output)->spec()->layout();
-  const auto factors = distribute_tensor(numbers(outcome.output.sizes()), mesh, outcome.layout);
+  const auto factors =
+      distribute_tensor(numbers(outcome.output.sizes(), outcome.output.scalar_type()), mesh, outcome.layout);
   (outcome.output * factors).sum().backward();
   outcome.output = full_tensor(outcome.output.detach());
   for (const auto& leaf : leaves) {
@@ -112,6 +113,22 @@ TEST(OverlappedCall, GivesWhatTheTwoGiveOneAfterTheOther) {
         // A whole matrix to be added is no bias.
         const Tensors with_matrix{numbers({length, 3}), numbers({3, 8}), numbers({length, 8})};
         expect_same_fused(mesh, addmm, with_matrix, {rows, columns, columns});
+      }
+    });
+  }
+}
+
+TEST(OverlappedCall, LayersTrainTheSame) {
+  for (const int64_t members : {2, 3, 4}) {
+    on_mesh({members}, [](const DeviceMesh& mesh) {
+      // In backward the gradient of the second layer's output is gathered beside a matmul too.
+      const auto layers = [](const Tensors& in) {
+        return in[0] + at::linear(at::relu(at::linear(in[0], in[1])), in[2]);
+      };
+      for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+        expect_same_fused(
+            mesh, layers, {numbers({2, 6, 3}, dtype), numbers({5, 3}, dtype), numbers({3, 5}, dtype)},
+            {{Shard(1)}, {Shard(0)}, {Shard(1)}});
       }
     });
   }

@@ -107,3 +107,19 @@ def test_the_size_of_the_whole_may_be_known_later(tmp_path):
         dist.broadcast(x, 0)
         (y,) = torch.export.load(rewritten).module()(x)
         torch.testing.assert_close(y, torch.cat([x, x]) @ (x.t() @ x))
+
+
+def test_ranks_decide_alike_by_what_they_measure():
+    mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    x, w = torch.randn(512, 512, dtype=torch.float64), torch.randn(1024, 512, dtype=torch.float64)
+    dist.broadcast(x, 0)
+    dist.broadcast(w, 0)
+    leaves = [weft.distribute_tensor(each, mesh, [weft.Shard(0)]).requires_grad_() for each in (x, w)]
+    with weft.explain() as explained:
+        y = torch.nn.functional.linear(leaves[0] * 1, leaves[1])
+        (y * y).sum().backward()
+    texts = [None, None]
+    dist.all_gather_object(texts, str(explained))
+    assert texts[0] == texts[1]
+    torch.testing.assert_close(y.full_tensor(), x @ w.t())
+    torch.testing.assert_close(leaves[0].grad.full_tensor(), 2 * x @ w.t() @ w)
