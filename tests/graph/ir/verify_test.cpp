@@ -117,8 +117,8 @@ TEST(Verify, SizesAreNotNegativeHaveStridesAndDeclaredSymbols) {
       error_of("symbol s0\n%y: f32[s0,2*s1|1,1] {R} = aten::relu(%x)"),
       "[verify] the program declares its symbols, but not s1, in %y: f32[s0,2*s1|1,1].");
   EXPECT_EQ(
-      error_of("symbol s0\n%n: int(s0 + s1) = aten::sym_size.int(%x, 0)"),
-      "[verify] the program declares its symbols, but not s1, in %n: int(s0 + s1).");
+      error_of("symbol s0\n%size: int(s0 + s1) = aten::sym_size.int(%x, 0)"),
+      "[verify] the program declares its symbols, but not s1, in %size: int(s0 + s1).");
 }
 
 TEST(Verify, AValueIsMadeBeforeItIsUsed) {

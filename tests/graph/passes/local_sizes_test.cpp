@@ -37,6 +37,23 @@ TEST(LocalSizes, AreThoseOfShardMathForNumbersAndForSymbols) {
       local_shape_and_offset({11}, turned, place.shape, place.coordinate).shape[0]);
 }
 
+TEST(LocalSizes, ThePartOfAValueLiesAsTheWholeDoes) {
+  Graph graph;
+  const auto type_of = [&](Sizes strides, Layout layout) {
+    auto type = contiguous_type(c10::kFloat, {4, 6});
+    type.strides = std::move(strides);
+    auto* value = graph.add_input("x", type);
+    value->layout = std::move(layout);
+    return std::get<TensorType>(local_type(*value, {{2}, {1}}));
+  };
+  EXPECT_EQ(type_of({6, 1}, {Shard(1)}), contiguous_type(c10::kFloat, {4, 3}));
+  EXPECT_EQ(type_of({1, 4}, {Shard(0)}).strides, (Sizes{1, 2}));
+  EXPECT_EQ(type_of({0, 1}, {Shard(1)}).strides, (Sizes{0, 1}));
+  EXPECT_EQ(type_of({1, 9}, {Partial()}).strides, (Sizes{1, 9}));
+  const auto* number = graph.add_input("n", NumberType{NumberKind::Int, "s0"});
+  EXPECT_EQ(local_type(*number, {{2}, {1}}), number->type);
+}
+
 TEST(LocalSizes, PiecesTakeTheirFullSizeFirst) {
   const auto part = chunk(Size(10), 4, 3);
   EXPECT_EQ(part.begin.number(), 9);

@@ -1,5 +1,6 @@
 #include "weft/graph/ir/module_stack.h"
 
+#include <algorithm>
 #include <array>
 
 namespace weft::graph {
@@ -29,43 +30,32 @@ std::array<std::string_view, 3> split(std::string_view entry) {
 
 } // namespace
 
-namespace {
-
-/// Calls fn(key, path, type) for every entry of the stack, outermost first.
-template <class Fn>
-void for_each_entry(const Origin& origin, const Fn& fn) {
+std::vector<ModuleCall> module_calls(const Origin& origin) {
   std::string_view text;
   for (const auto& [key, value] : origin.metadata) {
     if (key == "nn_module_stack") {
       text = value;
     }
   }
+  std::vector<ModuleCall> calls;
   while (!text.empty()) {
-    const auto end = text.find(';');
-    const auto [key, path, type] = split(text.substr(0, end));
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    const auto entry = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(entry.size() + 1, text.size()));
+    const auto [key, path, type] = split(entry);
     if (key != kNoModule) {
-      fn(key, path, type);
+      // A module that is called again has the number of the call behind an @.
+      calls.push_back({path.substr(0, path.find('@')), type, entry});
     }
   }
+  return calls;
 }
-
-} // namespace
 
 std::vector<std::pair<std::string, std::string>> module_stack(const Origin& origin) {
   std::vector<std::pair<std::string, std::string>> stack;
-  for_each_entry(origin, [&](auto /*key*/, auto path, auto type) {
-    // A module that is called again has the number of the call behind an @.
-    stack.emplace_back(path.substr(0, path.find('@')), type);
-  });
+  for (const auto& call : module_calls(origin)) {
+    stack.emplace_back(call.path, call.type);
+  }
   return stack;
-}
-
-std::vector<std::string> module_calls(const Origin& origin) {
-  std::vector<std::string> calls;
-  for_each_entry(
-      origin, [&](auto key, auto path, auto /*type*/) { calls.push_back(std::string(key) + ";" + std::string(path)); });
-  return calls;
 }
 
 } // namespace weft::graph

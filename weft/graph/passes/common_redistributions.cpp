@@ -7,9 +7,9 @@ namespace weft::graph {
 bool common_redistributions(Graph& graph) {
   const MemorySharing memory(graph);
   bool changed = false;
-  // What a value is a redistribution of, and of every such tensor the layouts in which it exists so far.
+  // What a value is a redistribution of, and the next of the layouts in which that tensor exists so far.
   ValueTable<Value*> sources(graph);
-  ValueTable<c10::SmallVector<Value*, 2>> forms(graph);
+  ValueTable<Value*> next_forms(graph);
   for (auto* node = graph.first(); node != nullptr;) {
     auto* current = node;
     node = node->next();
@@ -20,17 +20,17 @@ bool common_redistributions(Graph& graph) {
     auto* result = current->output();
     auto* const known = sources.get(operand);
     auto* const source = known == nullptr ? operand : known;
-    auto& existing = forms[source];
-    if (existing.empty()) {
-      existing.push_back(source);
+    auto* last = source;
+    auto* same = source;
+    while (same != nullptr && same->layout != result->layout) {
+      last = same;
+      same = next_forms.get(same);
     }
-    const auto same = std::find_if(
-        existing.begin(), existing.end(), [&](const Value* value) { return value->layout == result->layout; });
-    if (same == existing.end()) {
+    if (same == nullptr) {
       sources[result] = source;
-      existing.push_back(result);
+      next_forms[last] = result;
     } else {
-      graph.replace_all_uses(result, *same);
+      graph.replace_all_uses(result, same);
       graph.erase(current);
       changed = true;
     }

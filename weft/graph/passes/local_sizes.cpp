@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace weft::graph {
 
@@ -27,6 +28,29 @@ Factors factors_of(const Size& size) {
   auto more = factors_of(size.operands()[1]);
   result.number *= more.number;
   result.others.insert(result.others.end(), more.others.begin(), more.others.end());
+  return result;
+}
+
+/// Strides of sizes in the order in which other strides lie; dims that are expanded stay so.
+Sizes strides_like(const Sizes& sizes, const Sizes& strides) {
+  if (std::any_of(strides.begin(), strides.end(), [](const Size& stride) { return !stride.is_number(); })) {
+    return contiguous_strides(sizes);
+  }
+  c10::SmallVector<size_t, 8> order(sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // Dims that lie equally far apart are ordered as in a contiguous tensor.
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return strides[a].number() == strides[b].number() ? a > b : strides[a].number() < strides[b].number();
+  });
+  Sizes result(sizes.size());
+  Size next = 1;
+  for (const auto d : order) {
+    const bool is_expanded = strides[d] == Size(0);
+    result[d] = is_expanded ? Size(0) : next;
+    if (!is_expanded) {
+      next = next * (sizes[d].is_number() ? maximum(sizes[d], 1) : sizes[d]);
+    }
+  }
   return result;
 }
 
@@ -107,6 +131,23 @@ Sizes local_sizes(const Sizes& sizes, const Layout& layout, const MeshPlace& pla
     result.push_back(local_size(sizes[d], static_cast<int64_t>(d), layout, place));
   }
   return result;
+}
+
+Type local_type(const Value& value, const MeshPlace& place) {
+  if (!value.is_tensor()) {
+    return value.type;
+  }
+  const auto& placements = value.layout->placements();
+  if (std::none_of(placements.begin(), placements.end(), [](const Placement& each) { return each.is_shard(); })) {
+    return value.type;
+  }
+  auto type = value.tensor();
+  const auto sizes = local_sizes(type.sizes, *value.layout, place);
+  if (!(sizes == type.sizes)) {
+    type.strides = strides_like(sizes, type.strides);
+    type.sizes = sizes;
+  }
+  return type;
 }
 
 } // namespace weft::graph

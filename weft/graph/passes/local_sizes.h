@@ -31,5 +31,7 @@ std::optional<Size> quotient(const Size& a, const Size& b);
 /// How many indices of a dim the rank holds. Raises for strided pieces of a size that they are not known to divide.
 Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, const MeshPlace& place);
 Sizes local_sizes(const Sizes& sizes, const Layout& layout, const MeshPlace& place);
+/// The type of the rank's part of a value, whose dims lie in the order of the whole's; of a number, its own.
+Type local_type(const Value& value, const MeshPlace& place);
 
 } // namespace weft::graph

@@ -12,34 +12,9 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
-#include <numeric>
-
 namespace weft::graph {
 
 namespace {
-
-/// Strides of sizes in the order in which other strides lie; dims that are expanded stay so.
-Sizes strides_like(const Sizes& sizes, const Sizes& strides) {
-  if (std::any_of(strides.begin(), strides.end(), [](const Size& stride) { return !stride.is_number(); })) {
-    return contiguous_strides(sizes);
-  }
-  c10::SmallVector<size_t, 8> order(sizes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  // Dims that lie equally far apart are ordered as in a contiguous tensor.
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return strides[a].number() == strides[b].number() ? a > b : strides[a].number() < strides[b].number();
-  });
-  Sizes result(sizes.size());
-  Size next = 1;
-  for (const auto d : order) {
-    const bool is_expanded = strides[d] == Size(0);
-    result[d] = is_expanded ? Size(0) : next;
-    if (!is_expanded) {
-      next = next * (sizes[d].is_number() ? maximum(sizes[d], 1) : sizes[d]);
-    }
-  }
-  return result;
-}
 
 MeshPlace with_stand_ins(MeshPlace place, const TrialValues& values) {
   place.stand_ins = values.stand_ins();
@@ -73,28 +48,11 @@ class Localizer {
   }
 
  private:
-  Type local_type(const Value& value) const {
-    if (!value.is_tensor()) {
-      return value.type;
-    }
-    const auto& placements = value.layout->placements();
-    if (std::none_of(placements.begin(), placements.end(), [](const Placement& each) { return each.is_shard(); })) {
-      return value.type;
-    }
-    auto type = value.tensor();
-    const auto sizes = local_sizes(type.sizes, *value.layout, place_);
-    if (!(sizes == type.sizes)) {
-      type.strides = strides_like(sizes, type.strides);
-      type.sizes = sizes;
-    }
-    return type;
-  }
-
   void add_inputs() {
     result_.inputs.reserve(program_.inputs.size());
     for (auto input : program_.inputs) {
       if (input.value != nullptr) {
-        auto* local = result_.graph->add_input(input.value->name(), local_type(*input.value));
+        auto* local = result_.graph->add_input(input.value->name(), local_type(*input.value, place_));
         values_[input.value] = local;
         input.value = local;
       }
@@ -266,7 +224,7 @@ class Localizer {
     OutputTypes outputs;
     outputs.lists = node.output_lists();
     for (const auto* output : node.outputs()) {
-      outputs.types.push_back(output == nullptr ? std::nullopt : std::optional<Type>(local_type(*output)));
+      outputs.types.push_back(output == nullptr ? std::nullopt : std::optional<Type>(local_type(*output, place_)));
       outputs.names.push_back(output == nullptr ? "" : output->name());
     }
     auto* added =

@@ -64,6 +64,11 @@ size_t ProgramModules::module(const std::string& path) {
 }
 
 void ProgramModules::add_parameters(const Program& program) {
+  std::unordered_map<std::string_view, const at::Tensor*> tensors;
+  tensors.reserve(program.tensors.size());
+  for (const auto& [name, tensor] : program.tensors) {
+    tensors.emplace(name, &tensor);
+  }
   for (const auto& input : program.inputs) {
     if (input.kind != InputKind::Parameter) {
       continue;
@@ -71,9 +76,9 @@ void ProgramModules::add_parameters(const Program& program) {
     const auto dot = input.target.rfind('.');
     const auto path = dot == std::string::npos ? std::string() : input.target.substr(0, dot);
     const auto owner = module(path);
-    const auto tensor = program.tensors.find(input.target);
-    const void* identity = tensor != program.tensors.end() && tensor->second.has_storage()
-        ? tensor->second.const_data_ptr()
+    const auto tensor = tensors.find(input.target);
+    const void* identity = tensor != tensors.end() && tensor->second->has_storage()
+        ? tensor->second->const_data_ptr()
         : static_cast<const void*>(input.value);
     std::vector<int64_t> shape;
     for (const auto& size : input.value->tensor().sizes) {
@@ -93,14 +98,11 @@ const std::vector<ProgramModules::Call>& ProgramModules::around(const Node& node
   const auto [found, is_new] = stacks_.try_emplace(place_of(node.origin));
   known = &found->second;
   if (is_new) {
-    const auto stack = module_stack(node.origin);
-    const auto calls = module_calls(node.origin);
-    for (size_t i = 0; i < stack.size(); ++i) {
-      const auto& [path, type] = stack[i];
+    for (const auto& [path, type, text] : module_calls(node.origin)) {
       if (!path.empty()) {
-        const auto number = module(path);
+        const auto number = module(std::string(path));
         types_[number] = type;
-        found->second.push_back({number, calls_.try_emplace(calls[i], calls_.size() + 1).first->second});
+        found->second.push_back({number, calls_.try_emplace(std::string(text), calls_.size() + 1).first->second});
       }
     }
   }
