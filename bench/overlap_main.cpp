@@ -15,7 +15,8 @@ constexpr const char* kUsage =
     "  square gather|scatter WAY    matrices of size x size\n"
     "  rows gather|scatter WAY      size rows, times 1024 x 1024\n"
     "  decoder WAY                  two layers of a decoder, forward and backward, as many tokens\n"
-    "The way is unfused, fused (fused/8 in 8 chunks) or auto; compute or communication, but for the decoder, is one part of it alone.\n";
+    "The way is unfused, fused (fused/8 in 8 chunks) or auto; compute or communication, but for the decoder, is one "
+    "part of it alone.\n";
 
 constexpr int64_t kSide = 1024;
 

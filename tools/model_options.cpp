@@ -78,11 +78,11 @@ void ModelOptions::add_to(CLI::App& command) {
       });
   command
       .add_option(
-          "--overlap", overlap_, "Collectives beside the matmuls that need them: where it pays, nowhere, or wherever they can")
+          "--overlap", overlap_,
+          "Collectives beside the matmuls that need them: where it pays, nowhere, or wherever they can")
       ->check(CLI::IsMember({"auto", "off", "force"}))
       ->capture_default_str();
-  command
-      .add_option("--link", link_, "What the ranks' link is reckoned with, latency and rate, as in 50us,125MB/s")
+  command.add_option("--link", link_, "What the ranks' link is reckoned with, latency and rate, as in 50us,125MB/s")
       ->check([](const std::string& text) {
         return complaint(text, "a latency and a rate as in 50us,125MB/s", [&] { parse_link(text); });
       });
@@ -92,9 +92,8 @@ void ModelOptions::add_to(CLI::App& command) {
           "What a rank is reckoned to compute: flops, memory and the time of a call, as in 100Gflop/s,27GB/s,1us; "
           "measured, to time this machine")
       ->check([](const std::string& text) {
-        return text == kMeasured
-            ? std::string()
-            : complaint(text, "rates as in 100Gflop/s,27GB/s,1us", [&] { parse_compute(text); });
+        return text == kMeasured ? std::string()
+                                 : complaint(text, "rates as in 100Gflop/s,27GB/s,1us", [&] { parse_compute(text); });
       });
 }
 

@@ -18,8 +18,7 @@ using testing::say;
 std::unique_ptr<SymmetricMemory> make_memory(c10::Device device) {
   const auto environment = read_launch_environment().value();
   const auto store = testing::launch_store();
-  auto memory =
-      SymmetricMemory::make(store, environment.rank, environment.world_size, device, default_timeout());
+  auto memory = SymmetricMemory::make(store, environment.rank, environment.world_size, device, default_timeout());
   // Rank 0 serves the store, and may leave only when nobody asks it any more.
   testing::meet_in_store(*store, "made", environment.rank, environment.world_size);
   return memory;
@@ -62,10 +61,9 @@ RANK_ROLE(gathers_and_scatters_on_one_device) {
         const auto expected = whole_of(7, sizes);
         const auto gathered = at::full_like(expected, -1);
         const auto consumed = at::full_like(expected, -1);
-        memory->gather(
-            part_of(expected).contiguous(), cut, gathered, [&](const Chunk& at, const at::Tensor& values) {
-              consumed.narrow(dim, at.begin, at.length).copy_(values);
-            });
+        memory->gather(part_of(expected).contiguous(), cut, gathered, [&](const Chunk& at, const at::Tensor& values) {
+          consumed.narrow(dim, at.begin, at.length).copy_(values);
+        });
         TORCH_CHECK(at::equal(gathered, expected), "gathered along ", dim, " of ", sizes);
         TORCH_CHECK(at::equal(consumed, expected), "consumed along ", dim, " of ", sizes);
 

@@ -96,7 +96,9 @@ OverlapDecisions expect_same_overlapped(const std::string& text) {
       const auto& actual = results[1][rank][i].toTensor();
       EXPECT_EQ(actual.sizes(), wanted.sizes()) << fused;
       const bool is_long = c10::elementSize(wanted.scalar_type()) >= 4;
-      EXPECT_TRUE(actual.sizes() == wanted.sizes() && at::allclose(actual, wanted, is_long ? 1e-4 : 2e-2, is_long ? 1e-5 : 2e-2))
+      EXPECT_TRUE(
+          actual.sizes() == wanted.sizes() &&
+          at::allclose(actual, wanted, is_long ? 1e-4 : 2e-2, is_long ? 1e-5 : 2e-2))
           << "output " << i << " of rank " << rank << " differs:\n"
           << fused;
     }

@@ -7,8 +7,8 @@
 #include <ATen/ops/sum.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include <atomic>
 #include <fstream>
@@ -151,8 +151,8 @@ std::unique_ptr<SymmetricMemory> SymmetricMemory::make(
   for (int64_t member = 0; member < size; ++member) {
     if (outcomes[member] != kReached) {
       TORCH_WARN(
-          "[comm] devices of type ", device.type(), " do not share memory, so that chunks are sent as messages: ",
-          outcomes[member], " (member ", member, ")");
+          "[comm] devices of type ", device.type(),
+          " do not share memory, so that chunks are sent as messages: ", outcomes[member], " (member ", member, ")");
       return nullptr;
     }
   }
@@ -261,10 +261,7 @@ void SymmetricMemory::gather(
   }
 }
 
-void SymmetricMemory::scatter(
-    const at::Tensor& output,
-    const ChunkedDim& cut,
-    const ProduceChunk& produce) {
+void SymmetricMemory::scatter(const at::Tensor& output, const ChunkedDim& cut, const ProduceChunk& produce) {
   const auto main = stream_of(device_);
   const auto own = part_of(cut, size_, rank_);
   prepare(largest_part(output, cut, size_) * (size_ - 1) * output.element_size());

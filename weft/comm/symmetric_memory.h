@@ -34,11 +34,7 @@ class SymmetricMemory {
   SymmetricMemory& operator=(const SymmetricMemory&) = delete;
 
   /// As gather_in_chunks and scatter_in_chunks, of sums. Work on chunks is put on the current stream.
-  void gather(
-      const at::Tensor& shard,
-      const ChunkedDim& cut,
-      const at::Tensor& gathered,
-      const ConsumeChunk& consume);
+  void gather(const at::Tensor& shard, const ChunkedDim& cut, const at::Tensor& gathered, const ConsumeChunk& consume);
   void scatter(const at::Tensor& output, const ChunkedDim& cut, const ProduceChunk& produce);
 
  private:

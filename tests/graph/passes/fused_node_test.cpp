@@ -31,8 +31,7 @@ TEST(FusedNode, KnowsTheCollectiveInside) {
   EXPECT_TRUE(fused->is_gather);
   EXPECT_EQ(fused->chunks, 2);
   EXPECT_EQ(fused->moved, program.inputs[2].value);
-  EXPECT_EQ(
-      step_inside(*gather, *fused, *program.mesh).to_string(*program.mesh), "all_gather(tp: S(1) -> R)");
+  EXPECT_EQ(step_inside(*gather, *fused, *program.mesh).to_string(*program.mesh), "all_gather(tp: S(1) -> R)");
   const auto scatter = fused_node(*gather->next());
   EXPECT_EQ(
       step_inside(*gather->next(), *scatter, *program.mesh).to_string(*program.mesh),
@@ -59,7 +58,8 @@ TEST(FusedNode, OfARankHasLocalSizesAndTheGroupsName) {
       own.find("[%a: f32[2,6,4]] = weft::all_gather_matmul(%x, [%w], [], 1, None, 2, False, \"7\")"), std::string::npos)
       << own;
   EXPECT_NE(
-      own.find("%b: f32[2,3,8] = weft::matmul_reduce_scatter([%a], [%v], None, \"sum\", 1, 4, \"7\")"), std::string::npos)
+      own.find("%b: f32[2,3,8] = weft::matmul_reduce_scatter([%a], [%v], None, \"sum\", 1, 4, \"7\")"),
+      std::string::npos)
       << own;
 }
 

@@ -49,7 +49,8 @@ TEST(GatherConsumers, FactorsAndAddendsOfWholeMatricesAreRefused) {
       with("  %y: f32[8,8] {S(1)} = aten::addmm(%b, %whole, %w, beta=2)\noutput %y = user\n"),
       "%y: it has factors, alpha or beta");
   expect_not_overlapped(
-      with("  %y: f32[8,8] {S(1)} = aten::addmm(%w, %whole, %w)\noutput %y = user\n"), "%y: what it adds is not one row");
+      with("  %y: f32[8,8] {S(1)} = aten::addmm(%w, %whole, %w)\noutput %y = user\n"),
+      "%y: what it adds is not one row");
 }
 
 TEST(GatherConsumers, ACastThatMakesWhatIsSentLongerStaysBehindTheGather) {
@@ -98,7 +99,8 @@ input %x: f8e4m3fn[2,16,16] {S(1)} = user
 
 TEST(GatherConsumers, AScalePerRowOfFlattenedRowsIsRefused) {
   expect_not_overlapped(
-      kScaled + "  %y: bf16[32,16] {R} = aten::_scaled_mm(%flat, %w, %rows, %columns, out_dtype=bf16)\noutput %y = user\n",
+      kScaled +
+          "  %y: bf16[32,16] {R} = aten::_scaled_mm(%flat, %w, %rows, %columns, out_dtype=bf16)\noutput %y = user\n",
       "%y: its left-hand side has a scale per row, and not the leading dims of what is gathered");
 }
 
@@ -110,7 +112,8 @@ TEST(GatherConsumers, MatmulsWithAnotherScaleTakeTheGatheredValue) {
       "output %y = user\noutput %z = user\noutput %a = user\n");
   EXPECT_EQ(result.lines, std::vector<std::string>{"%whole: fused with 2 matmuls"});
   EXPECT_NE(
-      result.decisions[0].reason.find("%z: its left-hand side has another scale than that of others"), std::string::npos)
+      result.decisions[0].reason.find("%z: its left-hand side has another scale than that of others"),
+      std::string::npos)
       << result.decisions[0].reason;
   EXPECT_NE(result.program.find("%z: bf16[32,16] {R} = aten::_scaled_mm(%flat, %w, %u, %s"), std::string::npos);
   EXPECT_NE(result.program.find("%flat: f8e4m3fn[32,16] {R} = aten::view(%gathered"), std::string::npos);
@@ -118,13 +121,15 @@ TEST(GatherConsumers, MatmulsWithAnotherScaleTakeTheGatheredValue) {
 
 TEST(GatherConsumers, NothingIsMovedAcrossAWriteThatMatters) {
   expect_not_overlapped(
-      with("  %x2: f32[8,8] {S(0)} = aten::relu_(%x)\n  %y: f32[8,8] {S(1)} = aten::mm(%whole, %w)\noutput %y = user\n"),
+      with(
+          "  %x2: f32[8,8] {S(0)} = aten::relu_(%x)\n  %y: f32[8,8] {S(1)} = aten::mm(%whole, %w)\noutput %y = user\n"),
       "it is written to in between");
-  const auto weights = overlapped(
-      with("  %y: f32[8,8] {S(1)} = aten::mm(%whole, %w)\n  %w2: f32[8,8] {S(1)} = aten::relu_(%w)\n"
-           "  %z: f32[8,8] {S(1)} = aten::mm(%whole, %w)\noutput %y = user\noutput %z = user\n"));
+  const auto weights =
+      overlapped(with("  %y: f32[8,8] {S(1)} = aten::mm(%whole, %w)\n  %w2: f32[8,8] {S(1)} = aten::relu_(%w)\n"
+                      "  %z: f32[8,8] {S(1)} = aten::mm(%whole, %w)\noutput %y = user\noutput %z = user\n"));
   EXPECT_EQ(weights.lines, std::vector<std::string>{"%whole: fused with 1 matmul"});
-  EXPECT_NE(weights.program.find("%z: f32[8,8] {S(1)} = aten::mm(%gathered, %w)"), std::string::npos) << weights.program;
+  EXPECT_NE(weights.program.find("%z: f32[8,8] {S(1)} = aten::mm(%gathered, %w)"), std::string::npos)
+      << weights.program;
 }
 
 TEST(GatherConsumers, ABatchOfMatmulsNeedsOneRightHandSide) {

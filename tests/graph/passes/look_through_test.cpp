@@ -10,8 +10,9 @@ namespace {
 /// The first node of a program that has these nodes and a last one.
 struct OneNode {
   explicit OneNode(const std::string& nodes, const std::string& mesh = "")
-      : program(parse_program("program" + mesh + "\ninput %x: f32[2,3,4]" + (mesh.empty() ? "" : " {S(1)}") + " = user\n  " +
-                              nodes + "\noutput %y = user\n")),
+      : program(parse_program(
+            "program" + mesh + "\ninput %x: f32[2,3,4]" + (mesh.empty() ? "" : " {S(1)}") + " = user\n  " + nodes +
+            "\noutput %y = user\n")),
         node(*program.graph->first()) {}
 
   Program program;
@@ -28,10 +29,8 @@ TEST(LookThrough, ViewsThatKeepTheLastDimKeepTheRows) {
 }
 
 TEST(LookThrough, AViewThatCutsTheLastDimInAnotherWayDoesNot) {
-  EXPECT_TRUE(keeps_rows(
-      OneNode("%y: f32[2,3,4] {S(1)} = aten::clone(%x)", " @ mesh(tp=2)").node));
-  EXPECT_FALSE(keeps_rows(
-      OneNode("%y: f32[6,4] {S(1)} = aten::view(%x, [6, 4])", " @ mesh(tp=2)").node));
+  EXPECT_TRUE(keeps_rows(OneNode("%y: f32[2,3,4] {S(1)} = aten::clone(%x)", " @ mesh(tp=2)").node));
+  EXPECT_FALSE(keeps_rows(OneNode("%y: f32[6,4] {S(1)} = aten::view(%x, [6, 4])", " @ mesh(tp=2)").node));
 }
 
 TEST(LookThrough, CastsChangeTheDtypeAlone) {

@@ -26,8 +26,11 @@ input %one: f32[1,4,5] = user
   if (!call->refused.empty()) {
     return call->refused;
   }
-  const std::string form = call->form == MatmulCall::Form::AsIs ? "" : call->form == MatmulCall::Form::Transposed ? "^T" : "[0]";
-  return call->input->name() + " @ " + call->other->name() + form + (call->bias == nullptr ? "" : " + " + call->bias->name()) +
+  const std::string form = call->form == MatmulCall::Form::AsIs ? ""
+      : call->form == MatmulCall::Form::Transposed              ? "^T"
+                                                                : "[0]";
+  return call->input->name() + " @ " + call->other->name() + form +
+      (call->bias == nullptr ? "" : " + " + call->bias->name()) +
       (call->is_scaled ? " scaled by " + call->input_scale->name() : "") + " of " + call->columns().to_string();
 }
 
@@ -42,9 +45,12 @@ TEST(MatmulCall, EveryOperatorIsOneOfRowsAndAMatrix) {
 }
 
 TEST(MatmulCall, ABatchRepeatsOneMatrixOrIsNone) {
-  EXPECT_EQ(text_of("%y: f32[2,3,5] = aten::bmm(%x, %batch)"), "its right-hand side is another matrix for every one of a batch");
   EXPECT_EQ(
-      text_of("%e: f32[2,4,5|0,5,1] = aten::expand(%w, [2, 4, 5])\n  %y: f32[2,3,5] = aten::bmm(%x, %e)"), "x @ w of 5");
+      text_of("%y: f32[2,3,5] = aten::bmm(%x, %batch)"),
+      "its right-hand side is another matrix for every one of a batch");
+  EXPECT_EQ(
+      text_of("%e: f32[2,4,5|0,5,1] = aten::expand(%w, [2, 4, 5])\n  %y: f32[2,3,5] = aten::bmm(%x, %e)"),
+      "x @ w of 5");
   EXPECT_EQ(
       text_of("%e: f32[2,4,5|0,5,1] = aten::expand(%one, [2, 4, 5])\n  %y: f32[2,3,5] = aten::bmm(%x, %e)"),
       "x @ one[0] of 5");

@@ -65,7 +65,8 @@ TEST(MicroPipeline, FusesFourPairsPerLayer) {
     EXPECT_TRUE(decision.fused) << decision.to_string();
     kinds.push_back(decision.node);
   }
-  EXPECT_EQ(kinds, (std::vector<std::string>{"g0", "s0", "h0", "t0", "g1", "s1", "h1", "t1"})) << "in the program's order";
+  EXPECT_EQ(kinds, (std::vector<std::string>{"g0", "s0", "h0", "t0", "g1", "s1", "h1", "t1"}))
+      << "in the program's order";
 }
 
 TEST(MicroPipeline, OffChangesNothing) {
@@ -107,8 +108,9 @@ input %x: f32[8,16] {S(1), S(0)} = user
 output %z = user
 )");
   EXPECT_EQ(
-      result.lines, (std::vector<std::string>{
-                        "%g: %matmul_reduce_scatter runs beside another collective already", "%z: fused with 1 matmul"}));
+      result.lines,
+      (std::vector<std::string>{
+          "%g: %matmul_reduce_scatter runs beside another collective already", "%z: fused with 1 matmul"}));
 }
 
 TEST(MicroPipeline, IsLinearInTheProgram) {

@@ -63,7 +63,8 @@ TEST(OverlapDecision, SaysWhatAndWhyInOneLine) {
       .predicted_gain_seconds = 1.2e-3,
       .reason = "why"};
   EXPECT_EQ(
-      fused.to_string(), "all_gather %all_gather_3 over tp, in layers.0: fused with 3 matmuls, 4 chunks, gains 1.2ms: why");
+      fused.to_string(),
+      "all_gather %all_gather_3 over tp, in layers.0: fused with 3 matmuls, 4 chunks, gains 1.2ms: why");
   const OverlapDecision left{.node = "r", .module = "", .kind = "all_reduce", .group = "tp", .reason = "why"};
   EXPECT_EQ(left.to_string(), "all_reduce %r over tp: not fused, why");
 }

@@ -34,9 +34,11 @@ TEST(ProgramRewriter, NewNodesHaveLayoutsAndLocalSizes) {
   rewriter.erase_replaced();
   verify(program);
   const auto text = to_string(program);
-  EXPECT_NE(text.find("%reshape: f32[s0,6,8] {S(0), S(2)} = aten::reshape(%y, [-1, 6, 8]) sizes(shape: ["), std::string::npos)
+  EXPECT_NE(
+      text.find("%reshape: f32[s0,6,8] {S(0), S(2)} = aten::reshape(%y, [-1, 6, 8]) sizes(shape: ["), std::string::npos)
       << text;
-  EXPECT_NE(text.find("%permute: f32[8,s0,6|1,48,8] {S(1), S(0)} = aten::permute(%reshape, [2, 0, 1])"), std::string::npos)
+  EXPECT_NE(
+      text.find("%permute: f32[8,s0,6|1,48,8] {S(1), S(0)} = aten::permute(%reshape, [2, 0, 1])"), std::string::npos)
       << text;
   EXPECT_EQ(text.find("aten::neg"), std::string::npos) << text;
 }

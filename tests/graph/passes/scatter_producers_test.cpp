@@ -44,9 +44,10 @@ TEST(ScatterProducers, AProductThatOthersNeedIsNotComputedTwice) {
       with("  %y: f32[4,8] {P(sum)} = aten::mm(%x, %w)\n  %n: f32[4,8] {P(sum)} = aten::neg(%y)", "output %n = user\n"),
       "%y is used by others too");
   expect_not_overlapped(
-      with("  %m: f32[4,8] {P(sum)} = aten::mm(%x, %w)\n  %n: f32[4,8] {P(sum)} = aten::neg(%m)\n"
-           "  %y: f32[4,8] {P(sum)} = aten::clone(%m)",
-           "output %n = user\n"),
+      with(
+          "  %m: f32[4,8] {P(sum)} = aten::mm(%x, %w)\n  %n: f32[4,8] {P(sum)} = aten::neg(%m)\n"
+          "  %y: f32[4,8] {P(sum)} = aten::clone(%m)",
+          "output %n = user\n"),
       "%m is used by aten::neg too");
 }
 

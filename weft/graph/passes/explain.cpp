@@ -116,7 +116,8 @@ class Explaining {
       row.communicates = true;
       row.bytes = received_bytes(program_, node);
       row.change = c10::str(
-          program_.mesh->dims_text(inside.mesh_dims), ": ", inside.before.to_string(), " -> ", inside.after.to_string());
+          program_.mesh->dims_text(inside.mesh_dims), ": ", inside.before.to_string(), " -> ",
+          inside.after.to_string());
       row.reason = node.sharding == nullptr ? "" : node.sharding->reason;
       row.chunks = fused->chunks;
     } else if (node.sharding != nullptr) {

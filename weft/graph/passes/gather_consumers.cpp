@@ -87,8 +87,9 @@ void GatherConsumers::find_roots() {
               target_name(*node) == target_name(first);
     };
     // A cast that makes what is sent longer costs more than it hides.
-    const bool is_worth_it = permutation || (is_cast(first) &&
-        c10::elementSize(first.output()->tensor().dtype) <= c10::elementSize(first.operand(0)->tensor().dtype));
+    const bool is_worth_it = permutation ||
+        (is_cast(first) &&
+         c10::elementSize(first.output()->tensor().dtype) <= c10::elementSize(first.operand(0)->tensor().dtype));
     if (!is_worth_it || !std::all_of(nodes.begin(), nodes.end(), is_alike)) {
       return;
     }
@@ -282,8 +283,9 @@ void GatherConsumers::take_largest_kind() {
       return a.call.is_scaled == b.call.is_scaled && a.call.input_scale == b.call.input_scale;
     });
   };
-  const auto most = std::max_element(
-      taken_.begin(), taken_.end(), [&](const Consumer& a, const Consumer& b) { return count_alike(a) < count_alike(b); });
+  const auto most = std::max_element(taken_.begin(), taken_.end(), [&](const Consumer& a, const Consumer& b) {
+    return count_alike(a) < count_alike(b);
+  });
   if (most != taken_.end()) {
     const bool is_scaled = most->call.is_scaled;
     const auto* scale = most->call.input_scale;
@@ -333,7 +335,8 @@ std::vector<Node*> GatherConsumers::nodes_that_go() const {
     // What is made of a root by a node that goes on to the shard is the fused operator's.
     const bool is_root = std::find(between_.begin(), between_.end(), node) != between_.end();
     const auto uses = rewriter_.uses(*node->output());
-    if (is_root || std::all_of(uses.begin(), uses.end(), [&](const Value::Use& use) { return going.count(use.node) > 0; })) {
+    if (is_root ||
+        std::all_of(uses.begin(), uses.end(), [&](const Value::Use& use) { return going.count(use.node) > 0; })) {
       going.insert(node);
       gone.push_back(node);
     }

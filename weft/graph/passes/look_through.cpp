@@ -43,26 +43,26 @@ Value* operand_at(const Node& node, size_t argument) {
 
 bool keeps_rows(const Node& node) {
   constexpr std::array<std::string_view, 11> kNames = {
-      "aten::view",    "aten::reshape",   "aten::_unsafe_view", "aten::flatten", "aten::unflatten", "aten::unsqueeze",
-      "aten::squeeze", "aten::clone",     "aten::contiguous",   "aten::alias",   "aten::detach"};
+      "aten::view",    "aten::reshape", "aten::_unsafe_view", "aten::flatten", "aten::unflatten", "aten::unsqueeze",
+      "aten::squeeze", "aten::clone",   "aten::contiguous",   "aten::alias",   "aten::detach"};
   if (!is_one_of(node, kNames) || !has_one_result(node)) {
     return false;
   }
   const auto& before = node.operand(0)->tensor();
   const auto& after = node.output()->tensor();
-  return before.dim() > 0 && after.dim() > 0 && before.dtype == after.dtype && before.sizes.back() == after.sizes.back() &&
-      cuts_last_dim_alike(*node.operand(0), *node.output());
+  return before.dim() > 0 && after.dim() > 0 && before.dtype == after.dtype &&
+      before.sizes.back() == after.sizes.back() && cuts_last_dim_alike(*node.operand(0), *node.output());
 }
 
 bool is_cast(const Node& node) {
-  constexpr std::array<std::string_view, 3> kNames = {
-      "aten::_to_copy", "aten::to", "prims::convert_element_type"};
+  constexpr std::array<std::string_view, 3> kNames = {"aten::_to_copy", "aten::to", "prims::convert_element_type"};
   if (!is_one_of(node, kNames) || !has_one_result(node) || node.operand_count() != 1) {
     return false;
   }
   const auto& before = node.operand(0)->tensor();
   const auto& after = node.output()->tensor();
-  return before.sizes == after.sizes && before.device == after.device && node.operand(0)->layout == node.output()->layout;
+  return before.sizes == after.sizes && before.device == after.device &&
+      node.operand(0)->layout == node.output()->layout;
 }
 
 std::optional<std::vector<int64_t>> permutation_of(const Node& node) {
@@ -78,7 +78,8 @@ std::optional<std::vector<int64_t>> permutation_of(const Node& node) {
   if (node.op()->schema().name() == kNames[0]) {
     std::reverse(dims.begin(), dims.end());
   } else if (node.op()->schema().name() == kNames[1]) {
-    if (rank == 0 || !arguments[1].is_constant() || !arguments[1].constant().isInt() || !arguments[2].constant().isInt()) {
+    if (rank == 0 || !arguments[1].is_constant() || !arguments[1].constant().isInt() ||
+        !arguments[2].constant().isInt()) {
       return std::nullopt;
     }
     std::swap(dims[wrapped(arguments[1].constant())], dims[wrapped(arguments[2].constant())]);

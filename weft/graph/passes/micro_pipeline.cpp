@@ -54,8 +54,8 @@ OverlapDecisions micro_pipeline(Program& program, const OverlapOptions& options)
   fuse_all(program, gate, &CollectiveForms::reductions, &fuse_reduction, decisions);
   fuse_all(program, gate, &CollectiveForms::scatters, &fuse_scatter, decisions);
   fuse_all(program, gate, &CollectiveForms::gathers, &fuse_gather, decisions);
-  const bool has_fused = std::any_of(
-      decisions.begin(), decisions.end(), [](const OverlapDecision& decision) { return decision.fused; });
+  const bool has_fused =
+      std::any_of(decisions.begin(), decisions.end(), [](const OverlapDecision& decision) { return decision.fused; });
   if (has_fused) {
     dead_code(*program.graph); // views that were looked through
   }

@@ -25,7 +25,7 @@ class NodeOrder {
 
  private:
   std::unordered_map<const Node*, int64_t> numbers_;
-  std::optional<MemorySharing> memory_;                                   // where anything is written to
+  std::optional<MemorySharing> memory_;                           // where anything is written to
   std::unordered_map<const Value*, std::vector<int64_t>> writes_; // by memory, ascending
 };
 

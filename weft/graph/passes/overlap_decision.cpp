@@ -36,7 +36,8 @@ std::string OverlapDecision::to_string() const {
   if (!fused) {
     return text + "not fused, " + reason;
   }
-  text += c10::str("fused with ", matmuls, matmuls == 1 ? " matmul, " : " matmuls, ", chunks, chunks == 1 ? " chunk" : " chunks");
+  text += c10::str(
+      "fused with ", matmuls, matmuls == 1 ? " matmul, " : " matmuls, ", chunks, chunks == 1 ? " chunk" : " chunks");
   if (predicted_gain_seconds > 0) {
     text += ", gains " + seconds_text(predicted_gain_seconds);
   }

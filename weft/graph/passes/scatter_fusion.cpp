@@ -87,8 +87,7 @@ Value* insert_fused(
     arguments.push_back(operand(first.other_scale));
     arguments.push_back(optional_operand(first.bias));
     arguments.push_back(optional_operand(first.result_scale));
-    arguments.emplace_back(
-        first.out_dtype ? c10::IValue(static_cast<int64_t>(*first.out_dtype)) : c10::IValue());
+    arguments.emplace_back(first.out_dtype ? c10::IValue(static_cast<int64_t>(*first.out_dtype)) : c10::IValue());
     arguments.emplace_back(c10::IValue(first.use_fast_accum));
   } else {
     std::vector<Argument> inputs;
@@ -159,9 +158,10 @@ OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const
     return decision;
   }
   auto type = scatter.piece->tensor();
-  const ReducedProduct target{
-      scatter.whole, contiguous_type(type.dtype, type.sizes, type.device), scatter.piece->layout, scatter.dim,
-      scatter.members, scatter.group, scatter.reduce_op};
+  const ReducedProduct target{scatter.whole,         contiguous_type(type.dtype, type.sizes, type.device),
+                              scatter.piece->layout, scatter.dim,
+                              scatter.members,       scatter.group,
+                              scatter.reduce_op};
   const auto verdict = gate.decide(case_of(producers, target, gate), *scatter.collective, scatter.group);
   take(decision, verdict, producers);
   if (!verdict.fuse) {
@@ -203,8 +203,9 @@ OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, con
   }
   ScatterProducers producers(rewriter, reduction.input, reduction.nodes, reduction.nodes.front());
   decision.reason = producers.refused();
-  const auto dim = decision.reason.empty() ? dim_that_divides(*reduction.input, reduction.members, *rewriter.program().mesh)
-                                           : std::optional<int64_t>();
+  const auto dim = decision.reason.empty()
+      ? dim_that_divides(*reduction.input, reduction.members, *rewriter.program().mesh)
+      : std::optional<int64_t>();
   if (decision.reason.empty() && !dim) {
     decision.reason = c10::str("none of its leading dims is divided by ", reduction.members);
   }
@@ -214,9 +215,13 @@ OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, con
   const auto m = step->mesh_dims[0];
   const auto cut = step->after.with(m, Shard(*dim));
   const auto& type = reduction.input->tensor();
-  const ReducedProduct target{
-      reduction.input, contiguous_type(type.dtype, type.sizes, type.device), cut, *dim, reduction.members,
-      reduction.group, reduction.reduce_op};
+  const ReducedProduct target{reduction.input,
+                              contiguous_type(type.dtype, type.sizes, type.device),
+                              cut,
+                              *dim,
+                              reduction.members,
+                              reduction.group,
+                              reduction.reduce_op};
   const auto verdict = gate.decide(case_of(producers, target, gate), *reduction.collective, reduction.group, 1);
   take(decision, verdict, producers);
   if (!verdict.fuse) {

@@ -19,8 +19,7 @@ bool is_plain_sum(const Node& node) {
     return false;
   }
   const auto& alpha = node.arguments()[2];
-  return alpha.is_absent() ||
-      (alpha.is_constant() && alpha.constant().isInt() && alpha.constant().toInt() == 1) ||
+  return alpha.is_absent() || (alpha.is_constant() && alpha.constant().isInt() && alpha.constant().toInt() == 1) ||
       (alpha.is_constant() && alpha.constant().isDouble() && alpha.constant().toDouble() == 1);
 }
 
@@ -53,8 +52,8 @@ void ScatterProducers::add_terms(Value* value, const std::vector<Node*>& users) 
   for (const auto& use : rewriter_.uses(*value)) {
     if (std::find(users.begin(), users.end(), use.node) == users.end()) {
       refused_ = c10::str(
-          text_of(*value), " is used by ",
-          use.node->is_return() ? "the program's output" : target_name(*use.node), " too");
+          text_of(*value), " is used by ", use.node->is_return() ? "the program's output" : target_name(*use.node),
+          " too");
       return;
     }
   }
@@ -83,8 +82,9 @@ void ScatterProducers::add_terms(Value* value, const std::vector<Node*>& users) 
   const auto is_sum = is_plain_sum(*node) && is_same_shape(*operand_at(*node, 0), *value) &&
       is_same_shape(*operand_at(*node, 1), *value);
   if (!is_sum && !keeps_rows(*node)) {
-    refused_ = is_fused_operator(*node) ? text_of(*value) + " runs beside another collective already"
-                                     : c10::str(text_of(*value), " comes of ", target_name(*node), ", not of a matmul");
+    refused_ = is_fused_operator(*node)
+        ? text_of(*value) + " runs beside another collective already"
+        : c10::str(text_of(*value), " comes of ", target_name(*node), ", not of a matmul");
     return;
   }
   if (nodes_.size() > kMostTerms) {
@@ -124,7 +124,8 @@ std::string ScatterProducers::why_not(const MatmulCall& call) const {
   };
   const auto* known = known_input(call, leading_);
   for (const auto* value :
-       {call.node->output(), call.input, call.other, call.bias, call.input_scale, call.other_scale, call.result_scale}) {
+       {call.node->output(), call.input, call.other, call.bias, call.input_scale, call.other_scale,
+        call.result_scale}) {
     if (is_written(value)) {
       return "what it is computed of is written to before it is reduced";
     }
@@ -158,8 +159,7 @@ Value* ScatterProducers::input_of(const MatmulCall& call) {
   auto sizes = leading_;
   sizes.push_back(call.input->tensor().sizes.back());
   return rewriter_.reshape(
-      call.input, sizes,
-      whole_->layout ? layout_of_rows(*whole_, *call.input, whole_->tensor().dim()) : std::nullopt);
+      call.input, sizes, whole_->layout ? layout_of_rows(*whole_, *call.input, whole_->tensor().dim()) : std::nullopt);
 }
 
 std::vector<Node*> ScatterProducers::nodes() const {

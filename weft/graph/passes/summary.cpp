@@ -152,10 +152,10 @@ std::string Summary::to_string() const {
     }
   }
   text += "a call       " +
-      (kinds.empty() ? "nothing is communicated"
-                     : c10::Join(", ", kinds) +
-               (overlapped == 0 ? "" : c10::str(", ", overlapped, " of them beside matmuls")) + "; a rank receives " +
-               byte_text(bytes)) +
+      (kinds.empty()
+           ? "nothing is communicated"
+           : c10::Join(", ", kinds) + (overlapped == 0 ? "" : c10::str(", ", overlapped, " of them beside matmuls")) +
+               "; a rank receives " + byte_text(bytes)) +
       "\n";
   std::vector<std::string> without_rule;
   for (const auto& [op, count] : fallbacks) {
