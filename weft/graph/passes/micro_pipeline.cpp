@@ -1,5 +1,6 @@
 #include "weft/graph/passes/micro_pipeline.h"
 
+#include "weft/graph/passes/backward_forms.h"
 #include "weft/graph/passes/dead_code.h"
 #include "weft/graph/passes/effects.h"
 #include "weft/graph/passes/gather_fusion.h"
@@ -47,6 +48,11 @@ OverlapDecisions micro_pipeline(Program& program, const OverlapOptions& options)
   OverlapDecisions decisions;
   if (options.mode == OverlapMode::Off) {
     return decisions;
+  }
+  {
+    ProgramRewriter rewriter(program);
+    rewrite_backward(rewriter);
+    rewriter.erase_replaced();
   }
   const auto places = places_of_collectives(*program.graph);
   OverlapGate gate(program, options);
