@@ -3,7 +3,8 @@ find_package(GTest REQUIRED)
 
 # What a test runs under. Torch is not instrumented: a race that only its code can see is no finding. A report that
 # still has to be silenced goes, with the reason, into cmake/sanitizers/<tool>.supp, and only if it is not our code.
-set(WEFT_TEST_ENVIRONMENT OMP_NUM_THREADS=1)
+# The rates are given, so that no decision of a test depends on how busy the machine is.
+set(WEFT_TEST_ENVIRONMENT OMP_NUM_THREADS=1 "WEFT_LINK=30us,2GB/s" "WEFT_COMPUTE=50Gflop/s,10GB/s,1us,15us,2GB/s")
 set(WEFT_TEST_TIMEOUT 300)
 if(WEFT_SANITIZE)
   set(WEFT_TEST_TIMEOUT 900)

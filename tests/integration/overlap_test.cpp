@@ -5,16 +5,14 @@
 #include "tests/graph/capture/run_program.h"
 #include "tests/support/overlapped.h"
 #include "weft/graph/capture/capture.h"
-#include "weft/graph/ir/print.h"
 #include "weft/graph/ir/verify.h"
+#include "weft/graph/passes/common_redistributions.h"
 #include "weft/nn/parallelize_module.h"
 #include "weft/tensor/dispatch.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
-
-#include <iostream>
 
 namespace weft {
 namespace {
@@ -39,21 +37,35 @@ graph::Program training_program(const DeviceMesh& mesh, const Batch& batch) {
       {batch.inputs, batch.targets});
 }
 
+/// The collectives that run beside matmuls, in order, and how many of them: "all_gather 3".
+std::vector<std::string> fused_texts(const graph::OverlapDecisions& decisions) {
+  std::vector<std::string> texts;
+  for (const auto& decision : decisions) {
+    if (decision.fused) {
+      texts.push_back(c10::str(decision.kind, " ", decision.matmuls));
+    }
+  }
+  return texts;
+}
+
 TEST(Overlap, ADecodersTrainingStepHasTheSameLossAndGradients) {
-  run_on_ranks(2, [](int64_t rank) {
+  run_on_ranks(2, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
     const auto batch = sequences(0, 4, LlamaSizes{}.length, LlamaSizes{}.vocabulary).distribute(mesh);
     const OverlapScope as_steps(OverlapMode::Off);
     auto program = training_program(mesh, batch);
+    graph::common_redistributions(*program.graph);
     const auto expected = graph::testing::run_program(program, {batch.inputs, batch.targets});
     const auto decisions = graph::micro_pipeline(program, testing::overlap_options());
     graph::verify(program);
-    if (rank == 0 && std::getenv("WEFT_PRINT_OVERLAP") != nullptr) {
-      for (const auto& decision : decisions) {
-        std::cout << decision.to_string() << "\n";
-      }
-      std::cout << graph::to_string(program);
-    }
+    // Per layer the gathers before queries, keys and values and before the gate, and the scatters behind both; the same
+    // backward, where the scatters are of the sums. And the gather before the logits, and the scatter of its gradient.
+    EXPECT_EQ(fused_texts(decisions), (std::vector<std::string>{
+                                          "all_gather 3", "reduce_scatter 1", "all_gather 2", "reduce_scatter 1",
+                                          "all_gather 3", "reduce_scatter 1", "all_gather 2", "reduce_scatter 1",
+                                          "all_gather 1", "reduce_scatter 1",
+                                          "all_gather 1", "reduce_scatter 2", "all_gather 1", "reduce_scatter 3",
+                                          "all_gather 1", "reduce_scatter 2", "all_gather 1", "reduce_scatter 3"}));
     const auto results = graph::testing::run_program(program, {batch.inputs, batch.targets});
     ASSERT_EQ(results.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i) {

@@ -85,5 +85,29 @@ TEST(Explain, OfOneNodeOrModuleSaysNothingElse) {
       0u);
 }
 
+TEST(Explain, ShowsCollectivesBesideMatmulsAndWhatWasDecided) {
+  const auto program = parse_program(R"(program @ mesh(tp=2)
+  input %w: f32[8,8] {S(1)} = parameter "w"
+  input %x: f32[4,8] {S(0)} = user
+    [%y: f32[4,8] {S(1)}] = weft::all_gather_matmul(%x, [%w], [], 0, None, 4, False, "tp") in up because "it runs beside it"
+  output %y = user)");
+  const OverlapDecision decision{
+      .node = "all_gather", .module = "up", .kind = "all_gather", .group = "tp", .reason = "it is small"};
+  const auto explanation = explain(program, {decision});
+  EXPECT_TRUE(explanation.rows[0].communicates);
+  EXPECT_EQ(explanation.rows[0].change, "tp: {S(0)} -> {R}");
+  EXPECT_EQ(explanation.rows[0].bytes, 64);
+  EXPECT_EQ(explanation.modules[1].collectives, 1);
+  const auto text = explanation.to_string();
+  expect_contains(text, "collectives beside matmuls\n  all_gather %all_gather over tp, in up: not fused, it is small\n");
+  expect_contains(
+      text,
+      "  => weft::all_gather_matmul %y tp: {S(0)} -> {R}, 64 bytes in 4 chunks: f32[4,8] {S(0)}, f32[8,8] {S(1)} -> "
+      "f32[4,8] {S(1)}\n      it runs beside it\n");
+  const auto json = explanation.to_json();
+  expect_contains(json, R"("overlap":[{"node":"all_gather","module":"up","kind":"all_gather","group":"tp","fused":false,)");
+  expect_contains(json, R"("chunks":4,)");
+}
+
 } // namespace
 } // namespace weft::graph

@@ -31,7 +31,7 @@ TEST(Summary, CountsWhatMovesAndWhatRanksHold) {
   EXPECT_EQ(summary.fallbacks.at("aten::cummax"), 1);
   EXPECT_EQ(
       summary.to_json(),
-      R"({"nodes":5,"collectives":{"all_gather":1,"all_reduce":0,"all_to_all":0,"reduce_scatter":0},"bytes":72,)"
+      R"({"nodes":5,"collectives":{"all_gather":1,"all_reduce":0,"all_to_all":0,"reduce_scatter":0},"overlapped":0,"bytes":72,)"
       R"("parameters":81,"parameters_least":41,"parameters_most":49,"parameters_per_rank":[49,41],)"
       R"("fallbacks":[{"op":"aten::cummax","count":1}]})");
 }

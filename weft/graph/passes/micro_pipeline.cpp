@@ -1,5 +1,6 @@
 #include "weft/graph/passes/micro_pipeline.h"
 
+#include "weft/graph/passes/backward_forms.h"
 #include "weft/graph/passes/dead_code.h"
 #include "weft/graph/passes/effects.h"
 #include "weft/graph/passes/gather_fusion.h"
@@ -10,25 +11,6 @@
 namespace weft::graph {
 
 namespace {
-
-/// Tries what one member of the forms lists, each in turn, on the program as it is now.
-template <class Form, class Fuse>
-void fuse_all(
-    Program& program,
-    OverlapGate& gate,
-    std::vector<Form> CollectiveForms::*forms,
-    const Fuse& fuse,
-    OverlapDecisions& decisions) {
-  const auto found = find_collectives(program);
-  if ((found.*forms).empty()) {
-    return;
-  }
-  ProgramRewriter rewriter(program);
-  for (const auto& form : found.*forms) {
-    decisions.push_back(fuse(rewriter, gate, form));
-  }
-  rewriter.erase_replaced();
-}
 
 /// Where collectives stand, by the names of what they give.
 std::unordered_map<std::string, size_t> places_of_collectives(const Graph& graph) {
@@ -41,32 +23,67 @@ std::unordered_map<std::string, size_t> places_of_collectives(const Graph& graph
   return places;
 }
 
+/// The fusions one kind after the other, each on the program as the ones before have left it.
+class Pipelining {
+ public:
+  Pipelining(Program& program, const OverlapOptions& options) : rewriter_(program) {
+    rewrite_backward(rewriter_);
+    rewriter_.erase_replaced();
+    places_ = places_of_collectives(*program.graph);
+    gate_.emplace(program, options);
+    forms_ = find_collectives(program);
+  }
+
+  OverlapDecisions run() {
+    // Half of an all-reduce is a gather, which matmuls may take.
+    fuse_all(&CollectiveForms::reductions, &fuse_reduction);
+    fuse_all(&CollectiveForms::scatters, &fuse_scatter);
+    fuse_all(&CollectiveForms::gathers, &fuse_gather);
+    // Those that came by the split of another are the last.
+    std::stable_sort(decisions_.begin(), decisions_.end(), [&](const OverlapDecision& a, const OverlapDecision& b) {
+      return place(a) < place(b);
+    });
+    return std::move(decisions_);
+  }
+
+ private:
+  template <class Form, class Fuse>
+  void fuse_all(std::vector<Form> CollectiveForms::*forms, const Fuse& fuse) {
+    bool has_fused = false;
+    for (const auto& form : forms_.*forms) {
+      decisions_.push_back(fuse(rewriter_, *gate_, form));
+      has_fused = has_fused || decisions_.back().fused;
+    }
+    if (has_fused) {
+      rewriter_.erase_replaced();
+      forms_ = find_collectives(rewriter_.program());
+    }
+  }
+
+  size_t place(const OverlapDecision& decision) const {
+    const auto found = places_.find(decision.node);
+    return found == places_.end() ? places_.size() : found->second;
+  }
+
+  ProgramRewriter rewriter_;
+  std::optional<OverlapGate> gate_;
+  std::unordered_map<std::string, size_t> places_;
+  CollectiveForms forms_;
+  OverlapDecisions decisions_;
+};
+
 } // namespace
 
 OverlapDecisions micro_pipeline(Program& program, const OverlapOptions& options) {
-  OverlapDecisions decisions;
   if (options.mode == OverlapMode::Off) {
-    return decisions;
+    return {};
   }
-  const auto places = places_of_collectives(*program.graph);
-  OverlapGate gate(program, options);
-  // Half of an all-reduce is a gather, which matmuls may take.
-  fuse_all(program, gate, &CollectiveForms::reductions, &fuse_reduction, decisions);
-  fuse_all(program, gate, &CollectiveForms::scatters, &fuse_scatter, decisions);
-  fuse_all(program, gate, &CollectiveForms::gathers, &fuse_gather, decisions);
-  const bool has_fused =
-      std::any_of(decisions.begin(), decisions.end(), [](const OverlapDecision& decision) { return decision.fused; });
+  auto decisions = Pipelining(program, options).run();
+  const bool has_fused = std::any_of(
+      decisions.begin(), decisions.end(), [](const OverlapDecision& decision) { return decision.fused; });
   if (has_fused) {
     dead_code(*program.graph); // views that were looked through
   }
-  // Those that came by the split of another are the last.
-  const auto place = [&](const OverlapDecision& decision) {
-    const auto found = places.find(decision.node);
-    return found == places.end() ? places.size() : found->second;
-  };
-  std::stable_sort(decisions.begin(), decisions.end(), [&](const OverlapDecision& a, const OverlapDecision& b) {
-    return place(a) < place(b);
-  });
   return decisions;
 }
 

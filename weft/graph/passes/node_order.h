@@ -20,6 +20,14 @@ class NodeOrder {
   void place(const Node* node);
   /// All nodes just before this one that the order does not know.
   void place_before(const Node* node);
+  /// A node that is about to be erased.
+  void forget(const Node* node) {
+    numbers_.erase(node);
+  }
+  /// Whether anything is written to: then an order is of the values that there were when it was made.
+  bool has_writes() const {
+    return memory_.has_value();
+  }
   /// Whether a node whose number is between the two, neither of them included, writes to the value's memory.
   bool is_written_between(const Value* value, int64_t from, int64_t to) const;
 

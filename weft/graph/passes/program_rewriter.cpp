@@ -206,7 +206,11 @@ void ProgramRewriter::erase_replaced() {
     }
   }
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    order_.forget(*node);
     program_.graph->erase(*node);
+  }
+  if (!nodes.empty() && order_.has_writes()) {
+    order_ = NodeOrder(*program_.graph); // new values may stand where erased ones stood
   }
   replaced_.clear();
 }
