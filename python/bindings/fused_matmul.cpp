@@ -114,16 +114,19 @@ void bind_fused_matmul(py::module_& module) {
       py::kw_only(), py::arg("dim") = 0, py::arg("mesh_dim") = py::none(),
       py::arg("biases") = std::vector<std::optional<at::Tensor>>(), py::arg("size") = py::none(),
       py::arg("chunks") = py::none(), py::arg("gathered") = false,
-      "Everybody's shards, one after the other along `dim`, times each of `others`: what has arrived is multiplied while\n"
+      "Everybody's shards, one after the other along `dim`, times each of `others`: what has arrived is multiplied "
+      "while\n"
       "the rest is under way, in `chunks` per shard.\n\n"
       "    q, k, v = weft.all_gather_matmul(x, [wq, wk, wv], mesh, dim=1, mesh_dim='tp')\n\n"
-      "On plain tensors; `others` are [inner, columns], one or several. Shards are alike, or `size` is that of the whole\n"
+      "On plain tensors; `others` are [inner, columns], one or several. Shards are alike, or `size` is that of the "
+      "whole\n"
       "along `dim`, which torch.chunk has cut. With `gathered` the gathered tensor comes too. Differentiable.");
   module.def(
       "matmul_reduce_scatter", &scatter_matmul, py::arg("inputs"), py::arg("others"), py::arg("mesh") = py::none(),
       py::kw_only(), py::arg("dim") = 0, py::arg("mesh_dim") = py::none(), py::arg("bias") = py::none(),
       py::arg("reduce_op") = "sum", py::arg("chunks") = py::none(),
-      "This rank's piece, as torch.chunk cuts along `dim`, of the sum (or 'avg') over ranks of inputs @ others, itself\n"
+      "This rank's piece, as torch.chunk cuts along `dim`, of the sum (or 'avg') over ranks of inputs @ others, "
+      "itself\n"
       "summed over the pairs where there are several: what is done is sent while the rest is multiplied.\n\n"
       "    y = weft.matmul_reduce_scatter(attention, wo, mesh, dim=1, mesh_dim='tp')\n\n"
       "On plain tensors. Every rank adds its own `bias`. Differentiable.");

@@ -86,7 +86,8 @@ void bind_scopes(py::module_& module) {
 
   py::class_<OverlapObject>(
       module, "overlap",
-      "Says when matmuls on distributed tensors run beside the gathering of what they multiply: 'auto', where it pays as\n"
+      "Says when matmuls on distributed tensors run beside the gathering of what they multiply: 'auto', where it pays "
+      "as\n"
       "measured; 'off', never; 'force', wherever they can. Every rank must say the same.")
       .def(
           py::init([](const std::string& mode) { return OverlapObject{parse_overlap_mode(mode)}; }),

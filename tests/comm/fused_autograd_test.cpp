@@ -222,8 +222,10 @@ TEST(FusedAutograd, WhatIsNotNeededIsNotCommunicated) {
       const auto other = leaf(1, {3, 4}, (needed & 2) != 0);
       const auto bias = leaf(2, {4}, (needed & 4) != 0);
       matmul_reduce_scatter({input}, {other}, mesh, {0}, {}, bias).sum().backward();
-      EXPECT_TRUE(!input.requires_grad() || at::equal(input.grad(), at::ones({4, 4}, at::kDouble).mm(other.detach().t())));
-      EXPECT_TRUE(!other.requires_grad() || at::equal(other.grad(), input.detach().t().mm(at::ones({4, 4}, at::kDouble))));
+      EXPECT_TRUE(
+          !input.requires_grad() || at::equal(input.grad(), at::ones({4, 4}, at::kDouble).mm(other.detach().t())));
+      EXPECT_TRUE(
+          !other.requires_grad() || at::equal(other.grad(), input.detach().t().mm(at::ones({4, 4}, at::kDouble))));
       EXPECT_TRUE(!bias.requires_grad() || at::equal(bias.grad(), at::full({4}, 4, at::kDouble)));
       for (const auto& each : {input, other, bias}) {
         EXPECT_EQ(each.grad().defined(), each.requires_grad());
@@ -249,12 +251,14 @@ TEST(FusedAutograd, ASecondDerivativeIsAnError) {
     EXPECT_TRUE(first.requires_grad());
     expect_contains(
         error_text<std::exception>([&] { first.sum().backward(); }),
-        "[all_gather_matmul] has a first derivative only. Use all_gather or reduce_scatter and matmul where second ones "
+        "[all_gather_matmul] has a first derivative only. Use all_gather or reduce_scatter and matmul where second "
+        "ones "
         "are needed.");
     const auto piece = matmul_reduce_scatter({leaf(0, {4, 3})}, {other}, mesh, {0});
     const auto of_other = torch::autograd::grad({piece.sum()}, {other}, {}, std::nullopt, /*create_graph=*/true)[0];
     expect_contains(
-        error_text<std::exception>([&] { of_other.sum().backward(); }), "[matmul_reduce_scatter] has a first derivative");
+        error_text<std::exception>([&] { of_other.sum().backward(); }),
+        "[matmul_reduce_scatter] has a first derivative");
   });
 }
 
@@ -265,7 +269,8 @@ TEST(FusedAutograd, TheFormsWithScalesHaveNoGradient) {
   torch::jit::Stack stack{input, scale, scale, scale, {}, {}, {}, false, "sum", int64_t{0}, int64_t{1}, "tp"};
   EXPECT_EQ(
       error_text<c10::NotImplementedError>([&] { op.callBoxed(&stack); }),
-      "[weft::scaled_matmul_reduce_scatter] has no gradient, but got a tensor that requires one. Detach it, or multiply by "
+      "[weft::scaled_matmul_reduce_scatter] has no gradient, but got a tensor that requires one. Detach it, or "
+      "multiply by "
       "the form without scales.");
 }
 

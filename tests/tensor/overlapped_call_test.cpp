@@ -59,7 +59,8 @@ Outcome run(
     outcome.messages = calls(log, Collective::Send);
   }
   outcome.layout = as_dtensor(outcome.output)->spec()->layout();
-  const auto factors = distribute_tensor(numbers(outcome.output.sizes()), mesh, outcome.layout);
+  const auto factors =
+      distribute_tensor(numbers(outcome.output.sizes(), outcome.output.scalar_type()), mesh, outcome.layout);
   (outcome.output * factors).sum().backward();
   outcome.output = full_tensor(outcome.output.detach());
   for (const auto& leaf : leaves) {
@@ -117,6 +118,22 @@ TEST(OverlappedCall, GivesWhatTheTwoGiveOneAfterTheOther) {
   }
 }
 
+TEST(OverlappedCall, LayersTrainTheSame) {
+  for (const int64_t members : {2, 3, 4}) {
+    on_mesh({members}, [](const DeviceMesh& mesh) {
+      // In backward the gradient of the second layer's output is gathered beside a matmul too.
+      const auto layers = [](const Tensors& in) {
+        return in[0] + at::linear(at::relu(at::linear(in[0], in[1])), in[2]);
+      };
+      for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+        expect_same_fused(
+            mesh, layers, {numbers({2, 6, 3}, dtype), numbers({5, 3}, dtype), numbers({3, 5}, dtype)},
+            {{Shard(1)}, {Shard(0)}, {Shard(1)}});
+      }
+    });
+  }
+}
+
 TEST(OverlappedCall, OtherMeshDimsStayAsTheyAre) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
     const auto linear = [](const Tensors& in) { return at::linear(in[0], in[1], in[2]); };
@@ -148,8 +165,8 @@ TEST(OverlappedCall, WhatIsNoGatherOfRowsIsLeftAlone) {
 TEST(OverlappedCall, SmallOnesAreNeitherFusedNorMeasured) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto linear = [](const Tensors& in) { return at::linear(in[0], in[1]); };
-    const auto outcome = run(
-        mesh, linear, {numbers({8, 3}), numbers({8, 3})}, {{Shard(0)}, {Shard(0)}}, OverlapMode::Auto);
+    const auto outcome =
+        run(mesh, linear, {numbers({8, 3}), numbers({8, 3})}, {{Shard(0)}, {Shard(0)}}, OverlapMode::Auto);
     EXPECT_EQ(outcome.gathers, 1);
     EXPECT_EQ(outcome.messages, 0);
   });
@@ -181,9 +198,9 @@ std::pair<int64_t, std::string> messages_at(const Link& link, const Compute& com
 TEST(OverlappedCall, RatesDecideAndAllRanksAgree) {
   const auto [sent, text] = messages_at({1e-4, 125e6}, {1e11, 3e10, 1e-6});
   EXPECT_GT(sent, 0);
-  expect_contains(text, "0: all_gather(a: S(0) -> R), beside the matmul in ");
+  expect_contains(text, "0: all_gather(a: S(0) -> R) beside the matmul, chunks per rank: ");
   expect_contains(text, "; fused: ");
-  const auto [none, plain] = messages_at({1e-3, 1e12}, {1e11, 3e10, 1e-6});
+  const auto [none, plain] = messages_at({1e-6, 1e12}, {1e11, 3e10, 1e-6});
   EXPECT_EQ(none, 0);
   EXPECT_EQ(plain.find("fused"), std::string::npos) << plain;
 }
@@ -196,7 +213,7 @@ TEST(OverlappedCall, AnExplanationSaysThatItIsForced) {
     const auto weight = distribute_tensor(numbers({6, 8}), mesh, {Shard(0)}).set_requires_grad(true);
     const ExplainLog log;
     at::linear(x, weight);
-    EXPECT_EQ(log.calls().at(0)->plans.at(0), "0: all_gather(a: S(0) -> R), beside the matmul in 1 chunks");
+    EXPECT_EQ(log.calls().at(0)->plans.at(0), "0: all_gather(a: S(0) -> R) beside the matmul, chunks per rank: 1");
     expect_contains(log.calls()[0]->why, "; parameters stay where they are; fused: as the scope says");
     const StrictScope strict;
     expect_contains(error_text<c10::ValueError>([&] { at::linear(x, weight); }), "would communicate");

@@ -76,9 +76,7 @@ using FusedCallPtr = c10::intrusive_ptr<FusedCall>;
 
 /// Backward may be run outside of the scope in which the name was called.
 FindGroup groups_of(const FusedCall& call) {
-  return [name = call.group, meant = call.meant](const std::string& asked) {
-    return asked == name ? meant : nullptr;
-  };
+  return [name = call.group, meant = call.meant](const std::string& asked) { return asked == name ? meant : nullptr; };
 }
 
 std::shared_ptr<Group> group_meant(const std::string& name, const at::Tensor& tensor) {
@@ -142,7 +140,8 @@ variable_list once(variable_list gradients, const char* name) {
     }
   }
   const auto text = c10::str(
-      "[", name, "] has a first derivative only. Use all_gather or reduce_scatter and matmul where second ones are "
+      "[", name,
+      "] has a first derivative only. Use all_gather or reduce_scatter and matmul where second ones are "
       "needed.");
   torch::autograd::DelayedError error(text, static_cast<int64_t>(defined.size()));
   defined = error.apply(std::move(defined));
@@ -244,8 +243,8 @@ std::vector<at::Tensor> gather(
   if (matrices.empty()) {
     return keeps ? std::vector{gather(gradient, call)} : std::vector<at::Tensor>();
   }
-  Stack stack{
-      gradient,    matrices, c10::List<std::optional<at::Tensor>>(), call.dim, call.size, call.chunks, keeps, call.group};
+  Stack stack{gradient, matrices,  c10::List<std::optional<at::Tensor>>(), call.dim, call.size, call.chunks,
+              keeps,    call.group};
   gather_operator().callBoxed(&stack);
   return stack[0].toTensorVector();
 }

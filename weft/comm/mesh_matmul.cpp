@@ -41,9 +41,10 @@ GatheredMatmul all_gather_matmul(
   }
   const auto size = options.size ? c10::IValue(*options.size) : c10::IValue();
   GatheredMatmul result;
-  result.outputs = call("weft::all_gather_matmul", mesh,
-                        {shard, others.vec(), addends, c10::maybe_wrap_dim(options.dim, shard.dim()), size, options.chunks, options.keeps_gathered,
-                         mesh.dims_text(mesh_dims)})
+  result.outputs = call(
+                       "weft::all_gather_matmul", mesh,
+                       {shard, others.vec(), addends, c10::maybe_wrap_dim(options.dim, shard.dim()), size,
+                        options.chunks, options.keeps_gathered, mesh.dims_text(mesh_dims)})
                        .toTensorVector();
   if (options.keeps_gathered) {
     result.gathered = std::move(result.outputs.back());
@@ -59,9 +60,11 @@ at::Tensor matmul_reduce_scatter(
     c10::IntArrayRef mesh_dims,
     const MatmulScatterOptions& options,
     const at::Tensor& bias) {
-  return call("weft::matmul_reduce_scatter", mesh,
-              {inputs.vec(), others.vec(), optional(bias), std::string(to_string(options.op)),
-               inputs.empty() ? options.dim : c10::maybe_wrap_dim(options.dim, inputs[0].dim()), options.chunks, mesh.dims_text(mesh_dims)})
+  return call(
+             "weft::matmul_reduce_scatter", mesh,
+             {inputs.vec(), others.vec(), optional(bias), std::string(to_string(options.op)),
+              inputs.empty() ? options.dim : c10::maybe_wrap_dim(options.dim, inputs[0].dim()), options.chunks,
+              mesh.dims_text(mesh_dims)})
       .toTensor();
 }
 

@@ -59,9 +59,8 @@ c10::DimVector largest_part(const TensorSpec& spec, const Layout& layout) {
 
 bool have_one_float_dtype(const PreparedCall& call) {
   const auto dtype = call.operands[0]->dtype();
-  return c10::isFloatingType(dtype) && std::all_of(call.operands.begin(), call.operands.end(), [&](const auto& spec) {
-           return spec->dtype() == dtype;
-         });
+  return c10::isFloatingType(dtype) &&
+      std::all_of(call.operands.begin(), call.operands.end(), [&](const auto& spec) { return spec->dtype() == dtype; });
 }
 
 PreparedCall::Moves without(const PreparedCall::Moves& moves, size_t operand) {
@@ -167,7 +166,9 @@ std::shared_ptr<const Explanation> current_explanation(const PreparedCall& call)
   auto fused = std::make_shared<Explanation>(*call.explanation);
   const auto number = std::to_string(overlapped.left) + ": ";
   for (auto& plan : fused->plans) {
-    plan += plan.starts_with(number) ? c10::str(", beside the matmul in ", chunks_of(overlapped), " chunks") : "";
+    if (plan.starts_with(number)) {
+      plan += c10::str(" beside the matmul, chunks per rank: ", chunks_of(overlapped));
+    }
   }
   fused->why += "; fused: " + (is_forced() ? "as the scope says" : overlapped.choice->reason);
   return fused;
@@ -192,8 +193,8 @@ at::Tensor run_overlapped(
     biases.push_back(locals[*overlapped.bias]);
   }
   auto product = all_gather_matmul(
-                     *overlapped.group, locals[overlapped.left],
-                     {overlapped.transposes_right ? right.t() : right}, biases, options)
+                     *overlapped.group, locals[overlapped.left], {overlapped.transposes_right ? right.t() : right},
+                     biases, options)
                      .outputs[0];
   if (!overlapped.bias || is_plain_sum) {
     return product;

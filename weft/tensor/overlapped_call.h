@@ -19,8 +19,8 @@ struct OverlappedCall {
   size_t left; // operands, by number
   size_t right;
   std::optional<size_t> bias;
-  bool transposes_right = false; // of linear, which keeps it so
-  bool adds_bias_after = false;  // it is no row of columns
+  bool transposes_right = false;   // of linear, which keeps it so
+  bool adds_bias_after = false;    // it is no row of columns
   PreparedCall::Moves other_moves; // as PreparedCall::moves, without that of `left`
   std::shared_ptr<Group> group;
   GatherMatmulOptions gather;

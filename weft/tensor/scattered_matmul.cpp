@@ -24,7 +24,10 @@ namespace {
 constexpr const char* kName = "matmul_reduce_scatter";
 
 /// The mesh dim along which the product is partial and `like` is cut; none where anything else differs between them.
-std::optional<int64_t> scattering_mesh_dim(const TensorSpec& gradient, const TensorSpec& matrix, const TensorSpec& like) {
+std::optional<int64_t> scattering_mesh_dim(
+    const TensorSpec& gradient,
+    const TensorSpec& matrix,
+    const TensorSpec& like) {
   const auto& mesh = gradient.mesh();
   const auto last = gradient.dim() - 1;
   std::optional<int64_t> found;
@@ -34,8 +37,9 @@ std::optional<int64_t> scattering_mesh_dim(const TensorSpec& gradient, const Ten
     const bool is_summed = placed == Shard(last) && matrix.layout()[m] == Shard(0);
     if (is_summed && !found && wanted.is_shard() && wanted.dim() != last) {
       found = m;
-    } else if (!(placed == wanted && matrix.layout()[m].is_replicate() && (placed.is_replicate() || placed.is_shard())) ||
-               placed == Shard(last)) {
+    } else if (
+        !(placed == wanted && matrix.layout()[m].is_replicate() && (placed.is_replicate() || placed.is_shard())) ||
+        placed == Shard(last)) {
       return std::nullopt;
     }
   }
@@ -87,7 +91,8 @@ void tell(const TensorSpec& gradient, const TensorSpec& matrix, const SpecPtr& r
   explanation->inputs = {gradient.to_string(), matrix.to_string()};
   explanation->strategy =
       gradient.layout().to_string() + " " + matrix.layout().to_string() + " -> " + result->layout().to_string();
-  explanation->why = c10::str("reduced to dim ", dim, " beside the matmul, in ", chunks, " chunks");
+  explanation->why =
+      c10::str("what is done is reduced and cut along dim ", dim, " beside the matmul, chunks per rank: ", chunks);
   tell_scopes(explanation, /*communicates=*/true);
 }
 

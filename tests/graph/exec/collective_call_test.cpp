@@ -266,7 +266,8 @@ void add_fused(ProgramBuilder& build, Value* x, const std::string& group) {
   auto* down = build.parameter("down", whole_numbers({3, 2}));
   const auto none = c10::IValue();
   const auto outputs = build.call_list(
-      "weft::all_gather_matmul", {x, {up, up}, {none, none}, int64_t{0}, none, int64_t{2}, true, c10::IValue(group)}, 3);
+      "weft::all_gather_matmul", {x, {up, up}, {none, none}, int64_t{0}, none, int64_t{2}, true, c10::IValue(group)},
+      3);
   build.output(outputs[2]);
   build.output(build.call(
       "weft::matmul_reduce_scatter",

@@ -111,8 +111,8 @@ TEST(ConstantText, ListsAreOfWhatTheSchemaSays) {
   EXPECT_EQ(none.toListRef().size(), 1);
   EXPECT_TRUE(none.toListRef()[0].isNone());
   const auto dtypes = parsed("[None, bf16]", c10::ListType::create(optional(c10::ScalarTypeType::get())));
-  const auto typed = dtypes.to<c10::List<std::optional<c10::ScalarType>>>();
-  EXPECT_EQ(std::optional<c10::ScalarType>(typed.get(1)), at::kBFloat16);
+  EXPECT_EQ(dtypes.toListRef()[1].toScalarType(), at::kBFloat16);
+  EXPECT_EQ(*dtypes.toList().elementType(), *optional(c10::IntType::get()));
 }
 
 TEST(ConstantText, WhatHasNoTextIsShownButDoesNotParse) {

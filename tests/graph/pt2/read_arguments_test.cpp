@@ -109,8 +109,9 @@ TEST_F(ReadArguments, ListsOfWhatMayBeNoneAreAsOperatorsTakeThem) {
     const json one = {{"as_int", 1}};
     const auto call = read(
         "weft::all_gather_scaled_matmul", "",
-        {named_argument("shard", x), named_argument("shard_scale", x), named_argument("others", {{"as_tensors", {}}}),
-         named_argument("other_scales", {{"as_tensors", {}}}),
+        {named_argument("shard", x), named_argument("shard_scale", x),
+         named_argument("others", {{"as_tensors", json::array()}}),
+         named_argument("other_scales", {{"as_tensors", json::array()}}),
          named_argument("biases", {{"as_optional_tensors", {{{"as_none", true}}, x}}}),
          named_argument("result_scales", {{"as_optional_tensors", {{{"as_none", true}}}}}),
          named_argument("out_dtypes", dtypes), named_argument("use_fast_accum", {{"as_bools", {false}}}),
@@ -121,11 +122,10 @@ TEST_F(ReadArguments, ListsOfWhatMayBeNoneAreAsOperatorsTakeThem) {
     EXPECT_TRUE(call.arguments[9].is_operand());
     return call.arguments[6].constant();
   };
-  using Dtypes = c10::List<std::optional<c10::ScalarType>>;
-  const auto given = read_dtypes({{"as_ints", {15}}}).to<Dtypes>();
-  EXPECT_EQ(std::optional<c10::ScalarType>(given.get(0)), at::kBFloat16);
-  const auto none = read_dtypes({{"as_optional_tensors", {{{"as_none", true}}}}}).to<Dtypes>();
-  EXPECT_EQ(std::optional<c10::ScalarType>(none.get(0)), std::nullopt);
+  const auto given = read_dtypes({{"as_ints", {15}}});
+  EXPECT_EQ(given.toListRef()[0].toScalarType(), at::kBFloat16);
+  EXPECT_EQ(*given.toList().elementType(), *c10::OptionalType::create(c10::IntType::get()));
+  EXPECT_TRUE(read_dtypes({{"as_optional_tensors", {{{"as_none", true}}}}}).toListRef()[0].isNone());
 }
 
 TEST_F(ReadArguments, WhatDoesNotFitIsNamed) {

@@ -270,7 +270,8 @@ std::unique_ptr<Instruction> make_collective_start(
         false, "[Executor] a collective must be one of ", kNamespace, " ", known, ", but got ", target_name(node), ".");
   }
   return std::make_unique<CollectiveStart>(
-      *implementation, group_of(node, "group_name", mesh), std::move(arguments), std::move(outputs.slots), first_transfer);
+      *implementation, group_of(node, "group_name", mesh), std::move(arguments), std::move(outputs.slots),
+      first_transfer);
 }
 
 bool names_group(const c10::OperatorHandle& op) {

@@ -146,8 +146,9 @@ class Writer {
       const bool is_of_tensors = element_type->kind() == TypeKind::TensorType;
       for (const auto& element : elements) {
         check(
-            element.isNone(), is_of_tensors ? "tensors of a list must be values of the program"
-                                            : "the format has no list in which some are None and others are not");
+            element.isNone(),
+            is_of_tensors ? "tensors of a list must be values of the program"
+                          : "the format has no list in which some are None and others are not");
         values.push_back({{"as_none", true}});
       }
       return {{elements.empty() ? "as_tensors" : "as_optional_tensors", std::move(values)}};
