@@ -12,6 +12,7 @@
 #include <ATen/ATen.h>
 
 #include <set>
+#include <thread>
 
 namespace weft {
 
@@ -32,6 +33,31 @@ void on_ranks(int64_t size, const std::function<void(const DeviceMesh& mesh, Gro
   });
 }
 
+/// As groups on a device are: waiting orders the stream, and messages go in exchanges.
+class GroupOnStream : public Group {
+ public:
+  GroupOnStream(Communicator& communicator, std::shared_ptr<Group> inner)
+      : Group(communicator, inner->label(), inner->ranks(), inner->rank()), inner_(std::move(inner)) {}
+  bool blocks_host() const override {
+    return false;
+  }
+
+ protected:
+  Pending do_exchange(const Call& call, Tensors sends, Tensors recvs) override {
+    EXPECT_EQ(call.collective, Collective::AllToAll);
+    return inner_->all_to_all(sends, recvs);
+  }
+  uint64_t next_sequence() override {
+    return 0;
+  }
+  uint64_t next_message(Collective /*direction*/, int64_t /*peer*/) override {
+    return 0;
+  }
+
+ private:
+  std::shared_ptr<Group> inner_;
+};
+
 at::Tensor numbers(c10::IntArrayRef sizes) {
   return at::arange(c10::multiply_integers(sizes), at::kFloat).view(sizes);
 }
@@ -45,6 +71,15 @@ std::vector<int64_t> sizes_with(int64_t dim, int64_t size) {
   std::vector<int64_t> sizes = {2, 3, 2};
   sizes[dim] = size;
   return sizes;
+}
+
+/// Whether the memory of a tensor that went into a call which failed is released, soon after.
+bool is_released(const c10::weak_intrusive_ptr<c10::StorageImpl>& memory) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!memory.expired() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return memory.expired();
 }
 
 /// Gathers a tensor of this size along the dim in chunks and compares.
@@ -118,6 +153,21 @@ TEST(ChunkPipeline, AScatterReducesEveryMembersAddends) {
   }
 }
 
+TEST(ChunkPipeline, WhereWaitingDoesNotBlockTheHostEveryTurnIsOneExchange) {
+  for (int64_t members = 2; members <= 4; ++members) {
+    on_ranks(members, [&](const DeviceMesh& mesh, Group& inner) {
+      const auto group = std::make_shared<GroupOnStream>(Communicator::of(mesh), inner.shared_from_this());
+      for (const int64_t size : {24, 7, 1, 0}) {
+        for (int64_t chunks = 1; chunks <= 7; ++chunks) {
+          check_gather(*group, {1, size, chunks}, /*keeps=*/false);
+          check_gather(*group, {0, size, chunks}, /*keeps=*/true);
+          check_scatter(*group, {1, size, chunks}, ReduceOp::Sum);
+        }
+      }
+    });
+  }
+}
+
 TEST(ChunkPipeline, ManyChunksOnManyRanks) {
   on_ranks(9, [&](const DeviceMesh&, Group& group) {
     for (const int64_t chunks : {1, 2, 16}) {
@@ -185,25 +235,31 @@ TEST(ChunkPipeline, TheBytesAreThoseOfTheCollective) {
   }
 }
 
-TEST(ChunkPipeline, ARankThatFailsInTheMiddleIsAnErrorOnTheOthers) {
+TEST(ChunkPipeline, ARankThatFailsInTheMiddleIsAnErrorOnTheOthersAndTheBuffersAreReleased) {
   for (const bool scatters : {false, true}) {
     std::atomic<int> released = 0;
+    std::mutex mutex;
+    std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> memory;
     const auto text = testing::error_text([&] {
       on_ranks(3, [&](const DeviceMesh&, Group& group) {
         int calls = 0;
+        const auto tensor = numbers({8, 2});
+        {
+          const std::lock_guard lock(mutex);
+          memory.push_back(tensor.storage().getWeakStorageImpl());
+        }
         const auto fail_at_third = [&] { TORCH_CHECK_VALUE(group.rank() != 1 || ++calls < 3, "no more of this"); };
         try {
           if (scatters) {
-            const auto output = at::zeros({8, 2});
-            scatter_in_chunks(group, output, {0, 24, 4}, ReduceOp::Sum, [&](const Chunk&, const at::Tensor&, bool) {
+            scatter_in_chunks(group, tensor, {0, 24, 4}, ReduceOp::Sum, [&](const Chunk&, const at::Tensor&, bool) {
               fail_at_third();
             });
           } else {
-            gather_in_chunks(
-                group, numbers({8, 2}), {0, 24, 4}, {}, [&](const Chunk&, const at::Tensor&) { fail_at_third(); });
+            gather_in_chunks(group, tensor, {0, 24, 4}, {}, [&](const Chunk&, const at::Tensor&) { fail_at_third(); });
           }
         } catch (const c10::DistBackendError& error) {
-          expect_contains(error.what_without_backtrace(), "rank 1 takes no part: it failed with: no more of this");
+          const std::string what = error.what_without_backtrace();
+          EXPECT_NE(what.find("takes no part: it failed with: "), std::string::npos) << what;
           ++released;
           throw;
         }
@@ -211,7 +267,57 @@ TEST(ChunkPipeline, ARankThatFailsInTheMiddleIsAnErrorOnTheOthers) {
     });
     expect_contains(text, "no more of this");
     EXPECT_EQ(released, 2);
+    EXPECT_TRUE(std::all_of(memory.begin(), memory.end(), is_released));
   }
+}
+
+/// Gathers on three processes, of which rank 1 does `at_third` when it is given its third chunk; says what the error is,
+/// how long it took, and whether the shard's memory is released.
+static void gather_with_a_fault(const std::function<void()>& at_third) {
+  const auto world = testing::make_prompt_world();
+  const DeviceMesh mesh(world, c10::kCPU, {3}, {"tp"});
+  auto& group = *Communicator::of(mesh).group(mesh, {0});
+  barrier(mesh, {0});
+  auto shard = at::ones({1024, 512});
+  const auto memory = shard.storage().getWeakStorageImpl();
+  int calls = 0;
+  const auto start = std::chrono::steady_clock::now();
+  say_error_of([&] {
+    gather_in_chunks(group, shard, {0, 3 * 1024, 8}, {}, [&](const Chunk&, const at::Tensor&) {
+      if (group.rank() == 1 && ++calls == 3) {
+        at_third();
+      }
+    });
+  });
+  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  say("in time ", seconds < 1.5 * std::chrono::duration<double>(world->timeout()).count());
+  shard.reset();
+  say("released ", is_released(memory));
+}
+
+static void expect_fault_is_seen(const std::vector<testing::Outcome>& ranks) {
+  for (const size_t rank : {0, 2}) {
+    expect_contains(caught_by(ranks, rank), "A rank has died, is stuck, or made another call");
+    EXPECT_TRUE(ranks[rank].has_line("in time 1")) << ranks[rank].output;
+    EXPECT_TRUE(ranks[rank].has_line("released 1")) << ranks[rank].output;
+    expect_ended_well(ranks, rank);
+  }
+}
+
+RANK_ROLE(exits_inside_a_gather) {
+  gather_with_a_fault([] { std::_Exit(0); });
+}
+
+TEST(ChunkPipeline, AProcessThatExitsInTheMiddleIsAnErrorOnTheOthersAndTheBuffersAreReleased) {
+  expect_fault_is_seen(run_process_ranks("exits_inside_a_gather", 3, {.timeout = std::chrono::seconds(4)}));
+}
+
+RANK_ROLE(is_stuck_inside_a_gather) {
+  gather_with_a_fault([] { std::this_thread::sleep_for(std::chrono::seconds(8)); });
+}
+
+TEST(ChunkPipeline, AProcessThatIsStuckIsAnErrorOnTheOthersWithinTheTimeout) {
+  expect_fault_is_seen(run_process_ranks("is_stuck_inside_a_gather", 3, {.timeout = std::chrono::seconds(3)}));
 }
 
 RANK_ROLE(checks_pipelines) {

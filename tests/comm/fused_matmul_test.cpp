@@ -40,11 +40,17 @@ at::Tensor part(const at::Tensor& whole, int64_t dim, const Group& group) {
 
 /// Sums of the same terms in another order: `terms` are the sums of their absolute values, and `roundings` of both together
 /// may each be wrong by half a step of a number of that size.
-void expect_same_sums(const at::Tensor& actual, const at::Tensor& expected, const at::Tensor& terms, int64_t roundings) {
+void expect_same_sums(
+    const at::Tensor& actual,
+    const at::Tensor& expected,
+    const at::Tensor& terms,
+    int64_t roundings) {
   ASSERT_EQ(actual.sizes(), expected.sizes());
   ASSERT_EQ(actual.scalar_type(), expected.scalar_type());
   EXPECT_TRUE(actual.is_contiguous());
-  const auto half_step = actual.scalar_type() == at::kDouble ? 0x1p-53 : actual.scalar_type() == at::kFloat ? 0x1p-24 : 0x1p-9;
+  const auto half_step = actual.scalar_type() == at::kDouble ? 0x1p-53
+      : actual.scalar_type() == at::kFloat                   ? 0x1p-24
+                                                             : 0x1p-9;
   const auto error = (actual.to(at::kDouble) - expected.to(at::kDouble)).abs();
   EXPECT_TRUE((error <= terms.to(at::kDouble) * (half_step * static_cast<double>(roundings))).all().item<bool>())
       << actual.sizes() << " differs by " << error.max().item<double>();
@@ -114,7 +120,8 @@ void check_scatter(const DeviceMesh& mesh, Group& group, const Case& c, ReduceOp
   second_sizes.back() += 2;
   const std::vector<at::Tensor> inputs = {random(c.sizes, c.dtype, seed + 1), random(second_sizes, c.dtype, seed + 2)};
   const std::vector<at::Tensor> others = {
-      random({c.sizes.back(), columns}, c.dtype, seed + 3), random({columns, second_sizes.back()}, c.dtype, seed + 4).t()};
+      random({c.sizes.back(), columns}, c.dtype, seed + 3),
+      random({columns, second_sizes.back()}, c.dtype, seed + 4).t()};
   const auto bias = random({columns}, c.dtype, seed + 5);
   const MatmulScatterOptions options{.dim = c.dim, .op = op, .chunks = c.chunks};
   const auto sum = product(inputs[0], others[0], bias) + at::matmul(inputs[1], others[1]);
@@ -239,8 +246,7 @@ TEST(FusedMatmul, ArgumentsOfAGatherThatDoNotFitAreErrors) {
     EXPECT_EQ(text(x, {}, {}, {}), where + "at least one other is required, but got none.");
     EXPECT_EQ(text(x, {at::ones({5, 2})}, {}, {}), where + "an other of [4, columns] is required, but got [5, 2].");
     EXPECT_EQ(text(x, {at::ones({4})}, {}, {}), where + "an other of [4, columns] is required, but got [4].");
-    EXPECT_EQ(
-        text(x, {w}, {w, w}, {}), where + "as many biases as others are required, or none, but got 2 for 1.");
+    EXPECT_EQ(text(x, {w}, {w, w}, {}), where + "as many biases as others are required, or none, but got 2 for 1.");
     EXPECT_EQ(
         text(x, {w}, {at::ones({3})}, {}),
         where + "a bias of [2] is required, one number per column of the other, but got [3].");
@@ -264,16 +270,13 @@ TEST(FusedMatmul, ArgumentsOfAScatterThatDoNotFitAreErrors) {
       return error_text<c10::ValueError>([&] { matmul_reduce_scatter(group, inputs, others, bias, options); });
     };
     const std::string where = "[matmul_reduce_scatter] ";
-    EXPECT_EQ(
-        text({}, {}, {}, {}), where + "as many others as inputs are required, at least one, but got 0 for 0.");
+    EXPECT_EQ(text({}, {}, {}, {}), where + "as many others as inputs are required, at least one, but got 0 for 0.");
     EXPECT_EQ(
         text({x, x}, {w}, {}, {}), where + "as many others as inputs are required, at least one, but got 1 for 2.");
     EXPECT_EQ(text({at::ones({4})}, {w}, {}, {}), where + "an input of at least two dims is required, but got [4].");
-    EXPECT_EQ(
-        text({x}, {at::ones({})}, {}, {}), where + "an other of [4, columns] is required, but got [].");
+    EXPECT_EQ(text({x}, {at::ones({})}, {}, {}), where + "an other of [4, columns] is required, but got [].");
     EXPECT_EQ(text({x}, {w}, {}, {.dim = -1}), where + "a dim in [0, 2) is required, but got -1.");
-    EXPECT_EQ(
-        text({x}, {w}, {}, {.op = ReduceOp::Max}), where + "the reduction must be sum or avg, but got max.");
+    EXPECT_EQ(text({x}, {w}, {}, {.op = ReduceOp::Max}), where + "the reduction must be sum or avg, but got max.");
     EXPECT_EQ(
         text({x, at::ones({2, 4})}, {w, w}, {}, {}),
         where + "all inputs must be alike but for their last dim, but got [3, 4] and [2, 4].");

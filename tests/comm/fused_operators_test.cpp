@@ -57,15 +57,36 @@ std::vector<c10::IValue> scaled_gather(const char* device, const c10::IValue& si
   const auto one = at::ones({}, at::Device(device));
   const std::vector<at::Tensor> others = {eight_bits({16, 16}, device).t(), eight_bits({32, 16}, device).t()};
   return {
-      eight_bits({2, 16}, device), one, others, std::vector<at::Tensor>{one, one}, no_tensors(2), no_tensors(2),
-      optional_dtypes({at::kFloat, at::kBFloat16}), c10::List<bool>({false, false}), 0, size, 2, true, "tp"};
+      eight_bits({2, 16}, device),
+      one,
+      others,
+      std::vector<at::Tensor>{one, one},
+      no_tensors(2),
+      no_tensors(2),
+      optional_dtypes({at::kFloat, at::kBFloat16}),
+      c10::List<bool>({false, false}),
+      0,
+      size,
+      2,
+      true,
+      "tp"};
 }
 
 std::vector<c10::IValue> scaled_scatter(const char* device) {
   const auto one = at::ones({}, at::Device(device));
   return {
-      eight_bits({4, 16}, device), eight_bits({16, 16}, device).t(), one, one, c10::IValue(), c10::IValue(), at::kFloat, false, "sum",
-      0, 1, "tp"};
+      eight_bits({4, 16}, device),
+      eight_bits({16, 16}, device).t(),
+      one,
+      one,
+      c10::IValue(),
+      c10::IValue(),
+      at::kFloat,
+      false,
+      "sum",
+      0,
+      1,
+      "tp"};
 }
 
 } // namespace
@@ -75,15 +96,15 @@ TEST(FusedOperators, GatherAndMultiply) {
     const auto shard = at::full({2, 4}, static_cast<double>(rank + 1));
     c10::List<std::optional<at::Tensor>> biases;
     biases.push_back(at::ones({3}));
-    const auto results = tensors(
-        call("weft::all_gather_matmul",
-             {shard, std::vector<at::Tensor>{at::ones({4, 3})}, biases, 0, c10::IValue(), 2, true, "tp"}));
+    const auto results = tensors(call(
+        "weft::all_gather_matmul",
+        {shard, std::vector<at::Tensor>{at::ones({4, 3})}, biases, 0, c10::IValue(), 2, true, "tp"}));
     ASSERT_EQ(results.size(), 2U);
     EXPECT_TRUE(at::equal(results[0], at::cat({at::full({2, 3}, 5.0), at::full({2, 3}, 9.0)})));
     EXPECT_TRUE(at::equal(results[1], at::cat({at::full({2, 4}, 1.0), at::full({2, 4}, 2.0)})));
-    const auto alone = tensors(
-        call("weft::all_gather_matmul",
-             {shard, std::vector<at::Tensor>{at::ones({4, 3})}, no_tensors(0), 0, 4, 2, false, "tp"}));
+    const auto alone = tensors(call(
+        "weft::all_gather_matmul",
+        {shard, std::vector<at::Tensor>{at::ones({4, 3})}, no_tensors(0), 0, 4, 2, false, "tp"}));
     ASSERT_EQ(alone.size(), 1U);
     EXPECT_TRUE(at::equal(alone[0], results[0] - 1));
   });
@@ -115,9 +136,10 @@ TEST(FusedOperators, OnMetaTheyGiveTheShapes) {
   on_ranks(2, [](int64_t rank) {
     const auto meta = [](c10::IntArrayRef sizes) { return at::ones(sizes, at::kMeta); };
     const auto gather = [&](const c10::IValue& size) {
-      return tensors(
-          call("weft::all_gather_matmul",
-               {meta({2, 3, 4}), std::vector<at::Tensor>{meta({4, 5}), meta({4, 6})}, no_tensors(0), 1, size, 2, true, "tp"}));
+      return tensors(call(
+          "weft::all_gather_matmul",
+          {meta({2, 3, 4}), std::vector<at::Tensor>{meta({4, 5}), meta({4, 6})}, no_tensors(0), 1, size, 2, true,
+           "tp"}));
     };
     const auto equal = gather({});
     ASSERT_EQ(equal.size(), 3U);
@@ -128,7 +150,8 @@ TEST(FusedOperators, OnMetaTheyGiveTheShapes) {
     EXPECT_EQ(gather(5)[0].sizes(), c10::IntArrayRef({2, 5, 5}));
     const auto scattered = call(
         "weft::matmul_reduce_scatter",
-        {std::vector<at::Tensor>{meta({5, 4})}, std::vector<at::Tensor>{meta({4, 6})}, c10::IValue(), "sum", 0, 2, "tp"});
+        {std::vector<at::Tensor>{meta({5, 4})}, std::vector<at::Tensor>{meta({4, 6})}, c10::IValue(), "sum", 0, 2,
+         "tp"});
     EXPECT_EQ(scattered.toTensor().sizes(), c10::IntArrayRef({rank == 0 ? 3 : 2, 6}));
     const auto scaled = tensors(call("weft::all_gather_scaled_matmul", scaled_gather("meta", {})));
     EXPECT_EQ(scaled[1].sizes(), c10::IntArrayRef({4, 32}));

@@ -102,8 +102,8 @@ void check_scatter(Group& group, const std::vector<int64_t>& sizes, int64_t dim,
       own_other = other;
     }
   }
-  const auto output =
-      scaled_matmul_reduce_scatter(group, own, own_scale, own_other, {.dim = dim, .op = ReduceOp::Avg, .chunks = chunks});
+  const auto output = scaled_matmul_reduce_scatter(
+      group, own, own_scale, own_other, {.dim = dim, .op = ReduceOp::Avg, .chunks = chunks});
   const auto expected = part(total / group.size(), dim, group);
   ASSERT_EQ(output.sizes(), expected.sizes());
   EXPECT_TRUE(at::allclose(output, expected, 1e-5, 1e-4)) << (output - expected).abs().max().item<float>();

@@ -32,8 +32,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(
   const auto own = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
   auto group = c10::make_intrusive<c10d::ProcessGroup>(own, static_cast<int>(rank), static_cast<int>(size));
   group->setBackend(
-      c10::kCPU, c10d::ProcessGroup::BackendType::GLOO,
-      make_gloo_backend(own, rank, size, std::chrono::seconds(20)));
+      c10::kCPU, c10d::ProcessGroup::BackendType::GLOO, make_gloo_backend(own, rank, size, std::chrono::seconds(20)));
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   return group;
 }
@@ -77,7 +76,8 @@ TEST(NamedGroups, TheInnermostScopeThatKnowsANameCounts) {
 TEST(NamedGroups, ANameThatNobodyKnowsIsAnError) {
   EXPECT_EQ(
       error_text<c10::ValueError>([] { named_group("nobody", c10::kCPU); }),
-      "[named_group] the name of a group is required, but got 'nobody', which is neither of mesh dims of the program that "
+      "[named_group] the name of a group is required, but got 'nobody', which is neither of mesh dims of the program "
+      "that "
       "runs nor of a process group of c10d.");
 }
 

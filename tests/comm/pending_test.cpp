@@ -6,6 +6,9 @@
 
 #include <ATen/ATen.h>
 
+#include <future>
+#include <thread>
+
 namespace weft {
 
 namespace {
@@ -106,6 +109,35 @@ TEST(Pending, UnwindingTheStackDoesNotWaitAndKeepsTheBuffers) {
   EXPECT_EQ(text, "something else went wrong");
   EXPECT_EQ(recorder.finished, Names());
   EXPECT_GT(buffer.use_count(), 1);
+}
+
+TEST(Pending, UnwindingTheStackReleasesTheBuffersWhenTheTransferIsOver) {
+  const auto progress = std::make_shared<Progress>();
+  const auto buffer = at::zeros({4});
+  std::promise<void> over;
+  std::shared_future<void> transfer = over.get_future().share();
+  const auto text = error_text<c10::ValueError>([&] {
+    const auto pending = progress->track(Pending([transfer, buffer] { transfer.wait(); }), 1);
+    TORCH_CHECK_VALUE(false, "something else went wrong");
+  });
+  EXPECT_EQ(text, "something else went wrong");
+  EXPECT_GT(buffer.use_count(), 1);
+  over.set_value();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (buffer.use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(buffer.use_count(), 1);
+}
+
+TEST(Pending, UnwindingTheStackDoesNotFinishWhatWouldCommunicate) {
+  Recorder recorder;
+  const auto progress = std::make_shared<Progress>();
+  error_text<c10::ValueError>([&] {
+    const auto pending = progress->track(recorder.operation("must not be"), 2);
+    TORCH_CHECK_VALUE(false, "something else went wrong");
+  });
+  EXPECT_EQ(recorder.finished, Names());
 }
 
 TEST(Progress, AWaitFirstCompletesEarlierOperationsOfSeveralStages) {

@@ -60,14 +60,24 @@ size_t buffers_for(int64_t ahead) {
 }
 
 /// What one member sends to the next and receives from the one before, turn by turn.
+///
+/// Messages are awaited ahead of their turn. Where waiting does not block the host, messages that are posted one by one may
+/// block each other on the device, so there what is sent in a turn and what comes meanwhile is one exchange.
 class Ring {
  public:
-  /// Where the chunk of a turn is to be received; undefined for an empty one.
+  /// Where the chunk of a turn is to be received; of no elements for an empty one.
   using Place = std::function<at::Tensor(const Turn& turn)>;
 
   Ring(Group& group, std::vector<Turn> turns, int64_t ahead, Place place)
-      : group_(group), turns_(std::move(turns)), ahead_(ahead), place_(std::move(place)) {
-    receive_ahead();
+      : group_(group),
+        previous_((group.rank() + group.size() - 1) % group.size()),
+        next_((group.rank() + 1) % group.size()),
+        turns_(std::move(turns)),
+        ahead_(ahead),
+        place_(std::move(place)) {
+    if (group_.blocks_host()) {
+      receive_ahead();
+    }
   }
 
   const std::vector<Turn>& turns() const {
@@ -77,15 +87,22 @@ class Ring {
   at::Tensor receive() {
     auto message = std::move(incoming_.front());
     incoming_.pop_front();
-    receive_ahead();
+    if (group_.blocks_host()) {
+      receive_ahead();
+    }
     message.pending.wait();
     return std::move(message.tensor);
   }
-  void send(const at::Tensor& tensor) {
-    while (static_cast<int64_t>(outgoing_.size()) >= ahead_) {
-      finish_oldest_send();
+  /// Passes the chunk of a turn on, in every turn but those of the last step; it has no elements where it is empty.
+  void send(const Turn& turn, const at::Tensor& tensor) {
+    if (!group_.blocks_host()) {
+      exchange(turn, tensor);
+    } else if (tensor.numel() > 0) {
+      while (static_cast<int64_t>(outgoing_.size()) >= ahead_) {
+        finish_oldest_send();
+      }
+      outgoing_.push_back(group_.send(tensor, next_));
     }
-    outgoing_.push_back(group_.send(tensor, (group_.rank() + 1) % group_.size()));
   }
   /// Returns when the next member has everything.
   void finish() {
@@ -101,15 +118,28 @@ class Ring {
   };
 
   void receive_ahead() {
-    const auto previous = (group_.rank() + group_.size() - 1) % group_.size();
-    for (; next_ < turns_.size() && static_cast<int64_t>(incoming_.size()) < ahead_; ++next_) {
-      if (turns_[next_].step == 0) {
+    for (; next_turn_ < turns_.size() && static_cast<int64_t>(incoming_.size()) < ahead_; ++next_turn_) {
+      if (turns_[next_turn_].step == 0) {
         continue;
       }
-      if (auto tensor = place_(turns_[next_]); tensor.defined()) {
-        auto pending = group_.recv(tensor, previous);
+      if (auto tensor = place_(turns_[next_turn_]); tensor.numel() > 0) {
+        auto pending = group_.recv(tensor, previous_);
         incoming_.push_back({std::move(tensor), std::move(pending)});
       }
+    }
+  }
+
+  void exchange(const Turn& turn, const at::Tensor& tensor) {
+    auto target = place_({turn.step + 1, turn.index});
+    std::vector<at::Tensor> sends(group_.size());
+    std::vector<at::Tensor> recvs(group_.size());
+    sends[next_] = tensor;
+    recvs[previous_] = target;
+    auto pending = group_.all_to_all(sends, recvs);
+    if (target.numel() > 0) {
+      incoming_.push_back({std::move(target), std::move(pending)});
+    } else {
+      outgoing_.push_back(std::move(pending));
     }
   }
 
@@ -120,10 +150,12 @@ class Ring {
   }
 
   Group& group_;
+  int64_t previous_;
+  int64_t next_;
   std::vector<Turn> turns_;
   int64_t ahead_;
   Place place_;
-  size_t next_ = 0;
+  size_t next_turn_ = 0;
   std::deque<Message> incoming_;
   std::deque<Pending> outgoing_;
 };
@@ -153,6 +185,7 @@ void gather_on_ring(
   const auto chunk_at = [&](const Turn& turn) {
     return chunk_of(cut, members, (group.rank() - turn.step + members) % members, turn.index);
   };
+  const Chunk nothing{group.rank(), own.begin, 0};
   const auto place_in_whole = [&](const Chunk& at) { return gathered.narrow(cut.dim, at.begin, at.length); };
   const auto values_of_own = [&](const Chunk& at) { return shard.narrow(cut.dim, at.begin - own.begin, at.length); };
   const auto use = [&](const Chunk& at, const at::Tensor& values, bool is_in_place) {
@@ -167,31 +200,30 @@ void gather_on_ring(
   const bool own_at_once = members == 2 && (in_place || cut.chunks <= ahead);
   ahead = own_at_once ? cut.chunks : ahead;
   Scratch buffers(buffers_for(ahead));
-  Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, [&](const Turn& turn) -> at::Tensor {
+  Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, [&](const Turn& turn) {
     const auto at = chunk_at(turn);
-    if (at.length == 0) {
-      return {};
-    }
     return in_place ? place_in_whole(at) : buffers.take(sizes_with(shard, cut.dim, at.length), shard.options());
   });
-  if (own_at_once && own.length > 0) {
+  if (own_at_once) {
     for (int64_t index = 0; index < cut.chunks; ++index) {
-      if (const auto at = chunk_at({0, index}); at.length > 0) {
-        ring.send(values_of_own(at));
-      }
+      ring.send({0, index}, values_of_own(chunk_at({0, index})));
     }
-    use(own, shard, /*is_in_place=*/false);
+    if (own.length > 0) {
+      use(own, shard, /*is_in_place=*/false);
+    }
   }
   for (const auto& turn : ring.turns()) {
-    const auto at = chunk_at(turn);
-    if (at.length == 0 || (turn.step == 0 && own_at_once)) {
+    if (turn.step == 0 && own_at_once) {
       continue;
     }
-    const auto values = turn.step == 0 ? values_of_own(at) : ring.receive();
+    const auto at = chunk_at(turn);
+    const auto values = turn.step > 0 && at.length > 0 ? ring.receive() : values_of_own(turn.step > 0 ? nothing : at);
     if (turn.step + 1 < members) {
-      ring.send(values);
+      ring.send(turn, values);
     }
-    use(at, values, in_place && turn.step > 0);
+    if (at.length > 0) {
+      use(at, values, in_place && turn.step > 0);
+    }
   }
   ring.finish();
 }
@@ -205,24 +237,20 @@ void scatter_on_ring(Group& group, const at::Tensor& output, const ChunkedDim& c
   };
   const auto ahead = messages_ahead(members, cut.chunks);
   Scratch buffers(buffers_for(ahead));
-  const auto place = [&](const Turn& turn) -> at::Tensor {
+  const auto place = [&](const Turn& turn) {
     const auto at = chunk_at(turn);
-    if (at.length == 0) {
-      return {};
-    }
     return turn.step + 1 == members ? output.narrow(cut.dim, at.begin - own.begin, at.length)
                                     : buffers.take(sizes_with(output, cut.dim, at.length), output.options());
   };
   Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, place);
   for (const auto& turn : ring.turns()) {
     const auto at = chunk_at(turn);
-    if (at.length == 0) {
-      continue;
+    const auto target = turn.step > 0 && at.length > 0 ? ring.receive() : place(turn);
+    if (at.length > 0) {
+      produce(at, target, /*adds=*/turn.step > 0);
     }
-    const auto target = turn.step == 0 ? place(turn) : ring.receive();
-    produce(at, target, /*adds=*/turn.step > 0);
     if (turn.step + 1 < members) {
-      ring.send(target);
+      ring.send(turn, target);
     }
   }
   ring.finish();

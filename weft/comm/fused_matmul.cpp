@@ -16,8 +16,7 @@ constexpr const char* kGather = "all_gather_matmul";
 constexpr const char* kScatter = "matmul_reduce_scatter";
 
 void check_dim_and_chunks(const char* where, int64_t dim, int64_t ndim, int64_t chunks) {
-  TORCH_CHECK_VALUE(
-      dim >= 0 && dim < ndim, "[", where, "] a dim in [0, ", ndim, ") is required, but got ", dim, ".");
+  TORCH_CHECK_VALUE(dim >= 0 && dim < ndim, "[", where, "] a dim in [0, ", ndim, ") is required, but got ", dim, ".");
   TORCH_CHECK_VALUE(chunks >= 1, "[", where, "] at least one chunk is required, but got ", chunks, ".");
 }
 
@@ -130,8 +129,8 @@ ChunkedDim checked_gather_cut(
   const auto size = options.size.value_or(length * group.size());
   const auto part = chunk(size, group.size(), group.rank()).length;
   TORCH_CHECK_VALUE(
-      part == length, "[", where, "] member ", group.rank(), " of ", group.to_string(), " holds ", part, " of the ", size,
-      " indices of dim ", options.dim, ", but got a shard of ", shard.sizes(), ". Cut as torch.chunk does.");
+      part == length, "[", where, "] member ", group.rank(), " of ", group.to_string(), " holds ", part, " of the ",
+      size, " indices of dim ", options.dim, ", but got a shard of ", shard.sizes(), ". Cut as torch.chunk does.");
   return {options.dim, size, options.chunks};
 }
 
@@ -145,8 +144,8 @@ ChunkedDim checked_scatter_cut(const char* where, c10::IntArrayRef product_sizes
 
 void check_other(const char* where, const at::Tensor& other, int64_t inner, const at::Tensor& bias) {
   TORCH_CHECK_VALUE(
-      other.dim() == 2 && other.size(0) == inner, "[", where, "] an other of [", inner, ", columns] is required, but got ",
-      other.sizes(), ".");
+      other.dim() == 2 && other.size(0) == inner, "[", where, "] an other of [", inner,
+      ", columns] is required, but got ", other.sizes(), ".");
   TORCH_CHECK_VALUE(
       !bias.defined() || (bias.dim() == 1 && bias.size(0) == other.size(1)), "[", where, "] a bias of [", other.size(1),
       "] is required, one number per column of the other, but got ", bias.sizes(), ".");
@@ -162,8 +161,8 @@ GatheredMatmul all_gather_matmul(
   const auto cut = checked_gather_cut(kGather, group, shard, options);
   TORCH_CHECK_VALUE(!others.empty(), "[", kGather, "] at least one other is required, but got none.");
   TORCH_CHECK_VALUE(
-      biases.empty() || biases.size() == others.size(), "[", kGather, "] as many biases as others are required, or none, but got ",
-      biases.size(), " for ", others.size(), ".");
+      biases.empty() || biases.size() == others.size(), "[", kGather,
+      "] as many biases as others are required, or none, but got ", biases.size(), " for ", others.size(), ".");
   const auto last = shard.dim() - 1;
   const auto whole_sizes = with_size(shard.sizes(), cut.dim, cut.size);
   GatheredMatmul result;
@@ -200,8 +199,9 @@ at::Tensor matmul_reduce_scatter(
   const auto product_sizes = with_size(first.sizes(), last, others[0].size(1));
   for (size_t i = 0; i < inputs.size(); ++i) {
     TORCH_CHECK_VALUE(
-        inputs[i].dim() == first.dim() && inputs[i].sizes().slice(0, last) == first.sizes().slice(0, last), "[", kScatter,
-        "] all inputs must be alike but for their last dim, but got ", first.sizes(), " and ", inputs[i].sizes(), ".");
+        inputs[i].dim() == first.dim() && inputs[i].sizes().slice(0, last) == first.sizes().slice(0, last), "[",
+        kScatter, "] all inputs must be alike but for their last dim, but got ", first.sizes(), " and ",
+        inputs[i].sizes(), ".");
     check_other(kScatter, others[i], inputs[i].size(last), {});
     TORCH_CHECK_VALUE(
         others[i].size(1) == product_sizes[last], "[", kScatter, "] all others must have as many columns, but got ",

@@ -17,7 +17,7 @@ namespace weft {
 using Biases = c10::ArrayRef<at::Tensor>;
 
 struct GatherMatmulOptions {
-  int64_t dim = 0;                            // of the shard; where it is the last, the products are summed over members
+  int64_t dim = 0; // of the shard; where it is the last, the products are summed over members
   std::optional<int64_t> size = std::nullopt; // of the whole along `dim`, cut as torch.chunk cuts; none: equal shards
   int64_t chunks = 1;                         // per shard
   bool keeps_gathered = false;
@@ -38,7 +38,7 @@ GatheredMatmul all_gather_matmul(
     const GatherMatmulOptions& options);
 
 struct MatmulScatterOptions {
-  int64_t dim = 0; // of the product; pieces are as torch.chunk cuts
+  int64_t dim = 0;             // of the product; pieces are as torch.chunk cuts
   ReduceOp op = ReduceOp::Sum; // or Avg
   int64_t chunks = 1;
 };

@@ -23,11 +23,13 @@ TORCH_LIBRARY(weft, library) {
   // gathered too, or whole, where it has as many rows as the gathered tensor.
   library.def(
       "all_gather_scaled_matmul(Tensor shard, Tensor shard_scale, Tensor[] others, Tensor[] other_scales, "
-      "Tensor?[] biases, Tensor?[] result_scales, ScalarType?[] out_dtypes, bool[] use_fast_accum, int dim, SymInt? size, "
+      "Tensor?[] biases, Tensor?[] result_scales, ScalarType?[] out_dtypes, bool[] use_fast_accum, int dim, SymInt? "
+      "size, "
       "int chunks, bool gathered, str group) -> Tensor[]");
   library.def(
       "scaled_matmul_reduce_scatter(Tensor input, Tensor other, Tensor input_scale, Tensor other_scale, Tensor? bias, "
-      "Tensor? result_scale, ScalarType? out_dtype, bool use_fast_accum, str reduce_op, int dim, int chunks, str group) "
+      "Tensor? result_scale, ScalarType? out_dtype, bool use_fast_accum, str reduce_op, int dim, int chunks, str "
+      "group) "
       "-> Tensor");
 }
 
@@ -94,7 +96,9 @@ struct ScaledGather {
     return out_dtypes[i].isNone() ? std::nullopt : std::optional(out_dtypes[i].toScalarType());
   }
   std::vector<ScaledOther> scaled_others() const {
-    const auto tensor_or_none = [](const c10::IValue& value) { return value.isNone() ? at::Tensor() : value.toTensor(); };
+    const auto tensor_or_none = [](const c10::IValue& value) {
+      return value.isNone() ? at::Tensor() : value.toTensor();
+    };
     std::vector<ScaledOther> result;
     for (size_t i = 0; i < others.size(); ++i) {
       result.push_back(
@@ -111,8 +115,8 @@ struct ScaledGather {
  private:
   void check_length(size_t length, const char* what) const {
     TORCH_CHECK_VALUE(
-        length == others.size(), "[all_gather_scaled_matmul] as many ", what, " as others are required, but got ", length,
-        " for ", others.size(), ".");
+        length == others.size(), "[all_gather_scaled_matmul] as many ", what, " as others are required, but got ",
+        length, " for ", others.size(), ".");
   }
 };
 
@@ -201,7 +205,8 @@ std::vector<at::Tensor> gathered_shapes(
   const auto last = shard.dim() - 1;
   TORCH_CHECK_VALUE(
       last >= 1 && dim >= 0 && dim <= last, "[", where,
-      "] a shard of at least two dims and one of them are required, but got ", shard.sym_sizes(), " and dim ", dim, ".");
+      "] a shard of at least two dims and one of them are required, but got ", shard.sym_sizes(), " and dim ", dim,
+      ".");
   auto sizes = shard.sym_sizes().vec();
   sizes[dim] = size ? *size : sizes[dim] * named_place(group).size;
   std::vector<at::Tensor> results;
@@ -225,7 +230,8 @@ at::Tensor scattered_shape(
     const std::string& group) {
   TORCH_CHECK_VALUE(
       input.dim() >= 2 && dim >= 0 && dim < input.dim(), "[", where,
-      "] an input of at least two dims and one of them are required, but got ", input.sym_sizes(), " and dim ", dim, ".");
+      "] an input of at least two dims and one of them are required, but got ", input.sym_sizes(), " and dim ", dim,
+      ".");
   auto sizes = input.sym_sizes().vec();
   sizes.back() = other.sym_size(1);
   const auto place = named_place(group);
@@ -295,7 +301,8 @@ at::Tensor scaled_matmul_reduce_scatter_meta(
 void register_kernels(torch::Library& library) {
   library.impl("all_gather_matmul", all_gather_matmul_kernel);
   library.impl("matmul_reduce_scatter", matmul_reduce_scatter_kernel);
-  library.impl("all_gather_scaled_matmul", torch::CppFunction::makeFromBoxedFunction<boxed<all_gather_scaled_matmul_kernel>>());
+  library.impl(
+      "all_gather_scaled_matmul", torch::CppFunction::makeFromBoxedFunction<boxed<all_gather_scaled_matmul_kernel>>());
   library.impl("scaled_matmul_reduce_scatter", scaled_matmul_reduce_scatter_kernel);
 }
 

@@ -51,10 +51,10 @@ void multiply_scaled_into(
         rows, matrix, other.values, scale, other.scale, bias, result_scale, other.out_dtype, other.use_fast_accum);
     return;
   }
-  const auto product = at::_scaled_mm(
-                           matrix, other.values, scale, other.scale, bias, result_scale, other.out_dtype,
-                           other.use_fast_accum)
-                           .view(target.sizes());
+  const auto product =
+      at::_scaled_mm(
+          matrix, other.values, scale, other.scale, bias, result_scale, other.out_dtype, other.use_fast_accum)
+          .view(target.sizes());
   adds ? target.add_(product) : target.copy_(product);
 }
 

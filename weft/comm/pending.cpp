@@ -4,9 +4,58 @@
 
 #include <c10/util/Exception.h>
 
+#include <condition_variable>
 #include <exception>
+#include <thread>
 
 namespace weft {
+
+namespace {
+
+/// Does what nobody waits for, one after the other, on a thread that lives as long as the process.
+class Background {
+ public:
+  void run(std::function<void()> task) {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    if (!started_) {
+      started_ = true;
+      std::thread([this] { work(); }).detach();
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  [[noreturn]] void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return !tasks_.empty(); });
+      auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      task = nullptr;
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  bool started_ = false;
+};
+
+/// Tickets are numbers in order; the lowest bit says that finishing the operation communicates.
+bool communicates(uint64_t ticket) {
+  return (ticket & 1) != 0;
+}
+
+Background& background() {
+  static auto* const instance = new Background();
+  return *instance;
+}
+
+} // namespace
 
 void Pending::State::attempt(std::function<void()>& step) {
   const auto once = std::exchange(step, nullptr);
@@ -78,7 +127,12 @@ void Pending::settle() noexcept {
     return;
   }
   if (std::uncaught_exceptions() > 0) {
-    // The transfer may still read and write the buffers that the state owns: they are kept for good.
+    // The transfer may still read and write the buffers that the state owns. They are released when it is over, or kept for
+    // good where finishing it would communicate.
+    if (state_->progress && !communicates(state_->ticket)) {
+      background().run([state = std::move(state_)] { state->run(); });
+      return;
+    }
     static auto* mutex = new std::mutex();
     static auto* abandoned = new std::vector<std::shared_ptr<State>>();
     const std::lock_guard lock(*mutex);
@@ -96,7 +150,7 @@ Pending Progress::track(Pending pending, int64_t stages) {
   if (pending.state_ && !pending.state_->progress) {
     const std::lock_guard lock(mutex_);
     pending.state_->progress = shared_from_this();
-    pending.state_->ticket = next_ticket_++;
+    pending.state_->ticket = next_ticket_++ << 1 | (stages > 1 ? 1 : 0);
     if (stages > 1) {
       staged_.push_back(pending.state_);
     }
