@@ -60,12 +60,13 @@ TEST(Overlap, ADecodersTrainingStepHasTheSameLossAndGradients) {
     graph::verify(program);
     // Per layer the gathers before queries, keys and values and before the gate, and the scatters behind both; the same
     // backward, where the scatters are of the sums. And the gather before the logits, and the scatter of its gradient.
-    EXPECT_EQ(fused_texts(decisions), (std::vector<std::string>{
-                                          "all_gather 3", "reduce_scatter 1", "all_gather 2", "reduce_scatter 1",
-                                          "all_gather 3", "reduce_scatter 1", "all_gather 2", "reduce_scatter 1",
-                                          "all_gather 1", "reduce_scatter 1",
-                                          "all_gather 1", "reduce_scatter 2", "all_gather 1", "reduce_scatter 3",
-                                          "all_gather 1", "reduce_scatter 2", "all_gather 1", "reduce_scatter 3"}));
+    EXPECT_EQ(
+        fused_texts(decisions),
+        (std::vector<std::string>{
+            "all_gather 3", "reduce_scatter 1", "all_gather 2", "reduce_scatter 1", "all_gather 3", "reduce_scatter 1",
+            "all_gather 2", "reduce_scatter 1", "all_gather 1", "reduce_scatter 1", "all_gather 1", "reduce_scatter 2",
+            "all_gather 1", "reduce_scatter 3", "all_gather 1", "reduce_scatter 2", "all_gather 1",
+            "reduce_scatter 3"}));
     const auto results = graph::testing::run_program(program, {batch.inputs, batch.targets});
     ASSERT_EQ(results.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i) {

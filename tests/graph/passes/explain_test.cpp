@@ -99,13 +99,15 @@ TEST(Explain, ShowsCollectivesBesideMatmulsAndWhatWasDecided) {
   EXPECT_EQ(explanation.rows[0].bytes, 64);
   EXPECT_EQ(explanation.modules[1].collectives, 1);
   const auto text = explanation.to_string();
-  expect_contains(text, "collectives beside matmuls\n  all_gather %all_gather over tp, in up: not fused, it is small\n");
+  expect_contains(
+      text, "collectives beside matmuls\n  all_gather %all_gather over tp, in up: not fused, it is small\n");
   expect_contains(
       text,
       "  => weft::all_gather_matmul %y tp: {S(0)} -> {R}, 64 bytes in 4 chunks: f32[4,8] {S(0)}, f32[8,8] {S(1)} -> "
       "f32[4,8] {S(1)}\n      it runs beside it\n");
   const auto json = explanation.to_json();
-  expect_contains(json, R"("overlap":[{"node":"all_gather","module":"up","kind":"all_gather","group":"tp","fused":false,)");
+  expect_contains(
+      json, R"("overlap":[{"node":"all_gather","module":"up","kind":"all_gather","group":"tp","fused":false,)");
   expect_contains(json, R"("chunks":4,)");
 }
 

@@ -27,7 +27,8 @@ std::optional<LeftGradient> left_gradient(const Node& node) {
     return std::nullopt;
   }
   const auto& mask = node.arguments()[3];
-  if (node.output(0) == nullptr || !mask.is_constant() || !mask.constant().isBoolList() || !mask.constant().toBoolList()[0]) {
+  if (node.output(0) == nullptr || !mask.is_constant() || !mask.constant().isBoolList() ||
+      !mask.constant().toBoolList()[0]) {
     return std::nullopt;
   }
   const LeftGradient found{operand_at(node, is_linear ? 1 : 0), operand_at(node, 2), !is_linear};

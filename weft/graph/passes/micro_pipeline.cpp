@@ -79,8 +79,8 @@ OverlapDecisions micro_pipeline(Program& program, const OverlapOptions& options)
     return {};
   }
   auto decisions = Pipelining(program, options).run();
-  const bool has_fused = std::any_of(
-      decisions.begin(), decisions.end(), [](const OverlapDecision& decision) { return decision.fused; });
+  const bool has_fused =
+      std::any_of(decisions.begin(), decisions.end(), [](const OverlapDecision& decision) { return decision.fused; });
   if (has_fused) {
     dead_code(*program.graph); // views that were looked through
   }
