@@ -36,6 +36,28 @@ TEST(NodeOrder, InsertedNodesStandWhereTheyAre) {
   EXPECT_LT(order.number(another), order.number(first));
 }
 
+TEST(NodeOrder, ManyNodesFindRoomInOnePlaceFromEitherSide) {
+  for (const bool each_before_the_last : {false, true}) {
+    auto program = writes();
+    NodeOrder order(*program.graph);
+    auto* place = program.graph->first()->next();
+    for (int i = 0; i < 1000; ++i) {
+      GraphBuilder build(*program.graph, place);
+      const auto* first = program.graph->first();
+      auto* inserted = build.call("aten::neg", {first->output()}, first->output()->tensor())->producer();
+      order.place(inserted);
+      place = each_before_the_last ? inserted : place;
+    }
+    for (auto* node = program.graph->first(); node->next() != nullptr; node = node->next()) {
+      ASSERT_LT(order.number(node), order.number(node->next()));
+    }
+    const auto* write = program.graph->return_node()->previous()->previous();
+    const auto* a = program.graph->first();
+    EXPECT_TRUE(order.is_written_between(a->output(), order.number(a), order.number(write->next())));
+    EXPECT_FALSE(order.is_written_between(a->output(), order.number(write), order.number(write->next())));
+  }
+}
+
 TEST(NodeOrder, AWriteToAViewIsOneToWhatItShows) {
   auto program = writes();
   const NodeOrder order(*program.graph);

@@ -77,7 +77,7 @@ input %w: f32[32,16] = user
 input %x: f32[2,8,32] = user
   %rows: f32[16,32] = aten::reshape(%x, [16, 32])
   %reshape: f32[4,4,32] = aten::reshape(%rows, [4, 4, 32])
-  %matmul_reduce_scatter: f32[2,4,16] = weft::matmul_reduce_scatter([%reshape], [%w], None, "sum", 0, 1, "0")
+  %matmul_reduce_scatter: f32[2,4,16] = weft::matmul_reduce_scatter([%reshape], [%w], None, "sum", 0, 2, "0")
 output %matmul_reduce_scatter = user
 )");
 }

@@ -103,6 +103,7 @@ TEST(MeshRates, AGroupOverSeveralDimsHasTheSlowestLink) {
 }
 
 RANK_ROLE(asks_with_a_link_on_rank_0_alone) {
+  const ScopedEnvironment environment(kNothingGiven);
   const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
   if (mesh.world()->rank() == 0) {
     give_rates(parse_link("50us,125MB/s"), std::nullopt);

@@ -32,9 +32,11 @@ class NodeOrder {
   bool is_written_between(const Value* value, int64_t from, int64_t to) const;
 
  private:
+  void renumber(const Graph& graph);
+
   std::unordered_map<const Node*, int64_t> numbers_;
   std::optional<MemorySharing> memory_;                           // where anything is written to
-  std::unordered_map<const Value*, std::vector<int64_t>> writes_; // by memory, ascending
+  std::unordered_map<const Value*, std::vector<const Node*>> writes_; // by memory, in order
 };
 
 } // namespace weft::graph
