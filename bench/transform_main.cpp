@@ -5,14 +5,13 @@
 #include <iostream>
 #include <string_view>
 
-/// transform_main <file.pt2> --plan <plan.json> --ranks <n> [--overlap <mode>]: seconds of CPU time that the analysis of a
-/// program takes, that it takes to put collectives beside matmuls, and to write the program of one rank; and how many nodes
-/// it has. A line of JSON.
+/// transform_main <file.pt2> --plan <plan.json> --ranks <n>: seconds of CPU time that the analysis of a program takes, that it
+/// takes to put collectives beside matmuls where that pays, and to write the program of one rank; and how many nodes it has.
+/// A line of JSON.
 int main(int argc, char** argv) {
   using namespace weft;
-  const bool has_mode = argc == 8 && std::string_view(argv[6]) == "--overlap";
-  if ((argc != 6 && !has_mode) || std::string_view(argv[2]) != "--plan" || std::string_view(argv[4]) != "--ranks") {
-    std::cerr << "usage: transform_main <file.pt2> --plan <plan.json> --ranks <n> [--overlap <mode>]\n";
+  if (argc != 6 || std::string_view(argv[2]) != "--plan" || std::string_view(argv[4]) != "--ranks") {
+    std::cerr << "usage: transform_main <file.pt2> --plan <plan.json> --ranks <n>\n";
     return 2;
   }
   auto program = graph::read_pt2(argv[1]);
@@ -22,8 +21,7 @@ int main(int argc, char** argv) {
   const auto begin = std::clock();
   graph::shard(program, mesh, plan, {}, {.mode = OverlapMode::Off});
   const auto analysed = std::clock();
-  const auto decisions =
-      graph::micro_pipeline(program, {.mode = has_mode ? parse_overlap_mode(argv[7]) : OverlapMode::Auto});
+  const auto decisions = graph::micro_pipeline(program);
   const auto overlapped = std::clock();
   const auto local = graph::program_of_rank(program, mesh.size() - 1);
   const auto end = std::clock();

@@ -3,17 +3,13 @@
 #include "tests/support/overlapped.h"
 #include "weft/graph/ir/parse.h"
 #include "weft/graph/ir/print.h"
-#include "weft/graph/ir/verify.h"
 
 #include <gtest/gtest.h>
-
-#include <ctime>
 
 namespace weft::graph {
 namespace {
 
 using testing::expect_same_overlapped;
-using testing::overlap_options;
 using testing::overlapped;
 
 /// The matmuls of a layer of a decoder, sequence parallel, forward and backward: %x of layer i.
@@ -111,24 +107,6 @@ output %z = user
       result.lines,
       (std::vector<std::string>{
           "%g: %matmul_reduce_scatter runs beside another collective already", "%z: fused with 1 matmul"}));
-}
-
-TEST(MicroPipeline, IsLinearInTheProgram) {
-  const auto seconds = [](int64_t layers) {
-    auto program = parse_program(decoder(layers));
-    const auto begin = std::clock();
-    const auto decisions = micro_pipeline(program, overlap_options());
-    const auto end = std::clock();
-    EXPECT_EQ(decisions.size(), 4 * layers);
-    verify(program);
-    return static_cast<double>(end - begin) / CLOCKS_PER_SEC;
-  };
-  seconds(10);
-  const auto few = seconds(480);
-  const auto many = seconds(3840); // 50,000 nodes
-  RecordProperty("seconds", std::to_string(many));
-  // Eight times as much; a quadratic pass would take 64 times as long.
-  EXPECT_LT(many, 24 * few) << few << " s and " << many << " s";
 }
 
 } // namespace

@@ -35,7 +35,7 @@ class NodeOrder {
   void renumber(const Graph& graph);
 
   std::unordered_map<const Node*, int64_t> numbers_;
-  std::optional<MemorySharing> memory_;                           // where anything is written to
+  std::optional<MemorySharing> memory_;                               // where anything is written to
   std::unordered_map<const Value*, std::vector<const Node*>> writes_; // by memory, in order
 };
 
