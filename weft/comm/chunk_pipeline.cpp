@@ -7,6 +7,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include <deque>
+#include <thread>
 
 namespace weft {
 
@@ -173,6 +174,31 @@ bool cuts_in_one_piece(const at::Tensor& tensor, int64_t dim) {
   return tensor.is_contiguous() && std::all_of(before.begin(), before.end(), [](int64_t size) { return size == 1; });
 }
 
+/// Lets threads that move bytes have the core for a moment: where there are no more cores than threads that compute, the
+/// link would stand still until the scheduler's next tick.
+void give_way(const Group& group) {
+  if (group.blocks_host()) {
+    std::this_thread::yield();
+  }
+}
+
+/// What nobody waits for is worked on in few calls, since each reads all of the other operand again; in several, since the
+/// threads that move bytes get their turn between them.
+constexpr int64_t kOwnBlocks = 4;
+/// So many may all be under way at once.
+constexpr int64_t kFewChunks = 16;
+
+std::vector<Chunk> blocks_of(const Chunk& part, int64_t chunks) {
+  std::vector<Chunk> blocks;
+  const auto count = std::min(chunks, kOwnBlocks);
+  for (int64_t index = 0; index < count; ++index) {
+    if (const auto run = chunk(part.length, count, index); run.length > 0) {
+      blocks.push_back({part.member, part.begin + run.begin, run.length});
+    }
+  }
+  return blocks;
+}
+
 /// Member r has its own shard first, then those of r - 1, r - 2, ... .
 void gather_on_ring(
     Group& group,
@@ -197,8 +223,8 @@ void gather_on_ring(
   };
 
   auto ahead = messages_ahead(members, cut.chunks);
-  // Two members pass nothing on: where everything may be awaited at once, the own shard is consumed in one call.
-  const bool own_at_once = members == 2 && (in_place || cut.chunks <= ahead);
+  // Two members pass nothing on: where everything may be awaited at once, the own shard is consumed in few calls.
+  const bool own_at_once = members == 2 && (in_place || cut.chunks <= kFewChunks);
   ahead = own_at_once ? cut.chunks : ahead;
   Scratch buffers(buffers_for(ahead));
   Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, [&](const Turn& turn) {
@@ -209,8 +235,9 @@ void gather_on_ring(
     for (int64_t index = 0; index < cut.chunks; ++index) {
       ring.send({0, index}, values_of_own(chunk_at({0, index})));
     }
-    if (own.length > 0) {
-      use(own, shard, /*is_in_place=*/false);
+    for (const auto& at : blocks_of(own, cut.chunks)) {
+      use(at, values_of_own(at), /*is_in_place=*/false);
+      give_way(group);
     }
   }
   for (const auto& turn : ring.turns()) {
@@ -224,9 +251,47 @@ void gather_on_ring(
     }
     if (at.length > 0) {
       use(at, values, in_place && turn.step > 0);
+      give_way(group);
     }
   }
   ring.finish();
+}
+
+/// Two members: each sends the other its addends, works on its own part meanwhile, and adds what has come.
+void scatter_between_two(Group& group, const at::Tensor& output, const ChunkedDim& cut, const ProduceChunk& produce) {
+  const auto other = 1 - group.rank();
+  const auto own = part_of(cut, 2, group.rank());
+  const auto values_of_own = [&](const Chunk& at) { return output.narrow(cut.dim, at.begin - own.begin, at.length); };
+  Scratch buffers(static_cast<size_t>(2 * cut.chunks));
+  std::vector<std::pair<Chunk, at::Tensor>> arriving;
+  std::vector<Pending> incoming;
+  std::vector<Pending> outgoing;
+  for (int64_t index = 0; index < cut.chunks; ++index) {
+    if (const auto at = chunk_of(cut, 2, group.rank(), index); at.length > 0) {
+      auto buffer = buffers.take(sizes_with(output, cut.dim, at.length), output.options());
+      incoming.push_back(group.recv(buffer, other));
+      arriving.emplace_back(at, std::move(buffer));
+    }
+  }
+  for (int64_t index = 0; index < cut.chunks; ++index) {
+    if (const auto at = chunk_of(cut, 2, other, index); at.length > 0) {
+      const auto target = buffers.take(sizes_with(output, cut.dim, at.length), output.options());
+      produce(at, target, /*adds=*/false);
+      outgoing.push_back(group.send(target, other));
+      give_way(group);
+    }
+  }
+  for (const auto& at : blocks_of(own, cut.chunks)) {
+    produce(at, values_of_own(at), /*adds=*/false);
+    give_way(group);
+  }
+  for (size_t i = 0; i < arriving.size(); ++i) {
+    incoming[i].wait();
+    values_of_own(arriving[i].first).add_(arriving[i].second);
+  }
+  for (auto& pending : outgoing) {
+    pending.wait();
+  }
 }
 
 /// Member r adds to the parts of r - 1, which starts with it, r - 2, ..., and last to its own.
@@ -253,6 +318,7 @@ void scatter_on_ring(Group& group, const at::Tensor& output, const ChunkedDim& c
     if (turn.step + 1 < members) {
       ring.send(turn, target);
     }
+    give_way(group);
   }
   ring.finish();
 }
@@ -301,6 +367,8 @@ void scatter_in_chunks(
   if (auto* memory = group.size() > 1 ? shared_memory(on_backend, output) : nullptr) {
     on_backend->log(Collective::ReduceScatter, output, static_cast<int64_t>(output.nbytes()) * (group.size() - 1));
     memory->scatter(output, cut, produce);
+  } else if (group.size() == 2 && group.blocks_host() && cut.chunks <= kFewChunks) {
+    scatter_between_two(group, output, cut, produce);
   } else if (group.size() > 1) {
     scatter_on_ring(group, output, cut, produce);
   } else if (cut.size > 0) {

@@ -13,7 +13,7 @@ namespace weft {
 ///   });
 ///
 /// Chunks go round a ring of the members, so that between hosts each is sent once, and the bytes are those of the collective.
-/// Few chunks are under way at once, whatever their number, so that the buffers are those of a few chunks. The order of the
+/// Few chunks are under way at once, so that the buffers are those of some chunks whatever their number. The order of the
 /// chunks depends on the member and on nothing else. All members make the same calls with the same `ChunkedDim`.
 
 /// How a tensor is cut along one of its dims: `size` indices over the members as torch.chunk cuts, and each member's part
