@@ -142,6 +142,23 @@ TEST(Executor, WritesInPlaceAsEagerDoes) {
   expect_equal(program->tensors.at("buffer"), at::zeros({2, 2}));
 }
 
+TEST(Executor, AViewThatIsNoneOnThisRankIsACopyWhereNothingIsWrittenTo) {
+  for (const bool writes : {false, true}) {
+    ProgramBuilder build;
+    auto* x = build.input("x", at::kFloat, {2, 3});
+    auto* turned = build.call("aten::t", {x});
+    auto* y = build.call("aten::view", {turned, std::vector<int64_t>{6}});
+    build.output(writes ? build.call("aten::relu_", {y}) : y);
+    Executor executor(build.finish());
+    const auto given = whole_numbers({2, 3});
+    if (writes) {
+      expect_contains(error_text([&] { executor.run({given}); }), "view size is not compatible");
+    } else {
+      expect_equal(run_one(executor, {given}), given.t().reshape({6}));
+    }
+  }
+}
+
 TEST(Executor, SaysWhichNodeFailed) {
   ProgramBuilder build;
   auto* table = build.parameter("table", at::ones({4, 2}));

@@ -45,9 +45,26 @@ void for_each_operand(const Argument& argument, const Fn& fn) {
   }
 }
 
+bool writes(const Graph& graph) {
+  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
+    if (node->op() != nullptr && node->op()->schema().is_mutable()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// A kernel may lay out a rank's part otherwise than the whole, so that what could be viewed there cannot be viewed here
+/// (attention does so). Where nothing is written to, a copy is as good.
+const c10::OperatorHandle& operator_for(const Node& node, bool is_written_to) {
+  static const auto reshape = c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "");
+  return !is_written_to && calls(node, "aten::view") ? reshape : *node.op();
+}
+
 class Preparer {
  public:
-  Preparer(const Program& program, const DeviceMesh& mesh) : program_(program), mesh_(mesh) {
+  Preparer(const Program& program, const DeviceMesh& mesh)
+      : program_(program), mesh_(mesh), is_written_to_(writes(*program.graph)) {
     TORCH_CHECK_VALUE(
         program.graph->return_node() != nullptr, "[Executor] a graph that ends with a return is required.");
     const auto* last = program.graph->return_node();
@@ -214,7 +231,10 @@ class Preparer {
       return;
     }
     auto read = make_size_read(*node.op(), sources, outputs);
-    add_step(node, read ? std::move(read) : make_operator_call(*node.op(), std::move(sources), std::move(outputs)));
+    add_step(
+        node,
+        read ? std::move(read)
+             : make_operator_call(operator_for(node, is_written_to_), std::move(sources), std::move(outputs)));
   }
 
   void check_has_mesh(const Node& node) const {
@@ -240,6 +260,7 @@ class Preparer {
 
   const Program& program_;
   const DeviceMesh& mesh_;
+  bool is_written_to_;
   PreparedProgram prepared_;
   std::unordered_map<const Value*, uint32_t> slots_;
   std::unordered_map<const Value*, size_t> uses_left_;
