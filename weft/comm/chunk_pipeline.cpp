@@ -11,12 +11,12 @@
 
 namespace weft {
 
-namespace {
-
 Chunk part_of(const ChunkedDim& cut, int64_t members, int64_t member) {
   const auto part = chunk(cut.size, members, member);
   return {member, part.begin, part.length};
 }
+
+namespace {
 
 Chunk chunk_of(const ChunkedDim& cut, int64_t members, int64_t member, int64_t index) {
   const auto part = chunk(cut.size, members, member);

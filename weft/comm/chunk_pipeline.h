@@ -31,6 +31,9 @@ struct Chunk {
   int64_t length;
 };
 
+/// All of a member's part.
+Chunk part_of(const ChunkedDim& cut, int64_t members, int64_t member);
+
 /// The values of a chunk, which may be used during the call alone and need not be contiguous.
 using ConsumeChunk = std::function<void(const Chunk& chunk, const at::Tensor& values)>;
 /// Writes this member's addend of a chunk to `target`, or adds it to what is there.

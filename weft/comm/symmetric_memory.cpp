@@ -93,11 +93,6 @@ bool suits(const std::vector<std::string>& hosts, const std::vector<std::string>
       (std::set(devices.begin(), devices.end()).size() == devices.size() || may_share_devices());
 }
 
-Chunk part_of(const ChunkedDim& cut, int64_t members, int64_t member) {
-  const auto part = chunk(cut.size, members, member);
-  return {member, part.begin, part.length};
-}
-
 /// The chunks of a part that are not empty.
 std::vector<Chunk> chunks_of(const Chunk& part, int64_t chunks) {
   std::vector<Chunk> result;
