@@ -16,6 +16,16 @@ Chunk part_of(const ChunkedDim& cut, int64_t members, int64_t member) {
   return {member, part.begin, part.length};
 }
 
+std::vector<Chunk> chunks_of(const Chunk& part, int64_t count) {
+  std::vector<Chunk> chunks;
+  for (int64_t index = 0; index < count; ++index) {
+    if (const auto run = chunk(part.length, count, index); run.length > 0) {
+      chunks.push_back({part.member, part.begin + run.begin, run.length});
+    }
+  }
+  return chunks;
+}
+
 namespace {
 
 Chunk chunk_of(const ChunkedDim& cut, int64_t members, int64_t member, int64_t index) {
@@ -189,14 +199,7 @@ constexpr int64_t kOwnBlocks = 4;
 constexpr int64_t kFewChunks = 16;
 
 std::vector<Chunk> blocks_of(const Chunk& part, int64_t chunks) {
-  std::vector<Chunk> blocks;
-  const auto count = std::min(chunks, kOwnBlocks);
-  for (int64_t index = 0; index < count; ++index) {
-    if (const auto run = chunk(part.length, count, index); run.length > 0) {
-      blocks.push_back({part.member, part.begin + run.begin, run.length});
-    }
-  }
-  return blocks;
+  return chunks_of(part, std::min(chunks, kOwnBlocks));
 }
 
 /// Member r has its own shard first, then those of r - 1, r - 2, ... .
@@ -266,20 +269,16 @@ void scatter_between_two(Group& group, const at::Tensor& output, const ChunkedDi
   std::vector<std::pair<Chunk, at::Tensor>> arriving;
   std::vector<Pending> incoming;
   std::vector<Pending> outgoing;
-  for (int64_t index = 0; index < cut.chunks; ++index) {
-    if (const auto at = chunk_of(cut, 2, group.rank(), index); at.length > 0) {
-      auto buffer = buffers.take(sizes_with(output, cut.dim, at.length), output.options());
-      incoming.push_back(group.recv(buffer, other));
-      arriving.emplace_back(at, std::move(buffer));
-    }
+  for (const auto& at : chunks_of(own, cut.chunks)) {
+    auto buffer = buffers.take(sizes_with(output, cut.dim, at.length), output.options());
+    incoming.push_back(group.recv(buffer, other));
+    arriving.emplace_back(at, std::move(buffer));
   }
-  for (int64_t index = 0; index < cut.chunks; ++index) {
-    if (const auto at = chunk_of(cut, 2, other, index); at.length > 0) {
-      const auto target = buffers.take(sizes_with(output, cut.dim, at.length), output.options());
-      produce(at, target, /*adds=*/false);
-      outgoing.push_back(group.send(target, other));
-      give_way(group);
-    }
+  for (const auto& at : chunks_of(part_of(cut, 2, other), cut.chunks)) {
+    const auto target = buffers.take(sizes_with(output, cut.dim, at.length), output.options());
+    produce(at, target, /*adds=*/false);
+    outgoing.push_back(group.send(target, other));
+    give_way(group);
   }
   for (const auto& at : blocks_of(own, cut.chunks)) {
     produce(at, values_of_own(at), /*adds=*/false);

@@ -33,6 +33,8 @@ struct Chunk {
 
 /// All of a member's part.
 Chunk part_of(const ChunkedDim& cut, int64_t members, int64_t member);
+/// A part cut into `count`, without those that are empty.
+std::vector<Chunk> chunks_of(const Chunk& part, int64_t count);
 
 /// The values of a chunk, which may be used during the call alone and need not be contiguous.
 using ConsumeChunk = std::function<void(const Chunk& chunk, const at::Tensor& values)>;

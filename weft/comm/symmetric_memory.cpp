@@ -93,17 +93,6 @@ bool suits(const std::vector<std::string>& hosts, const std::vector<std::string>
       (std::set(devices.begin(), devices.end()).size() == devices.size() || may_share_devices());
 }
 
-/// The chunks of a part that are not empty.
-std::vector<Chunk> chunks_of(const Chunk& part, int64_t chunks) {
-  std::vector<Chunk> result;
-  for (int64_t index = 0; index < chunks; ++index) {
-    if (const auto run = chunk(part.length, chunks, index); run.length > 0) {
-      result.push_back({part.member, part.begin + run.begin, run.length});
-    }
-  }
-  return result;
-}
-
 /// A chunk's values in a tensor that begins where `part` does.
 at::Tensor values_in(const at::Tensor& tensor, const Chunk& part, const Chunk& chunk, int64_t dim) {
   return tensor.narrow(dim, chunk.begin - part.begin, chunk.length);
