@@ -1,6 +1,7 @@
 #include "weft/graph/exec/prepare.h"
 
 #include "weft/graph/exec/collective_call.h"
+#include "weft/graph/passes/memory_sharing.h"
 
 #include <unordered_map>
 
@@ -45,15 +46,6 @@ void for_each_operand(const Argument& argument, const Fn& fn) {
   }
 }
 
-bool writes(const Graph& graph) {
-  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
-    if (node->op() != nullptr && node->op()->schema().is_mutable()) {
-      return true;
-    }
-  }
-  return false;
-}
-
 /// A kernel may lay out a rank's part otherwise than the whole, so that what could be viewed there cannot be viewed here
 /// (attention does so). Where nothing is written to, a copy is as good.
 const c10::OperatorHandle& operator_for(const Node& node, bool is_written_to) {
@@ -64,7 +56,7 @@ const c10::OperatorHandle& operator_for(const Node& node, bool is_written_to) {
 class Preparer {
  public:
   Preparer(const Program& program, const DeviceMesh& mesh)
-      : program_(program), mesh_(mesh), is_written_to_(writes(*program.graph)) {
+      : program_(program), mesh_(mesh), is_written_to_(writes_to_values(*program.graph)) {
     TORCH_CHECK_VALUE(
         program.graph->return_node() != nullptr, "[Executor] a graph that ends with a return is required.");
     const auto* last = program.graph->return_node();

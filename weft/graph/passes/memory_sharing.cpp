@@ -105,4 +105,13 @@ void MemorySharing::join(const Value* a, const Value* b) {
   }
 }
 
+bool writes_to_values(const Graph& graph) {
+  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
+    if (!written_operands(*node).empty()) {
+      return true;
+    }
+  }
+  return false;
+}
+
 } // namespace weft::graph

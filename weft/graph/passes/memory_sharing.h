@@ -37,5 +37,7 @@ class MemorySharing {
 
 /// The operands that a node writes to. `detach_` writes to none: it changes what is known of the tensor alone.
 std::vector<const Value*> written_operands(const Node& node);
+/// Whether any node does.
+bool writes_to_values(const Graph& graph);
 
 } // namespace weft::graph

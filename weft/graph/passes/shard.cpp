@@ -19,17 +19,6 @@ void check([[maybe_unused]] const Program& program) {
 #endif
 }
 
-/// Whether a part is a copy or the tensor itself may be another thing on another rank, and so may be what a write to it is
-/// in the way of. What is put together has to be the same on all.
-bool writes_to_values(const Graph& graph) {
-  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
-    if (!written_operands(*node).empty()) {
-      return true;
-    }
-  }
-  return false;
-}
-
 } // namespace
 
 OverlapDecisions shard(
@@ -52,6 +41,8 @@ OverlapDecisions shard(
 Program program_of_rank(const Program& program, int64_t rank, const LocalizeOptions& options) {
   auto local = localize(program, rank, options);
   check(local);
+  // Whether a part is a copy or the tensor itself may be another thing on another rank, and so may be what a write to it is
+  // in the way of. What is put together has to be the same on all.
   if (!writes_to_values(*program.graph)) {
     bucket_collectives(*local.graph);
     check(local);
