@@ -18,12 +18,21 @@ c10::intrusive_ptr<c10d::Store> launch_store() {
 }
 
 void meet_in_store(c10d::Store& store, const std::string& place, int64_t rank, int64_t size) {
-  store.set(place + "/" + std::to_string(rank), std::vector<uint8_t>{1});
-  std::vector<std::string> keys;
-  for (int64_t r = 0; r < size; ++r) {
-    keys.push_back(place + "/" + std::to_string(r));
+  const auto say = [&](const std::string& what) { store.set(what + std::to_string(rank), std::vector<uint8_t>{1}); };
+  const auto hear = [&](const std::string& what, int64_t first) {
+    for (int64_t r = first; r < size; ++r) {
+      store.wait({what + std::to_string(r)}, std::chrono::minutes(1));
+    }
+  };
+  const auto come = place + "/come/";
+  const auto gone = place + "/gone/";
+  say(come);
+  hear(come, 0);
+  if (rank > 0) {
+    say(gone);
+  } else {
+    hear(gone, 1);
   }
-  store.wait(keys, std::chrono::minutes(1));
 }
 
 c10::intrusive_ptr<Communicator> make_prompt_world() {

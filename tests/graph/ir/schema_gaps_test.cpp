@@ -22,9 +22,11 @@ TEST(SchemaGaps, ABatchNormInTrainingWritesItsRunningStatistics) {
   EXPECT_TRUE(silently_written_arguments(*norm("False").graph->first()).empty());
 }
 
-TEST(SchemaGaps, ADropoutMayGiveBackWhatItIsGiven) {
+TEST(SchemaGaps, ADropoutMayGiveBackWhatItIsGivenAndOthersViewsOfIt) {
   const auto op = [](const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); };
-  EXPECT_TRUE(may_give_back_operand(op("aten::dropout")));
+  for (const auto* name : {"aten::dropout", "aten::atleast_2d", "aten::broadcast_tensors", "aten::type_as"}) {
+    EXPECT_TRUE(may_give_back_operand(op(name))) << name;
+  }
   EXPECT_FALSE(may_give_back_operand(op("aten::relu")));
 }
 

@@ -47,16 +47,16 @@ void for_each_operand(const Argument& argument, const Fn& fn) {
 }
 
 /// A kernel may lay out a rank's part otherwise than the whole, so that what could be viewed there cannot be viewed here
-/// (attention does so). Where nothing is written to, a copy is as good.
-const c10::OperatorHandle& operator_for(const Node& node, bool is_written_to) {
+/// (attention does so). Where nobody writes to its memory, a copy is as good.
+const c10::OperatorHandle& operator_for(const Node& node, const MemorySharing& memory) {
   static const auto reshape = c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "");
-  return !is_written_to && calls(node, "aten::view") ? reshape : *node.op();
+  return calls(node, "aten::view") && !memory.is_written(node.output()) ? reshape : *node.op();
 }
 
 class Preparer {
  public:
   Preparer(const Program& program, const DeviceMesh& mesh)
-      : program_(program), mesh_(mesh), is_written_to_(writes_to_values(*program.graph)) {
+      : program_(program), mesh_(mesh), memory_(*program.graph, Forwarding::Known) {
     TORCH_CHECK_VALUE(
         program.graph->return_node() != nullptr, "[Executor] a graph that ends with a return is required.");
     const auto* last = program.graph->return_node();
@@ -226,7 +226,7 @@ class Preparer {
     add_step(
         node,
         read ? std::move(read)
-             : make_operator_call(operator_for(node, is_written_to_), std::move(sources), std::move(outputs)));
+             : make_operator_call(operator_for(node, memory_), std::move(sources), std::move(outputs)));
   }
 
   void check_has_mesh(const Node& node) const {
@@ -252,7 +252,7 @@ class Preparer {
 
   const Program& program_;
   const DeviceMesh& mesh_;
-  bool is_written_to_;
+  MemorySharing memory_;
   PreparedProgram prepared_;
   std::unordered_map<const Value*, uint32_t> slots_;
   std::unordered_map<const Value*, size_t> uses_left_;

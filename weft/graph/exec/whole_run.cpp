@@ -45,9 +45,10 @@ void check_tensor(const Entry& entry, const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(
       fits, "[WholeRun] input \"", entry.name, "\" must be ", type_text(type), ", but got ",
       dtype_text(tensor.scalar_type()), "[", c10::Join(",", tensor.sizes()), "].");
-  for (const auto& placement : entry.layout.value_or(Layout()).placements()) {
+  const auto layout = entry.layout.value_or(Layout());
+  for (const auto& placement : layout.placements()) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        !placement.is_partial(), "[WholeRun] input \"", entry.name, "\" lies as ", *entry.layout,
+        !placement.is_partial(), "[WholeRun] input \"", entry.name, "\" lies as ", layout,
         ", which a whole tensor cannot be cut to. Shard the program with another layout for it.");
   }
 }

@@ -41,8 +41,15 @@ std::vector<size_t> silently_written_arguments(const Node& node) {
 }
 
 bool may_give_back_operand(const c10::OperatorHandle& op) {
-  static const std::unordered_set<std::string> names = {
-      "aten::dropout", "aten::alpha_dropout", "aten::feature_dropout", "aten::feature_alpha_dropout"};
+  static const std::unordered_set<std::string> names = {"aten::dropout",         "aten::alpha_dropout",
+                                                        "aten::feature_dropout", "aten::feature_alpha_dropout",
+                                                        "aten::atleast_1d",      "aten::atleast_2d",
+                                                        "aten::atleast_3d",      "aten::broadcast_tensors",
+                                                        "aten::cartesian_prod",  "aten::chain_matmul",
+                                                        "aten::conj_physical",   "aten::einsum",
+                                                        "aten::meshgrid",        "aten::sum_to_size",
+                                                        "aten::type_as",         "aten::unsafe_chunk",
+                                                        "aten::unsafe_split",    "aten::unsafe_split_with_sizes"};
   return names.count(op.schema().name()) > 0;
 }
 
