@@ -43,6 +43,19 @@ TEST(ParallelAttempt, NamesTheValueThatMustBeKeptWholeAndKeepsIt) {
   expect_contains(to_string(program), "all_gather(%a, ");
 }
 
+TEST(ParallelAttempt, RefusesAProgramWhoseSizesAreNotThoseOfItsOperators) {
+  auto program = parse_program(R"(
+program
+input %x: f32[4,8] = user
+input %w: f32[12,8] = parameter "w"
+  %y: f32[4,1,12] = aten::linear(%x, %w)
+output %y = user
+)");
+  expect_contains(
+      testing::error_text([&] { attempt_parallel(program, analysis_mesh("tp=4"), {}, {}); }),
+      "[tensor_parallel] %y must be of the sizes that aten::linear gives");
+}
+
 TEST(ParallelAttempt, LaysBuffersOutAsChosen) {
   auto program = parse_program(R"(
 program

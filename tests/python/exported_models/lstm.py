@@ -7,6 +7,8 @@ from .model import BATCH, Model, Plan
 
 VOCABULARY = 43
 DIM, HIDDEN = 12, 20
+# torch 2.11 exports them with wrong sizes, which is refused.
+KNOWS_STATES = not torch.__version__.startswith("2.11.")
 
 
 class TorchLstm(nn.Module):
@@ -17,8 +19,8 @@ class TorchLstm(nn.Module):
         self.hidden, self.output = nn.Linear(2 * HIDDEN, 30), nn.Linear(30, VOCABULARY)
 
     def forward(self, tokens):
-        x, (hidden, cell) = self.lstm(self.embedding(tokens))
-        return self.output(torch.relu(self.hidden(x))), hidden, cell
+        x, states = self.lstm(self.embedding(tokens))
+        return self.output(torch.relu(self.hidden(x))), *(states if KNOWS_STATES else ())
 
 
 class Cell(nn.Module):

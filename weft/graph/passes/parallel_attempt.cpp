@@ -260,7 +260,8 @@ class Attempt {
     node->sharding = std::make_shared<const CallSharding>(std::move(sharding));
   }
 
-  /// A rule that says other sizes than the program has would place parts wrongly.
+  /// Where the rule and the program say different sizes, parts would be placed wrongly. The program may be the one that errs:
+  /// torch 2.11 exports LSTMs with wrong sizes of their states.
   void check_expected(const Node& node, const Decision& decision, size_t number) const {
     TORCH_INTERNAL_ASSERT(number < decision.expected.size(), target_name(node), " gives more than its rule has");
     const auto sizes = values_.of(node.output(number)->tensor().sizes);
@@ -269,9 +270,10 @@ class Attempt {
     for (size_t d = 0; fits && d < sizes.size(); ++d) {
       fits = expected[d] == -1 || expected[d] == sizes[d];
     }
-    TORCH_INTERNAL_ASSERT(
-        fits, "the rule of ", target_name(node), " has the sizes ", c10::IntArrayRef(expected), " for %",
-        node.output(number)->name(), ", whose sizes are ", c10::IntArrayRef(sizes));
+    TORCH_CHECK_VALUE(
+        fits, "[tensor_parallel] %", node.output(number)->name(), " must be of the sizes that ", target_name(node),
+        " gives, ", c10::IntArrayRef(expected), " (-1: not known), but the program has it as ", c10::IntArrayRef(sizes),
+        ". Export it again, with another version of torch.");
   }
 
   void place_outputs(Node* node, const Decision* decision) {
