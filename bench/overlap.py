@@ -12,7 +12,7 @@ RATE = "1gbit"
 KINDS = ("gather", "scatter")
 # (size, rounds, calls per round)
 SQUARES = [(512, 12, 5), (1024, 10, 2), (2048, 5, 1)]
-SWEEP = [(2**i, *((16, 10) if i < 5 else (12, 5) if i < 9 else (8, 2) if i < 12 else (5, 1))) for i in range(14)]
+SWEEP = [(2**i, *((50, 10) if i < 5 else (40, 5) if i < 9 else (24, 1) if i < 12 else (14, 1))) for i in range(14)]
 DECODER = [(2048, 8, 1)]
 
 LIMIT = "larger of both"

@@ -111,7 +111,7 @@ TEST_F(OverlapCost, SaysWhyNot) {
   expect_contains(
       choose_overlap(rows_case(OverlapKind::GatherMatmul, 1024, 1024, 1024), parse_link("1us,1TB/s"), core_).reason,
       "next to nothing beside the matmul's");
-  expect_contains(choose(rows_case(OverlapKind::GatherMatmul, 4, 1024, 1024)).reason, "not clearly less than the");
+  expect_contains(choose(rows_case(OverlapKind::GatherMatmul, 4096, 4096, 4)).reason, "not clearly less than the");
 }
 
 TEST_F(OverlapCost, WithoutLatencyAndOverheadItIsNeverWorseThanOneAfterTheOther) {

@@ -6,6 +6,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <chrono>
 #include <deque>
 #include <thread>
 
@@ -71,6 +72,23 @@ size_t buffers_for(int64_t ahead) {
   return static_cast<size_t>(3 * ahead + 1);
 }
 
+/// Lets threads that move bytes have the core for a moment: where there are no more cores than threads that compute, the
+/// link would stand still until the scheduler's next tick.
+void give_way(const Group& group) {
+  if (group.blocks_host()) {
+    std::this_thread::yield();
+  }
+}
+
+/// Sleeps until the others have heard, most likely, what this member waits for, and it what they do. From then on what is
+/// sent goes to the link at once; else it would be the backend's thread that sends, when this one no longer computes.
+void let_receives_be_known(const Group& group) {
+  constexpr std::chrono::microseconds kAMessage(20); // and the scheduler's slack
+  if (group.blocks_host() && dynamic_cast<const BackendGroup*>(&group) != nullptr) {
+    std::this_thread::sleep_for(kAMessage);
+  }
+}
+
 /// What one member sends to the next and receives from the one before, turn by turn.
 ///
 /// Messages are awaited ahead of their turn. Where waiting does not block the host, messages that are posted one by one may
@@ -89,6 +107,7 @@ class Ring {
         place_(std::move(place)) {
     if (group_.blocks_host()) {
       receive_ahead();
+      let_receives_be_known(group_);
     }
   }
 
@@ -184,17 +203,6 @@ bool cuts_in_one_piece(const at::Tensor& tensor, int64_t dim) {
   return tensor.is_contiguous() && std::all_of(before.begin(), before.end(), [](int64_t size) { return size == 1; });
 }
 
-/// Lets threads that move bytes have the core for a moment: where there are no more cores than threads that compute, the
-/// link would stand still until the scheduler's next tick.
-void give_way(const Group& group) {
-  if (group.blocks_host()) {
-    std::this_thread::yield();
-  }
-}
-
-/// What nobody waits for is worked on in few calls, since each reads all of the other operand again; in several, since the
-/// threads that move bytes get their turn between them.
-constexpr int64_t kOwnBlocks = 4;
 /// So many may all be under way at once.
 constexpr int64_t kFewChunks = 16;
 
@@ -274,6 +282,7 @@ void scatter_between_two(Group& group, const at::Tensor& output, const ChunkedDi
     incoming.push_back(group.recv(buffer, other));
     arriving.emplace_back(at, std::move(buffer));
   }
+  let_receives_be_known(group);
   for (const auto& at : chunks_of(part_of(cut, 2, other), cut.chunks)) {
     const auto target = buffers.take(sizes_with(output, cut.dim, at.length), output.options());
     produce(at, target, /*adds=*/false);

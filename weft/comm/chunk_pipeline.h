@@ -31,6 +31,10 @@ struct Chunk {
   int64_t length;
 };
 
+/// What nobody waits for is worked on in few calls, since each reads all of the other operand again; in several, since the
+/// threads that move bytes get their turn between them.
+constexpr int64_t kOwnBlocks = 4;
+
 /// All of a member's part.
 Chunk part_of(const ChunkedDim& cut, int64_t members, int64_t member);
 /// A part cut into `count`, without those that are empty.

@@ -1,5 +1,7 @@
 #include "weft/redistribute/overlap_cost.h"
 
+#include "weft/comm/chunk_pipeline.h"
+
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -9,8 +11,9 @@ namespace weft {
 
 namespace {
 
-/// Below these a message and a matmul more cost what could be gained, on any link and device.
-constexpr double kFewBytes = 8192;
+/// Below these a message and a matmul more cost what could be gained, on any link and device: what is sent fits into buffers
+/// on the way, and has come before there is anything to hide.
+constexpr double kFewBytes = 96 << 10;
 constexpr double kFewFlops = 2e6;
 
 /// What a fused call must gain, lest it be slower where the model errs: this share of its time, and the time by which waking
@@ -63,33 +66,63 @@ class Model {
     return std::max<int64_t>(size / overlap_.members, 1);
   }
 
+  double fused_seconds(int64_t chunks) const {
+    const auto pace = pace_of(chunks);
+    const auto seconds = overlap_.members == 2 && overlap_.kind == OverlapKind::MatmulScatter
+        ? scatter_between_two_seconds(pace)
+        : ring_seconds(pace);
+    // First the members tell each other what they wait for.
+    return link_.latency_seconds + seconds;
+  }
+
+ private:
+  /// What things take where a piece is cut into `count` chunks.
+  struct Pace {
+    double count;
+    double transfer; // of a chunk
+    double chunk;    // to compute one that is sent or received, and to handle it
+    double own;      // to compute the own piece
+  };
+
+  Pace pace_of(int64_t chunks) const {
+    const auto count = static_cast<double>(chunks);
+    const auto chunk_bytes = member_bytes() / count;
+    const auto blocks = static_cast<double>(overlap_.members == 2 ? std::min(chunks, kOwnBlocks) : chunks);
+    return {
+        .count = count,
+        .transfer = compute_.message_seconds + chunk_bytes / link_.bytes_per_second,
+        .chunk = matmul_seconds(piece(count)) + adding_seconds(chunk_bytes) + compute_.message_seconds +
+            chunk_bytes / compute_.message_bytes_per_second,
+        .own = blocks * (matmul_seconds(piece(blocks)) + adding_seconds(member_bytes() / blocks))};
+  }
+
   /// Chunk c of hop h of a gather is there at a time that is linear in both, and what then remains to be computed is too: so
   /// the chunk that all wait for longest is the first or the last of the first or the last hop. A scatter is the same
   /// backwards, but that a member computes its own chunks among the others': its last message is followed by one.
-  double fused_seconds(int64_t chunks) const {
-    const auto count = static_cast<double>(chunks);
-    const auto chunk_bytes = member_bytes() / count;
-    const auto transfer = compute_.message_seconds + chunk_bytes / link_.bytes_per_second;
+  double ring_seconds(const Pace& pace) const {
+    const auto& [count, transfer, chunk, own] = pace;
     // The next hop of a piece begins with a chunk that has made the one before.
     const auto hop = std::max(count * transfer, link_.latency_seconds + transfer);
-    const auto handling = compute_.message_seconds + chunk_bytes / compute_.message_bytes_per_second;
-    const auto own = count * (matmul_seconds(piece(count)) + adding_seconds(chunk_bytes));
-    const auto chunk = own / count + handling;
-
     const auto arrival = [&](double h, double c) { return link_.latency_seconds + h * hop + (c + 1) * transfer; };
     const auto until_end = [&](double h, double c) { return arrival(h, c) + ((others_ - h) * count - c) * chunk; };
+    const auto busy = own + others_ * count * chunk;
     auto seconds = std::max(
-        {own + others_ * count * chunk, until_end(0, 0), until_end(0, count - 1), until_end(others_ - 1, 0),
-         until_end(others_ - 1, count - 1)});
+        {busy, until_end(0, 0), until_end(0, count - 1), until_end(others_ - 1, 0), until_end(others_ - 1, count - 1)});
     if (overlap_.kind == OverlapKind::MatmulScatter) {
       const auto first = chunk + until_end(others_ - 1, count - 1);
-      const auto last = own + others_ * count * chunk - chunk + link_.latency_seconds + transfer;
+      const auto last = busy - chunk + link_.latency_seconds + transfer;
       seconds = std::max({seconds, first, last});
     }
     return seconds;
   }
 
- private:
+  /// The other's chunks come first; what it sends is added when everything is there.
+  double scatter_between_two_seconds(const Pace& pace) const {
+    const auto& [count, transfer, chunk, own] = pace;
+    const auto sent = chunk + std::max(count * transfer, (count - 1) * chunk + transfer);
+    return std::max(count * chunk + own, sent + link_.latency_seconds) + 3 * member_bytes() / compute_.bytes_per_second;
+  }
+
   /// A member's piece, cut into that many chunks.
   Extent piece(double chunks) const {
     auto extent = whole_;
@@ -122,10 +155,10 @@ class Model {
     return (copied + summed) / compute_.bytes_per_second;
   }
 
-  /// Of a chunk to what there is: a partial sum of a scatter, or of a gather that cuts what is summed over.
+  /// Of a chunk to what there is: a partial sum of a scatter round the ring, or of a gather that cuts what is summed over.
   double adding_seconds(double chunk_bytes) const {
     if (overlap_.kind == OverlapKind::MatmulScatter) {
-      return chunk_bytes / compute_.bytes_per_second;
+      return overlap_.members == 2 ? 0 : chunk_bytes / compute_.bytes_per_second;
     }
     return overlap_.cut == OverlapCut::Inner ? element_bytes_ * whole_.rows * whole_.columns / compute_.bytes_per_second
                                              : 0;

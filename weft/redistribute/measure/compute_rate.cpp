@@ -19,7 +19,7 @@ namespace {
 constexpr double kEnoughSeconds = 1e-3;
 constexpr int64_t kSmallestSide = 128;
 constexpr int64_t kLargestSide = 4096;
-constexpr int64_t kThinRows = 16;
+constexpr int64_t kThinRows = 32; // as those of a chunk
 
 struct Sizes {
   int64_t rows;
@@ -74,13 +74,13 @@ Compute measure_compute(c10::Device device, c10::ScalarType dtype) {
     large();
   }
   const Sizes large_sizes{side, side, side};
-  const auto large_seconds = std::max(measure::least_seconds(device, 3, large) - call, 1e-9);
+  const auto large_seconds = std::max(measure::typical_seconds(device, 5, large) - call, 1e-9);
 
   const auto thin_side = device.type() == c10::kCPU ? 1024 : 2 * kLargestSide;
   const Sizes thin_sizes{kThinRows, thin_side, thin_side};
   const auto thin = product(thin_sizes, device, dtype);
   thin();
-  const auto thin_seconds = std::max(measure::least_seconds(device, 6, thin) - call, 1e-9);
+  const auto thin_seconds = std::max(measure::typical_seconds(device, 9, thin) - call, 1e-9);
 
   // Both times are flops over one rate and bytes over the other: two equations. A memory so fast that it does not show is
   // as fast as the thin one would have it without any flops.

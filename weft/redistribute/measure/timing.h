@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <vector>
 
 namespace weft::measure {
 
@@ -43,6 +44,18 @@ double least_seconds(c10::Device device, int64_t times, Fn&& fn) {
     least = std::min(least, seconds_of(device, fn));
   }
   return least;
+}
+
+/// The median of so many times, an odd number: what is to be expected of a machine that others use too.
+template <class Fn>
+double typical_seconds(c10::Device device, int64_t times, Fn&& fn) {
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < times; ++i) {
+    seconds.push_back(seconds_of(device, fn));
+  }
+  const auto middle = seconds.begin() + times / 2;
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
 }
 
 } // namespace weft::measure
