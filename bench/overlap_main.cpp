@@ -20,11 +20,22 @@ constexpr const char* kUsage =
 
 constexpr int64_t kSide = 1024;
 
+/// A matrix of random numbers, the same for all ways of a case: where it lies in memory makes a difference of its own.
+at::Tensor matrix(int64_t rows, int64_t columns) {
+  static auto* made = new std::map<std::pair<int64_t, int64_t>, at::Tensor>();
+  auto& found = (*made)[{rows, columns}];
+  if (!found.defined()) {
+    found = at::rand({rows, columns});
+  }
+  return found;
+}
+
 TimedCall make_gather(const Pairs& pairs, const std::string& what, int64_t rows, int64_t side) {
-  const auto shard = at::rand({pairs.own_rows(rows), side});
-  const std::vector<at::Tensor> others = {at::rand({side, side})};
+  const auto whole = matrix(rows, side);
+  const auto shard = whole.narrow(0, 0, pairs.own_rows(rows));
+  const std::vector<at::Tensor> others = {matrix(side, side)};
   if (what == "compute") {
-    return [=, whole = at::rand({rows, side})] { return at::mm(whole, others[0]); };
+    return [=] { return at::mm(whole, others[0]); };
   }
   if (what == "communication") {
     return [=] { return pairs.gathered(shard, rows); };
@@ -33,8 +44,8 @@ TimedCall make_gather(const Pairs& pairs, const std::string& what, int64_t rows,
 }
 
 TimedCall make_scatter(const Pairs& pairs, const std::string& what, int64_t rows, int64_t side) {
-  const auto input = at::rand({rows, side});
-  const auto other = at::rand({side, side});
+  const auto input = matrix(rows, side);
+  const auto other = matrix(side, side);
   if (what == "compute") {
     return [=] { return at::mm(input, other); };
   }
