@@ -1,15 +1,20 @@
 #include "weft/graph/passes/micro_pipeline.h"
 
 #include "tests/support/overlapped.h"
+#include "weft/graph/exec/thread_ranks.h"
 #include "weft/graph/ir/parse.h"
 #include "weft/graph/ir/print.h"
+#include "weft/graph/ir/verify.h"
+#include "weft/graph/passes/shard.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 namespace weft::graph {
 namespace {
 
 using testing::expect_same_overlapped;
+using testing::overlap_options;
 using testing::overlapped;
 
 /// The matmuls of a layer of a decoder, sequence parallel, forward and backward: %x of layer i.
@@ -92,6 +97,41 @@ output %u = user
   EXPECT_EQ(decisions[0].node, "z");
   EXPECT_EQ(decisions[1].kind, "all_gather");
   EXPECT_TRUE(decisions[0].fused && decisions[1].fused);
+}
+
+TEST(MicroPipeline, SoDoTheyInTheProgramsOfRanks) {
+  const auto whole = parse_program(R"(program @ mesh(tp=2)
+input %w: f32[16,16] {S(1)} = parameter "w"
+input %v: f32[16,16] {S(0)} = parameter "v"
+input %x: f32[8,16] {S(1)} = user
+  %y: f32[8,16] {P(sum)} = aten::linear(%x, %w)
+  %z: f32[8,16] {R} = all_reduce(%y, tp: {P(sum)} -> {R})
+  %u: f32[8,16] {S(1)} = aten::linear(%z, %v)
+output %u = user
+)");
+  std::vector<std::vector<std::vector<c10::IValue>>> results;
+  for (const auto mode : {OverlapMode::Off, OverlapMode::Force}) {
+    at::manual_seed(0);
+    std::vector<std::shared_ptr<const Program>> ranks;
+    std::vector<std::vector<c10::IValue>> inputs;
+    for (const int64_t rank : {0, 1}) {
+      auto program = program_of_rank(whole, rank);
+      program.tensors = {{"w", at::randn({16, 8})}, {"v", at::randn({8, 16})}};
+      inputs.push_back({at::randn({8, 8})});
+      const auto decisions = micro_pipeline(program, overlap_options(mode));
+      verify(program);
+      if (mode == OverlapMode::Force) {
+        ASSERT_EQ(decisions.size(), 2);
+        EXPECT_EQ(decisions[0].kind, "all_reduce");
+        EXPECT_TRUE(decisions[0].fused && decisions[1].fused) << decisions[0].reason << '\n' << decisions[1].reason;
+      }
+      ranks.push_back(std::make_shared<const Program>(std::move(program)));
+    }
+    results.push_back(ThreadRanks(ranks).run(inputs));
+  }
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(at::allclose(results[0][rank][0].toTensor(), results[1][rank][0].toTensor(), 1e-4, 1e-5));
+  }
 }
 
 TEST(MicroPipeline, AMatmulRunsBesideOneCollective) {

@@ -77,7 +77,7 @@ input %w: f32[32,16] = user
 input %x: f32[2,8,32] = user
   %rows: f32[16,32] = aten::reshape(%x, [16, 32])
   %reshape: f32[4,4,32] = aten::reshape(%rows, [4, 4, 32])
-  %matmul_reduce_scatter: f32[2,4,16] = weft::matmul_reduce_scatter([%reshape], [%w], None, "sum", 0, 2, "0")
+  %matmul_reduce_scatter: f32[2,4,16] = weft::matmul_reduce_scatter([%reshape], [%w], None, "sum", 0, 1, "0")
 output %matmul_reduce_scatter = user
 )");
 }
@@ -158,6 +158,37 @@ input %x: f32[3,6,16] {S(2)} = user
   %all_gather: f32[3,6,8] {R} = all_gather(%matmul_reduce_scatter, tp: {S(1)} -> {R}) in o
 output %all_gather = user
 )");
+}
+
+TEST(ScatterFusion, ARanksAllReduceIsSplitAlongItsFirstDim) {
+  expect_overlapped(
+      R"(program @ mesh(tp=2)
+input %w: f32[8,4] = user
+input %x: f32[6,8] = user
+  %mm: f32[6,4] = aten::mm(%x, %w)
+  %r: f32[6,4] = _c10d_functional::all_reduce(%mm, "sum", "tp")
+  %z: f32[6,4] = _c10d_functional::wait_tensor(%r)
+output %z = user
+)",
+      R"(program @ mesh(tp=2)
+input %w: f32[8,4] = user
+input %x: f32[6,8] = user
+  %matmul_reduce_scatter: f32[3,4] = weft::matmul_reduce_scatter([%x], [%w], None, "sum", 0, 1, "tp")
+  %all_gather_into_tensor: f32[6,4] = _c10d_functional::all_gather_into_tensor(%matmul_reduce_scatter, 2, "tp")
+  %wait_tensor: f32[6,4] = _c10d_functional::wait_tensor(%all_gather_into_tensor)
+output %wait_tensor = user
+)");
+}
+
+TEST(ScatterFusion, ARanksAllReduceOfPiecesThatDifferOrOfAnUnknownGroupIsNot) {
+  const auto program = [](const std::string& mesh, const std::string& rows) {
+    return "program" + mesh + "\ninput %w: f32[8,4] = user\ninput %x: f32[" + rows + ",8] = user\n  %mm: f32[" + rows +
+        ",4] = aten::mm(%x, %w)\n  %r: f32[" + rows +
+        ",4] = _c10d_functional::all_reduce(%mm, \"sum\", \"tp\")\n  %z: f32[" + rows +
+        ",4] = _c10d_functional::wait_tensor(%r)\noutput %z = user\n";
+  };
+  expect_not_overlapped(program(" @ mesh(tp=2)", "5"), "its first dim is not divided by 2");
+  expect_not_overlapped(program("", "6"), "nobody says how many members tp has: it is no dim of the program's mesh");
 }
 
 TEST(ScatterFusion, TheNumbersAreTheSame) {

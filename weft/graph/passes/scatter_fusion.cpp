@@ -117,6 +117,65 @@ Value* insert_fused(
   return fused->output();
 }
 
+/// The half of an all-reduce that scatters; nothing where the members cannot have equal pieces.
+std::optional<ReducedProduct> split_of(const Reduction& reduction, const Program& program) {
+  const auto& type = reduction.input->tensor();
+  ReducedProduct half{reduction.input,    contiguous_type(type.dtype, type.sizes, type.device),
+                      std::nullopt,       0,
+                      reduction.members,  reduction.group,
+                      reduction.reduce_op};
+  if (const auto* step = reduction.collective->step()) {
+    const auto dim = dim_that_divides(*reduction.input, reduction.members, *program.mesh);
+    if (!dim) {
+      return std::nullopt;
+    }
+    half.dim = *dim;
+    half.piece_layout = step->after.with(step->mesh_dims[0], Shard(*dim));
+    return half;
+  }
+  // A rank's gather puts the pieces one after the other along the first dim.
+  const auto& rows = type.sizes[0];
+  if (!rows.is_number() || rows.number() == 0 || rows.number() % reduction.members != 0) {
+    return std::nullopt;
+  }
+  auto sizes = type.sizes;
+  sizes[0] = Size(rows.number() / reduction.members);
+  half.piece = contiguous_type(type.dtype, sizes, type.device);
+  return half;
+}
+
+/// The other half.
+Value* insert_gather(ProgramRewriter& rewriter, const Reduction& reduction, Value* piece) {
+  if (const auto* step = reduction.collective->step()) {
+    return rewriter.insert(Step{StepKind::AllGather, step->mesh_dims, *piece->layout, step->after}, piece);
+  }
+  const auto& type = reduction.input->tensor();
+  const auto whole = contiguous_type(type.dtype, type.sizes, type.device);
+  auto* gather = rewriter.insert(
+      "_c10d_functional::all_gather_into_tensor",
+      {Argument::operand(0), Argument(c10::IValue(reduction.members)), Argument(c10::IValue(reduction.group))}, {piece},
+      {.types = {whole}}, {std::nullopt});
+  return rewriter
+      .insert(
+          "_c10d_functional::wait_tensor", {Argument::operand(0)}, {gather->output()}, {.types = {whole}},
+          {std::nullopt})
+      ->output();
+}
+
+/// What the collective gave, waited for or not, is given `by` another.
+template <class Form>
+void replace(ProgramRewriter& rewriter, const Form& form, Value* result, Value* by) {
+  rewriter.replace_uses(result, by);
+  if (form.unwaited != nullptr) {
+    for (const auto& use : rewriter.uses(*form.unwaited)) {
+      if (std::find(form.nodes.begin(), form.nodes.end(), use.node) == form.nodes.end()) {
+        use.node->set_operand(use.operand, by);
+      }
+    }
+  }
+  rewriter.mark_unused(form.nodes);
+}
+
 /// What a decision says of a verdict.
 void take(OverlapDecision& decision, const OverlapGate::Verdict& verdict, const ScatterProducers& producers) {
   decision.reason = verdict.reason;
@@ -170,15 +229,7 @@ OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const
   // All that it is computed of is there.
   rewriter.insert_before(scatter.nodes.front(), producers.calls()[0].node->origin);
   auto* piece = insert_fused(rewriter, producers, target, verdict.chunks, "a reduce_scatter");
-  rewriter.replace_uses(scatter.piece, piece);
-  if (scatter.unwaited != nullptr) {
-    for (const auto& use : rewriter.uses(*scatter.unwaited)) {
-      if (std::find(scatter.nodes.begin(), scatter.nodes.end(), use.node) == scatter.nodes.end()) {
-        use.node->set_operand(use.operand, piece);
-      }
-    }
-  }
-  rewriter.mark_unused(scatter.nodes);
+  replace(rewriter, scatter, scatter.piece, piece);
   rewriter.mark_unused(producers.nodes());
   return decision;
 }
@@ -191,47 +242,37 @@ OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, con
       .group = reduction.group,
       .reason = reduction.refused};
   const auto* step = reduction.collective->step();
-  if (decision.reason.empty() && step == nullptr) {
-    decision.reason = "it is a rank's: who splits it must know the program of all ranks";
+  if (decision.reason.empty() && reduction.members == 0) {
+    decision.reason = "nobody says how many members " + reduction.group + " has: it is no dim of the program's mesh";
+  }
+  if (decision.reason.empty() && step != nullptr && step->mesh_dims.size() > 1) {
+    decision.reason = "it is over more than one mesh dim";
   }
   if (decision.reason.empty()) {
-    decision.reason = step->mesh_dims.size() == 1 ? why_not_reduced(reduction.reduce_op, reduction.input->tensor())
-                                                  : "it is over more than one mesh dim";
+    decision.reason = why_not_reduced(reduction.reduce_op, reduction.input->tensor());
   }
   if (!decision.reason.empty()) {
     return decision;
   }
   ScatterProducers producers(rewriter, reduction.input, reduction.nodes, reduction.nodes.front());
   decision.reason = producers.refused();
-  const auto dim = decision.reason.empty()
-      ? dim_that_divides(*reduction.input, reduction.members, *rewriter.program().mesh)
-      : std::optional<int64_t>();
-  if (decision.reason.empty() && !dim) {
-    decision.reason = c10::str("none of its leading dims is divided by ", reduction.members);
+  const auto split = decision.reason.empty() ? split_of(reduction, rewriter.program()) : std::nullopt;
+  if (decision.reason.empty() && !split) {
+    decision.reason = c10::str(
+        step != nullptr ? "none of its leading dims is divided by " : "its first dim is not divided by ",
+        reduction.members);
   }
   if (!decision.reason.empty()) {
     return decision;
   }
-  const auto m = step->mesh_dims[0];
-  const auto cut = step->after.with(m, Shard(*dim));
-  const auto& type = reduction.input->tensor();
-  const ReducedProduct target{reduction.input,
-                              contiguous_type(type.dtype, type.sizes, type.device),
-                              cut,
-                              *dim,
-                              reduction.members,
-                              reduction.group,
-                              reduction.reduce_op};
-  const auto verdict = gate.decide(case_of(producers, target, gate), *reduction.collective, reduction.group, 1);
+  const auto verdict = gate.decide(case_of(producers, *split, gate), *reduction.collective, reduction.group, 1);
   take(decision, verdict, producers);
   if (!verdict.fuse) {
     return decision;
   }
   rewriter.insert_before(reduction.nodes.front(), producers.calls()[0].node->origin);
-  auto* piece = insert_fused(rewriter, producers, target, verdict.chunks, "half of an all_reduce");
-  auto* whole = rewriter.insert(Step{StepKind::AllGather, step->mesh_dims, cut, step->after}, piece);
-  rewriter.replace_uses(reduction.result, whole);
-  rewriter.mark_unused(reduction.nodes);
+  auto* piece = insert_fused(rewriter, producers, *split, verdict.chunks, "half of an all_reduce");
+  replace(rewriter, reduction, reduction.result, insert_gather(rewriter, reduction, piece));
   rewriter.mark_unused(producers.nodes());
   return decision;
 }
