@@ -83,8 +83,7 @@ TEST(MicroPipeline, OfTensorsThisSmallNothingPays) {
   EXPECT_EQ(result.program, to_string(parse_program(decoder(1))));
 }
 
-TEST(MicroPipeline, BothHalvesOfASplitAllReduceRunBesideMatmuls) {
-  const auto decisions = expect_same_overlapped(R"(program @ mesh(tp=2)
+constexpr const char* kAllReduceBetweenMatmuls = R"(program @ mesh(tp=2)
 input %w: f32[16,16] {S(1)} = parameter "w"
 input %v: f32[16,16] {S(0)} = parameter "v"
 input %x: f32[8,16] {S(1)} = user
@@ -92,7 +91,10 @@ input %x: f32[8,16] {S(1)} = user
   %z: f32[8,16] {R} = all_reduce(%y, tp: {P(sum)} -> {R})
   %u: f32[8,16] {S(1)} = aten::linear(%z, %v)
 output %u = user
-)");
+)";
+
+TEST(MicroPipeline, BothHalvesOfASplitAllReduceRunBesideMatmuls) {
+  const auto decisions = expect_same_overlapped(kAllReduceBetweenMatmuls);
   ASSERT_EQ(decisions.size(), 2);
   EXPECT_EQ(decisions[0].node, "z");
   EXPECT_EQ(decisions[1].kind, "all_gather");
@@ -100,15 +102,7 @@ output %u = user
 }
 
 TEST(MicroPipeline, SoDoTheyInTheProgramsOfRanks) {
-  const auto whole = parse_program(R"(program @ mesh(tp=2)
-input %w: f32[16,16] {S(1)} = parameter "w"
-input %v: f32[16,16] {S(0)} = parameter "v"
-input %x: f32[8,16] {S(1)} = user
-  %y: f32[8,16] {P(sum)} = aten::linear(%x, %w)
-  %z: f32[8,16] {R} = all_reduce(%y, tp: {P(sum)} -> {R})
-  %u: f32[8,16] {S(1)} = aten::linear(%z, %v)
-output %u = user
-)");
+  const auto whole = parse_program(kAllReduceBetweenMatmuls);
   std::vector<std::vector<std::vector<c10::IValue>>> results;
   for (const auto mode : {OverlapMode::Off, OverlapMode::Force}) {
     at::manual_seed(0);
