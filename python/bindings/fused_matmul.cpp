@@ -86,7 +86,8 @@ at::Tensor scatter_matmul(
     py::handle mesh_dim,
     const std::optional<at::Tensor>& bias,
     const std::string& reduce_op,
-    std::optional<int64_t> chunks) {
+    std::optional<int64_t> chunks,
+    std::optional<at::ScalarType> dtype) {
   constexpr const char* kWhere = "matmul_reduce_scatter";
   const auto on = mesh_from(kWhere, mesh);
   const auto dims = mesh_dims_from(kWhere, on, mesh_dim);
@@ -99,9 +100,10 @@ at::Tensor scatter_matmul(
   if (!chunks) {
     auto sizes = lefts[0].sizes().vec();
     sizes.back() = rights[0].size(-1);
-    chunks = usual_chunks(piece_bytes(sizes, dim, sizes[dim], members_of(on, dims), lefts[0].scalar_type()));
+    const auto sent = dtype.value_or(lefts[0].scalar_type());
+    chunks = usual_chunks(piece_bytes(sizes, dim, sizes[dim], members_of(on, dims), sent));
   }
-  const MatmulScatterOptions options{.dim = dim, .op = parse_reduce_op(reduce_op), .chunks = *chunks};
+  const MatmulScatterOptions options{.dim = dim, .op = parse_reduce_op(reduce_op), .chunks = *chunks, .dtype = dtype};
   const py::gil_scoped_release release;
   return matmul_reduce_scatter(lefts, rights, on, dims, options, bias.value_or(at::Tensor()));
 }
@@ -124,12 +126,13 @@ void bind_fused_matmul(py::module_& module) {
   module.def(
       "matmul_reduce_scatter", &scatter_matmul, py::arg("inputs"), py::arg("others"), py::arg("mesh") = py::none(),
       py::kw_only(), py::arg("dim") = 0, py::arg("mesh_dim") = py::none(), py::arg("bias") = py::none(),
-      py::arg("reduce_op") = "sum", py::arg("chunks") = py::none(),
+      py::arg("reduce_op") = "sum", py::arg("chunks") = py::none(), py::arg("dtype") = py::none(),
       "This rank's piece, as torch.chunk cuts along `dim`, of the sum (or 'avg') over ranks of inputs @ others, "
       "itself\n"
       "summed over the pairs where there are several: what is done is sent while the rest is multiplied.\n\n"
       "    y = weft.matmul_reduce_scatter(attention, wo, mesh, dim=1, mesh_dim='tp')\n\n"
-      "On plain tensors. Every rank adds its own `bias`. Differentiable.");
+      "On plain tensors. Every rank adds its own `bias`. With `dtype` the sum of a rank is cast to it, sent and "
+      "reduced so.\nDifferentiable.");
 }
 
 } // namespace weft::python

@@ -201,6 +201,24 @@ TEST(FusedAutograd, MatmulsBesideAScatterHaveTheGradientsOfTheTwo) {
   }
 }
 
+TEST(FusedAutograd, ASumThatIsCastHasTheGradientsOfTheCastToo) {
+  for (const int64_t members : {2, 3}) {
+    on_mesh({members}, [](const DeviceMesh& mesh) {
+      const auto rank = mesh.rank(0);
+      const auto input = leaf(rank, {6, 4});
+      const auto other = leaf(rank + 1, {4, 3});
+      const auto piece =
+          matmul_reduce_scatter({input}, {other}, mesh, {0}, {.dim = 0, .chunks = 2, .dtype = at::kFloat}, {});
+      ASSERT_EQ(piece.scalar_type(), at::kFloat);
+      piece.sum().backward();
+      // Every element of every member's product counts once.
+      const auto ones = at::ones({6, 3}, at::kDouble);
+      expect_equal(input.grad(), at::mm(ones, other.detach().t()));
+      expect_equal(other.grad(), at::mm(input.detach().t(), ones));
+    });
+  }
+}
+
 TEST(FusedAutograd, WhatIsNotNeededIsNotCommunicated) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     for (int needed = 1; needed < 8; ++needed) {

@@ -192,6 +192,21 @@ TEST(FusedMatmul, ProcessesGetTheSame) {
   }
 }
 
+TEST(FusedMatmul, ASumIsReducedAsItIsCast) {
+  for (const int64_t members : {2, 3}) {
+    on_ranks(members, [&](const DeviceMesh& mesh, Group& group) {
+      const auto x = random({7, 5}, at::kBFloat16, 1 + group.rank());
+      const auto w = random({5, 4}, at::kBFloat16, 7);
+      for (const int64_t dim : {0, 1}) {
+        const auto expected = reduce_scatter(at::mm(x, w).to(at::kFloat), mesh, {0}, dim, ReduceOp::Sum).wait();
+        const auto actual = matmul_reduce_scatter(group, {x}, {w}, {}, {.dim = dim, .chunks = 2, .dtype = at::kFloat});
+        ASSERT_EQ(actual.scalar_type(), at::kFloat);
+        EXPECT_TRUE(at::allclose(actual, expected, 1e-5, 1e-5));
+      }
+    });
+  }
+}
+
 TEST(FusedMatmul, EqualShardsNeedNoSize) {
   on_ranks(2, [&](const DeviceMesh&, Group& group) {
     const auto result = all_gather_matmul(group, at::ones({3, 4}), {at::ones({4, 2})}, {}, {});

@@ -16,8 +16,14 @@ using testing::error_text;
 using testing::expect_contains;
 
 /// Calls an operator by its name, as a program does.
+/// With the defaults of what is not given.
 c10::IValue call(const char* name, std::vector<c10::IValue> arguments) {
-  c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(&arguments);
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+  const auto& formals = op.schema().arguments();
+  for (size_t i = arguments.size(); i < formals.size(); ++i) {
+    arguments.push_back(formals[i].default_value().value());
+  }
+  op.callBoxed(&arguments);
   return arguments.at(0);
 }
 

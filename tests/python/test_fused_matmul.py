@@ -54,6 +54,8 @@ def test_matmuls_beside_a_scatter_are_the_two_one_after_the_other(size, dim, red
         y = weft.matmul_reduce_scatter(x, w, mesh, dim=dim, reduce_op=reduce_op, chunks=2)
         torch.testing.assert_close(y, parts(total, size, dim)[rank])
         y.sum().backward()
+        short = weft.matmul_reduce_scatter(x.detach(), w.detach(), mesh, dim=dim, reduce_op=reduce_op, dtype=torch.float32)
+        torch.testing.assert_close(short, parts(total, size, dim)[rank].float())
         return x.grad
 
     for rank, grad in enumerate(weft.run_on_ranks(size, rank_program)):

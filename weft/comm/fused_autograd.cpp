@@ -221,7 +221,7 @@ struct GatherMatmul : torch::autograd::Function<GatherMatmul> {
     }
     at::Tensor result;
     if (!outer.empty()) {
-      Stack stack{outer, matrices, c10::IValue(), "sum", call.dim, call.chunks, call.group};
+      Stack stack{outer, matrices, c10::IValue(), "sum", call.dim, call.chunks, call.group, c10::IValue()};
       scatter_operator().callBoxed(&stack);
       result = stack[0].toTensor();
     }
@@ -278,7 +278,7 @@ struct MatmulScatter : torch::autograd::Function<MatmulScatter> {
   static variable_list first(AutogradContext* context, const FusedCall& call, at::Tensor gradient) {
     const auto saved = context->get_saved_variables();
     const auto pairs = call.others;
-    gradient = call.averaged == 1 ? gradient : gradient / call.averaged;
+    gradient = (call.averaged == 1 ? gradient : gradient / call.averaged).to(saved[0].scalar_type());
     std::vector<size_t> needed; // inputs
     std::vector<at::Tensor> matrices;
     bool needs_whole = false;

@@ -214,8 +214,12 @@ at::Tensor matmul_reduce_scatter(
   }
   const auto cut = checked_scatter_cut(kScatter, product_sizes, options);
   const auto length = chunk(cut.size, group.size(), group.rank()).length;
-  const auto output = at::empty(with_size(product_sizes, cut.dim, length), first.options());
-  scatter_in_chunks(group, output, cut, options.op, [&](const Chunk& at, const at::Tensor& target, bool adds) {
+  const auto dtype = options.dtype.value_or(first.scalar_type());
+  TORCH_CHECK_TYPE(
+      c10::isFloatingType(dtype), "[", kScatter, "] a dtype of floating-point numbers is required, but got ",
+      dtype_text(dtype), ".");
+  const auto output = at::empty(with_size(product_sizes, cut.dim, length), first.options().dtype(dtype));
+  const auto multiply = [&](const Chunk& at, const at::Tensor& target, bool adds) {
     const bool cuts_columns = cut.dim == last;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const auto addend = i == 0 ? bias : at::Tensor();
@@ -226,6 +230,15 @@ at::Tensor matmul_reduce_scatter(
         multiply_into(target, inputs[i].narrow(cut.dim, at.begin, at.length), others[i], addend, adds || i > 0);
       }
     }
+  };
+  scatter_in_chunks(group, output, cut, options.op, [&](const Chunk& at, const at::Tensor& target, bool adds) {
+    if (dtype == first.scalar_type()) {
+      multiply(at, target, adds);
+      return;
+    }
+    const auto product = at::empty(target.sizes(), first.options());
+    multiply(at, product, /*adds=*/false);
+    adds ? target.add_(product.to(dtype)) : target.copy_(product);
   });
   return output;
 }

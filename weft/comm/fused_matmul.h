@@ -41,6 +41,8 @@ struct MatmulScatterOptions {
   int64_t dim = 0;             // of the product; pieces are as torch.chunk cuts
   ReduceOp op = ReduceOp::Sum; // or Avg
   int64_t chunks = 1;
+  std::optional<at::ScalarType> dtype =
+      std::nullopt; // that sums of products are cast to before they are sent and reduced
 };
 
 /// This member's piece of the reduction over members of the sum over i of inputs[i] @ others[i], plus `bias` where it is

@@ -15,10 +15,11 @@ TORCH_LIBRARY(weft, library) {
   library.def(
       "all_gather_matmul(Tensor shard, Tensor[] others, Tensor?[] biases, int dim, SymInt? size, int chunks, "
       "bool gathered, str group) -> Tensor[]");
-  // This member's piece along `dim` of the reduction of everybody's input @ other, summed over the pairs, + bias.
+  // This member's piece along `dim` of the reduction of everybody's input @ other, summed over the pairs, + bias: cast to
+  // `dtype` before it is reduced, where there is one.
   library.def(
       "matmul_reduce_scatter(Tensor[] inputs, Tensor[] others, Tensor? bias, str reduce_op, int dim, int chunks, "
-      "str group) -> Tensor");
+      "str group, ScalarType? dtype=None) -> Tensor");
   // The same by _scaled_mm. The scale of the shard is one number for all, or one per row: then it is cut as the shard is and
   // gathered too, or whole, where it has as many rows as the gathered tensor.
   library.def(
@@ -150,12 +151,13 @@ at::Tensor matmul_reduce_scatter_kernel(
     std::string reduce_op,
     int64_t dim,
     int64_t chunks,
-    std::string group) {
+    std::string group,
+    std::optional<at::ScalarType> dtype) {
   TORCH_CHECK_VALUE(!inputs.empty(), "[matmul_reduce_scatter] at least one input is required, but got none.");
   const auto members = named_group(group, inputs[0].device().type());
   return matmul_reduce_scatter(
       *members, inputs, others, bias.value_or(at::Tensor()),
-      {.dim = dim, .op = parse_reduce_op(reduce_op), .chunks = chunks});
+      {.dim = dim, .op = parse_reduce_op(reduce_op), .chunks = chunks, .dtype = dtype});
 }
 
 std::vector<at::Tensor> all_gather_scaled_matmul_kernel(const ScaledGather& call) {
@@ -264,12 +266,14 @@ at::Tensor matmul_reduce_scatter_meta(
     std::string /*reduce_op*/,
     int64_t dim,
     int64_t /*chunks*/,
-    std::string group) {
+    std::string group,
+    std::optional<at::ScalarType> dtype) {
   TORCH_CHECK_VALUE(
       !inputs.empty() && inputs.size() == others.size(),
       "[matmul_reduce_scatter] as many others as inputs are required, at least one, but got ", others.size(), " for ",
       inputs.size(), ".");
-  return scattered_shape("matmul_reduce_scatter", inputs[0], others[0], inputs[0].scalar_type(), dim, group);
+  return scattered_shape(
+      "matmul_reduce_scatter", inputs[0], others[0], dtype.value_or(inputs[0].scalar_type()), dim, group);
 }
 
 std::vector<at::Tensor> all_gather_scaled_matmul_meta(const ScaledGather& call) {

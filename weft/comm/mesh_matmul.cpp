@@ -64,7 +64,7 @@ at::Tensor matmul_reduce_scatter(
              "weft::matmul_reduce_scatter", mesh,
              {inputs.vec(), others.vec(), optional(bias), std::string(to_string(options.op)),
               inputs.empty() ? options.dim : c10::maybe_wrap_dim(options.dim, inputs[0].dim()), options.chunks,
-              mesh.dims_text(mesh_dims)})
+              mesh.dims_text(mesh_dims), options.dtype ? c10::IValue(*options.dtype) : c10::IValue()})
       .toTensor();
 }
 

@@ -128,6 +128,45 @@ output %scaled_matmul_reduce_scatter = user
 )");
 }
 
+TEST(ScatterFusion, ASumThatIsCastIsReducedAsItIsCast) {
+  expect_overlapped(
+      R"(program
+input %w: bf16[8,4] = user
+input %x: bf16[6,8] = user
+  %mm: bf16[6,4] = aten::mm(%x, %w)
+  %c: f32[6,4] = aten::_to_copy(%mm, dtype=f32)
+  %r: f32[3,4] = _c10d_functional::reduce_scatter_tensor(%c, "sum", 2, "0")
+  %z: f32[3,4] = _c10d_functional::wait_tensor(%r)
+output %z = user
+)",
+      R"(program
+input %w: bf16[8,4] = user
+input %x: bf16[6,8] = user
+  %matmul_reduce_scatter: f32[3,4] = weft::matmul_reduce_scatter([%x], [%w], None, "sum", 0, 1, "0", f32)
+output %matmul_reduce_scatter = user
+)");
+}
+
+TEST(ScatterFusion, InsteadOfAProductItsPieceIsPermuted) {
+  expect_overlapped(
+      R"(program @ mesh(tp=2)
+input %w: f32[8,4] {S(0)} = parameter "w"
+input %x: f32[6,8] {S(1)} = user
+  %y: f32[6,4] {P(sum)} = aten::mm(%x, %w)
+  %t: f32[4,6|1,4] {P(sum)} = aten::t(%y)
+  %z: f32[4,6] {S(0)} = reduce_scatter(%t, tp: {P(sum)} -> {S(0)})
+output %z = user
+)",
+      R"(program @ mesh(tp=2)
+input %w: f32[8,4] {S(0)} = parameter "w"
+input %x: f32[6,8] {S(1)} = user
+  %matmul_reduce_scatter: f32[6,4] {S(1)} = weft::matmul_reduce_scatter([%x], [%w], None, "sum", 1, 1, "tp") because "a reduce_scatter over tp runs beside it"
+  %t_1: f32[4,6|1,4] {S(0)} = aten::t(%matmul_reduce_scatter)
+  %contiguous: f32[4,6] {S(0)} = aten::contiguous(%t_1)
+output %contiguous = user
+)");
+}
+
 TEST(ScatterFusion, OnlySumsAndAveragesAre) {
   expect_not_overlapped(
       R"(program
@@ -218,6 +257,48 @@ output %i = user
     EXPECT_TRUE(decisions[1].fused) << decisions[1].reason;
     EXPECT_TRUE(decisions[2].fused) << decisions[2].reason;
     EXPECT_EQ(decisions[3].reason, "no matmul takes what is gathered");
+  }
+}
+
+TEST(ScatterFusion, TheNumbersOfAPermutedProductAreTheSame) {
+  for (const std::string ranks : {"2", "3"}) {
+    const auto decisions = expect_same_overlapped("program @ mesh(tp=" + ranks + ")" + R"(
+input %w: f32[16,8] {S(0)} = parameter "w"
+input %x: f32[4,6,16] {S(2)} = user
+  %y: f32[4,6,8] {P(sum)} = aten::matmul(%x, %w)
+  %p: f32[6,8,4|8,1,48] {P(sum)} = aten::permute(%y, [1, 2, 0])
+  %z: f32[6,8,4|8,1,48] {S(0)} = reduce_scatter(%p, tp: {P(sum)} -> {S(0)})
+  %u: f32[4,6,8] {P(sum)} = aten::matmul(%x, %w)
+  %q: f32[8,6,4|1,8,48] {P(sum)} = aten::transpose.int(%u, 0, 2)
+  %v: f32[8,6,4|1,8,48] {S(0)} = reduce_scatter(%q, tp: {P(sum)} -> {S(0)})
+output %z = user
+output %v = user
+)");
+    ASSERT_EQ(decisions.size(), 2);
+    EXPECT_TRUE(decisions[0].fused) << decisions[0].reason;
+    EXPECT_TRUE(decisions[1].fused) << decisions[1].reason;
+  }
+}
+
+TEST(ScatterFusion, TheNumbersOfACastSumAreTheSame) {
+  for (const std::string ranks : {"2", "3"}) {
+    const auto decisions = expect_same_overlapped("program @ mesh(tp=" + ranks + ")" + R"(
+input %v: bf16[16,8] {S(0)} = parameter "v"
+input %w: f32[16,8] {S(0)} = parameter "w"
+input %x: bf16[6,16] {S(1)} = user
+input %y: f32[6,16] {S(1)} = user
+  %a: bf16[6,8] {P(sum)} = aten::mm(%x, %v)
+  %b: f32[6,8] {P(sum)} = aten::_to_copy(%a, dtype=f32)
+  %c: f32[6,8] {S(0)} = reduce_scatter(%b, tp: {P(sum)} -> {S(0)})
+  %d: f32[6,8] {P(sum)} = aten::mm(%y, %w)
+  %e: bf16[6,8] {P(sum)} = aten::_to_copy(%d, dtype=bf16)
+  %f: bf16[6,8] {S(1)} = reduce_scatter(%e, tp: {P(sum)} -> {S(1)})
+output %c = user
+output %f = user
+)");
+    ASSERT_EQ(decisions.size(), 2);
+    EXPECT_TRUE(decisions[0].fused) << decisions[0].reason;
+    EXPECT_TRUE(decisions[1].fused) << decisions[1].reason;
   }
 }
 

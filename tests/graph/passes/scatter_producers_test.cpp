@@ -58,18 +58,21 @@ TEST(ScatterProducers, OneOfTheTermsHasABias) {
       "more than one of the matmuls that are added up has a bias");
 }
 
-TEST(ScatterProducers, ACastBeforeTheSumIsNotMovedBehindIt) {
+TEST(ScatterProducers, ACastOfATermIsNotOneOfTheSum) {
   expect_not_overlapped(
       R"(program
-input %w: bf16[8,8] = user
-input %x: bf16[4,8] = user
-  %m: bf16[4,8] = aten::mm(%x, %w)
-  %y: f32[4,8] = aten::_to_copy(%m, dtype=f32)
-  %r: f32[2,8] = _c10d_functional::reduce_scatter_tensor(%y, "sum", 2, "0")
-  %z: f32[2,8] = _c10d_functional::wait_tensor(%r)
+input %w: bf16[8,4] = user
+input %x: bf16[6,8] = user
+  %a: bf16[6,4] = aten::mm(%x, %w)
+  %b: bf16[6,4] = aten::mm(%x, %w)
+  %c: f32[6,4] = aten::_to_copy(%a, dtype=f32)
+  %d: f32[6,4] = aten::_to_copy(%b, dtype=f32)
+  %e: f32[6,4] = aten::add.Tensor(%c, %d)
+  %r: f32[3,4] = _c10d_functional::reduce_scatter_tensor(%e, "sum", 2, "0")
+  %z: f32[3,4] = _c10d_functional::wait_tensor(%r)
 output %z = user
 )",
-      "%y comes of aten::_to_copy, not of a matmul");
+      "%c comes of aten::_to_copy, not of a matmul");
 }
 
 TEST(ScatterProducers, NothingIsComputedBehindAWriteThatMatters) {

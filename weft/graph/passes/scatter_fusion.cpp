@@ -106,6 +106,9 @@ Value* insert_fused(
   arguments.emplace_back(c10::IValue(target.dim));
   arguments.emplace_back(c10::IValue(chunks));
   arguments.emplace_back(c10::IValue(target.group));
+  if (producers.dtype()) {
+    arguments.emplace_back(c10::IValue(static_cast<int64_t>(*producers.dtype())));
+  }
   auto* fused = rewriter.insert(
       first.is_scaled ? "weft::scaled_matmul_reduce_scatter" : "weft::matmul_reduce_scatter", std::move(arguments),
       operands, {.types = {target.piece}}, {target.piece_layout});
@@ -115,6 +118,63 @@ Value* insert_fused(
     fused->sharding = std::make_shared<const CallSharding>(std::move(sharding));
   }
   return fused->output();
+}
+
+/// The order of a permutation whose result is scattered and nothing else: the piece is permuted instead.
+std::optional<std::vector<int64_t>> permutation_before(const ProgramRewriter& rewriter, const Scatter& scatter) {
+  const auto uses = rewriter.uses(*scatter.whole);
+  const bool is_alone = std::all_of(uses.begin(), uses.end(), [&](const Value::Use& use) {
+    return std::find(scatter.nodes.begin(), scatter.nodes.end(), use.node) != scatter.nodes.end();
+  });
+  if (scatter.whole->producer() == nullptr || !is_alone) {
+    return std::nullopt;
+  }
+  const auto* step = scatter.collective->step();
+  const bool is_simple = step == nullptr ||
+      (step->mesh_dims.size() == 1 && (*scatter.piece->layout)[step->mesh_dims[0]] == Shard(scatter.dim));
+  return is_simple ? permutation_of(*scatter.whole->producer()) : std::nullopt;
+}
+
+/// A scatter of what was permuted, before it is.
+ReducedProduct unpermuted(const Scatter& scatter, const std::vector<int64_t>& order) {
+  auto* whole = scatter.whole->producer()->operand(0);
+  const auto dim = order[scatter.dim];
+  const auto& piece = scatter.piece->tensor();
+  auto sizes = piece.sizes;
+  for (size_t d = 0; d < order.size(); ++d) {
+    sizes[order[d]] = piece.sizes[d];
+  }
+  auto layout = whole->layout;
+  if (layout) {
+    layout = layout->with(scatter.collective->step()->mesh_dims[0], Shard(dim));
+  }
+  return {
+      whole,
+      contiguous_type(piece.dtype, sizes, piece.device),
+      layout,
+      dim,
+      scatter.members,
+      scatter.group,
+      scatter.reduce_op};
+}
+
+ReducedProduct product_of(const Scatter& scatter) {
+  const auto& piece = scatter.piece->tensor();
+  return {scatter.whole,         contiguous_type(piece.dtype, piece.sizes, piece.device),
+          scatter.piece->layout, scatter.dim,
+          scatter.members,       scatter.group,
+          scatter.reduce_op};
+}
+
+/// The piece in the order and the memory that the scatter would have given it.
+Value* permuted_piece(ProgramRewriter& rewriter, Value* piece, const std::vector<int64_t>& order) {
+  auto* permuted = rewriter.permute(piece, order);
+  const auto& type = permuted->tensor();
+  return rewriter
+      .insert(
+          "aten::contiguous", {Argument::operand(0)}, {permuted},
+          {.types = {contiguous_type(type.dtype, type.sizes, type.device)}}, {permuted->layout})
+      ->output();
 }
 
 /// The half of an all-reduce that scatters; nothing where the members cannot have equal pieces.
@@ -207,20 +267,18 @@ OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const
   if (!decision.reason.empty()) {
     return decision;
   }
-  ScatterProducers producers(rewriter, scatter.whole, scatter.nodes, scatter.nodes.front());
+  const auto order = permutation_before(rewriter, scatter);
+  const auto target = order ? unpermuted(scatter, *order) : product_of(scatter);
+  const auto users = order ? std::vector{scatter.whole->producer()} : scatter.nodes;
+  ScatterProducers producers(rewriter, target.whole, users, scatter.nodes.front());
   decision.reason = producers.refused();
-  const bool is_of_columns = scatter.dim == scatter.whole->tensor().dim() - 1;
+  const bool is_of_columns = target.dim == target.whole->tensor().dim() - 1;
   if (decision.reason.empty() && is_of_columns && producers.calls()[0].is_scaled) {
     decision.reason = "its matmul is scaled, and its columns are scattered";
   }
   if (!decision.reason.empty()) {
     return decision;
   }
-  auto type = scatter.piece->tensor();
-  const ReducedProduct target{scatter.whole,         contiguous_type(type.dtype, type.sizes, type.device),
-                              scatter.piece->layout, scatter.dim,
-                              scatter.members,       scatter.group,
-                              scatter.reduce_op};
   const auto verdict = gate.decide(case_of(producers, target, gate), *scatter.collective, scatter.group);
   take(decision, verdict, producers);
   if (!verdict.fuse) {
@@ -229,7 +287,10 @@ OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const
   // All that it is computed of is there.
   rewriter.insert_before(scatter.nodes.front(), producers.calls()[0].node->origin);
   auto* piece = insert_fused(rewriter, producers, target, verdict.chunks, "a reduce_scatter");
-  replace(rewriter, scatter, scatter.piece, piece);
+  replace(rewriter, scatter, scatter.piece, order ? permuted_piece(rewriter, piece, *order) : piece);
+  if (order) {
+    rewriter.mark_unused(users);
+  }
   rewriter.mark_unused(producers.nodes());
   return decision;
 }

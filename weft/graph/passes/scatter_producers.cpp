@@ -42,9 +42,10 @@ ScatterProducers::ScatterProducers(
   }
   leading_.assign(sizes.begin(), sizes.end() - 1);
   add_terms(whole, users);
-  if (refused_.empty() && calls_.size() > 1 &&
+  if (refused_.empty() && (calls_.size() > 1 || dtype_) &&
       std::any_of(calls_.begin(), calls_.end(), [](const MatmulCall& call) { return call.is_scaled; })) {
-    refused_ = "several matmuls are added up, and one of them is scaled";
+    refused_ = dtype_ ? "its matmul is scaled, and the product is cast"
+                      : "several matmuls are added up, and one of them is scaled";
   }
 }
 
@@ -81,7 +82,12 @@ void ScatterProducers::add_terms(Value* value, const std::vector<Node*>& users) 
   }
   const auto is_sum = is_plain_sum(*node) && is_same_shape(*operand_at(*node, 0), *value) &&
       is_same_shape(*operand_at(*node, 1), *value);
-  if (!is_sum && !keeps_rows(*node)) {
+  const auto casts = is_cast(*node) && !has_sum_ && !dtype_ && c10::isFloatingType(value->tensor().dtype) &&
+      c10::isFloatingType(node->operand(0)->tensor().dtype);
+  if (casts) {
+    dtype_ = value->tensor().dtype;
+  }
+  if (!is_sum && !casts && !keeps_rows(*node)) {
     refused_ = is_fused_operator(*node)
         ? text_of(*value) + " runs beside another collective already"
         : c10::str(text_of(*value), " comes of ", target_name(*node), ", not of a matmul");
@@ -96,6 +102,7 @@ void ScatterProducers::add_terms(Value* value, const std::vector<Node*>& users) 
     return;
   }
   nodes_.push_back(node);
+  has_sum_ = has_sum_ || is_sum;
   add_terms(operand_at(*node, 0), {node});
   if (is_sum && refused_.empty()) {
     add_terms(operand_at(*node, 1), {node});

@@ -6,7 +6,7 @@
 namespace weft::graph {
 
 /// The matmuls whose products, summed, are what a collective reduces: one, or several that are added up, under views that
-/// keep the rows. Nobody else needs them, or what lies between.
+/// keep the rows and a cast of the sum. Nobody else needs them, or what lies between.
 ///
 ///   add(view(mm(%a, %v)), view(mm(%b, %w)))      two matmuls, as the backward of one gather's has them
 class ScatterProducers {
@@ -20,6 +20,10 @@ class ScatterProducers {
   }
   const std::vector<MatmulCall>& calls() const {
     return calls_;
+  }
+  /// What the sum is cast to; none: it is not.
+  std::optional<c10::ScalarType> dtype() const {
+    return dtype_;
   }
   /// The one addend of all terms.
   Value* bias() const {
@@ -43,6 +47,8 @@ class ScatterProducers {
   std::vector<MatmulCall> calls_;
   std::vector<Node*> nodes_; // from the last to the first
   Value* bias_ = nullptr;
+  std::optional<c10::ScalarType> dtype_;
+  bool has_sum_ = false;
   std::string refused_;
 };
 
