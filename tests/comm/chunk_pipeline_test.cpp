@@ -342,4 +342,8 @@ TEST(ChunkPipeline, ProcessesGatherAndScatterAlike) {
   }
 }
 
+TEST(ChunkPipeline, SizesWithAnotherOne) {
+  EXPECT_EQ(c10::IntArrayRef(with_size({2, 3, 4}, 1, 7)), c10::IntArrayRef({2, 7, 4}));
+}
+
 } // namespace weft

@@ -196,6 +196,9 @@ TEST(FusedScaledMatmul, ArgumentsThatDoNotFitAreErrors) {
         scattering + "a scale of one number or of one per row of the input [4, 16] is required, but got [3, 1].");
     EXPECT_EQ(
         scatter(one, other, {.op = ReduceOp::Max}), scattering + "the reduction must be sum or avg, but got max.");
+    EXPECT_EQ(
+        scatter(one, other, {.dtype = at::kFloat}),
+        scattering + "the dtype of a scaled product is its out_dtype, but got another, f32.");
     wrong = other;
     wrong.out_dtype = std::nullopt;
     expect_contains(scatter(one, wrong, {}), scattering + "an out_dtype of more than 8 bits is required, but got ");

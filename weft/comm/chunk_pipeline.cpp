@@ -27,6 +27,12 @@ std::vector<Chunk> chunks_of(const Chunk& part, int64_t count) {
   return chunks;
 }
 
+c10::DimVector with_size(c10::IntArrayRef sizes, int64_t dim, int64_t size) {
+  c10::DimVector result(sizes);
+  result[dim] = size;
+  return result;
+}
+
 namespace {
 
 Chunk chunk_of(const ChunkedDim& cut, int64_t members, int64_t member, int64_t index) {
@@ -191,12 +197,6 @@ class Ring {
   std::deque<Pending> outgoing_;
 };
 
-c10::DimVector sizes_with(const at::Tensor& like, int64_t dim, int64_t length) {
-  c10::DimVector sizes(like.sizes());
-  sizes[dim] = length;
-  return sizes;
-}
-
 /// Whether what is cut out along `dim` is contiguous.
 bool cuts_in_one_piece(const at::Tensor& tensor, int64_t dim) {
   const auto before = tensor.sizes().slice(0, dim);
@@ -240,7 +240,7 @@ void gather_on_ring(
   Scratch buffers(buffers_for(ahead));
   Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, [&](const Turn& turn) {
     const auto at = chunk_at(turn);
-    return in_place ? place_in_whole(at) : buffers.take(sizes_with(shard, cut.dim, at.length), shard.options());
+    return in_place ? place_in_whole(at) : buffers.take(with_size(shard.sizes(), cut.dim, at.length), shard.options());
   });
   if (own_at_once) {
     for (int64_t index = 0; index < cut.chunks; ++index) {
@@ -278,13 +278,13 @@ void scatter_between_two(Group& group, const at::Tensor& output, const ChunkedDi
   std::vector<Pending> incoming;
   std::vector<Pending> outgoing;
   for (const auto& at : chunks_of(own, cut.chunks)) {
-    auto buffer = buffers.take(sizes_with(output, cut.dim, at.length), output.options());
+    auto buffer = buffers.take(with_size(output.sizes(), cut.dim, at.length), output.options());
     incoming.push_back(group.recv(buffer, other));
     arriving.emplace_back(at, std::move(buffer));
   }
   let_receives_be_known(group);
   for (const auto& at : chunks_of(part_of(cut, 2, other), cut.chunks)) {
-    const auto target = buffers.take(sizes_with(output, cut.dim, at.length), output.options());
+    const auto target = buffers.take(with_size(output.sizes(), cut.dim, at.length), output.options());
     produce(at, target, /*adds=*/false);
     outgoing.push_back(group.send(target, other));
     give_way(group);
@@ -314,7 +314,7 @@ void scatter_on_ring(Group& group, const at::Tensor& output, const ChunkedDim& c
   const auto place = [&](const Turn& turn) {
     const auto at = chunk_at(turn);
     return turn.step + 1 == members ? output.narrow(cut.dim, at.begin - own.begin, at.length)
-                                    : buffers.take(sizes_with(output, cut.dim, at.length), output.options());
+                                    : buffers.take(with_size(output.sizes(), cut.dim, at.length), output.options());
   };
   Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, place);
   for (const auto& turn : ring.turns()) {

@@ -40,6 +40,9 @@ Chunk part_of(const ChunkedDim& cut, int64_t members, int64_t member);
 /// A part cut into `count`, without those that are empty.
 std::vector<Chunk> chunks_of(const Chunk& part, int64_t count);
 
+/// The sizes but for that of one dim.
+c10::DimVector with_size(c10::IntArrayRef sizes, int64_t dim, int64_t size);
+
 /// The values of a chunk, which may be used during the call alone and need not be contiguous.
 using ConsumeChunk = std::function<void(const Chunk& chunk, const at::Tensor& values)>;
 /// Writes this member's addend of a chunk to `target`, or adds it to what is there.

@@ -36,12 +36,6 @@ at::Tensor bias_at(Biases biases, size_t i) {
   return biases.empty() ? at::Tensor() : biases[i];
 }
 
-c10::DimVector with_size(c10::IntArrayRef sizes, int64_t dim, int64_t size) {
-  c10::DimVector result(sizes);
-  result[dim] = size;
-  return result;
-}
-
 /// A sum of products that come one after the other. One of 16 bits is kept with 32, so that it is rounded once.
 class ProductSum {
  public:

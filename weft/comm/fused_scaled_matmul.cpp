@@ -15,12 +15,6 @@ namespace {
 constexpr const char* kGather = "all_gather_scaled_matmul";
 constexpr const char* kScatter = "scaled_matmul_reduce_scatter";
 
-c10::DimVector with_size(c10::IntArrayRef sizes, int64_t dim, int64_t size) {
-  c10::DimVector result(sizes);
-  result[dim] = size;
-  return result;
-}
-
 at::ScalarType out_dtype_of(const ScaledOther& other, const at::Tensor& input) {
   return other.out_dtype.value_or(input.scalar_type());
 }
@@ -182,6 +176,9 @@ at::Tensor scaled_matmul_reduce_scatter(
       !per_row || is_per_row(input_scale, input.sizes()), "[", kScatter,
       "] a scale of one number or of one per row of the input ", input.sizes(), " is required, but got ",
       input_scale.sizes(), ".");
+  TORCH_CHECK_VALUE(
+      !options.dtype, "[", kScatter, "] the dtype of a scaled product is its out_dtype, but got another, ",
+      dtype_text(options.dtype.value_or(at::kFloat)), ".");
   const auto out_dtype = out_dtype_of(other, input);
   TORCH_CHECK_TYPE(
       c10::elementSize(out_dtype) > 1, "[", kScatter, "] an out_dtype of more than 8 bits is required, but got ",
