@@ -4,10 +4,9 @@ other and as a loop over four chunks; the gate's choice beside the better of fus
 layers of a decoder with overlap and without."""
 
 from contextlib import ExitStack
-from itertools import chain
 from statistics import median
 
-from ranks import Side, interleaved_medians, interleaved_rounds, progress, python_peer, started, two_hosts
+from ranks import Side, interleaved_medians, interleaved_rounds, medians_of, progress, python_peer, started, two_hosts
 from rows import Row, aligned, number
 
 RATE = "1gbit"
@@ -45,7 +44,7 @@ def sweep(weft):
             progress(f"overlap: {kind}, {rows} rows")
             sides = {way: Side(weft, f"rows {kind} {way}") for way in ("unfused", "fused", "auto")}
             times = interleaved_rounds(sides, rows, rounds, calls)
-            medians = {way: median(chain(*of_way)) for way, of_way in times.items()}
+            medians = medians_of(times)
             better = min(("unfused", "fused"), key=medians.get)
             # In the same round both find the same machine; and what is chosen is the same code as one of the two.
             ratio = median(median(auto) / median(other) for auto, other in zip(times["auto"], times[better]))

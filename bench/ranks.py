@@ -137,10 +137,14 @@ def interleaved_rounds(sides, size, rounds, calls):
     return times
 
 
+def medians_of(times):
+    """Of each side, whatever the round."""
+    return {name: statistics.median(itertools.chain(*lists)) for name, lists in times.items()}
+
+
 def interleaved_medians(sides, size, rounds, calls):
     """The median microseconds of each side."""
-    times = interleaved_rounds(sides, size, rounds, calls)
-    return {name: statistics.median(itertools.chain(*lists)) for name, lists in times.items()}
+    return medians_of(interleaved_rounds(sides, size, rounds, calls))
 
 
 def progress(text):

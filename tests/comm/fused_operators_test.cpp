@@ -15,8 +15,7 @@ namespace {
 using testing::error_text;
 using testing::expect_contains;
 
-/// Calls an operator by its name, as a program does.
-/// With the defaults of what is not given.
+/// Calls an operator by its name, as a program does, with the defaults of what is not given.
 c10::IValue call(const char* name, std::vector<c10::IValue> arguments) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
   const auto& formals = op.schema().arguments();

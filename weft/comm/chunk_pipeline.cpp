@@ -87,10 +87,11 @@ void give_way(const Group& group) {
 }
 
 /// Sleeps until the others have heard, most likely, what this member waits for, and it what they do. From then on what is
-/// sent goes to the link at once; else it would be the backend's thread that sends, when this one no longer computes.
+/// sent goes to the link at once; else it would be the backend's thread that sends, when this one no longer computes. Of
+/// groups on which waiting blocks the host.
 void let_receives_be_known(const Group& group) {
   constexpr std::chrono::microseconds kAMessage(20); // and the scheduler's slack
-  if (group.blocks_host() && dynamic_cast<const BackendGroup*>(&group) != nullptr) {
+  if (dynamic_cast<const BackendGroup*>(&group) != nullptr) {
     std::this_thread::sleep_for(kAMessage);
   }
 }

@@ -120,7 +120,7 @@ class Model {
   double scatter_between_two_seconds(const Pace& pace) const {
     const auto& [count, transfer, chunk, own] = pace;
     const auto sent = chunk + std::max(count * transfer, (count - 1) * chunk + transfer);
-    return std::max(count * chunk + own, sent + link_.latency_seconds) + 3 * member_bytes() / compute_.bytes_per_second;
+    return std::max(count * chunk + own, sent + link_.latency_seconds) + summing_seconds();
   }
 
   /// A member's piece, cut into that many chunks.
@@ -151,8 +151,12 @@ class Model {
   /// of a scatter are summed.
   double shuffle_seconds() const {
     const auto copied = overlap_.cut == OverlapCut::Rows ? 0 : 2 * (others_ + 1) * member_bytes();
-    const auto summed = overlap_.kind == OverlapKind::MatmulScatter ? (others_ + 2) * member_bytes() : 0;
-    return (copied + summed) / compute_.bytes_per_second;
+    return copied / compute_.bytes_per_second + (overlap_.kind == OverlapKind::MatmulScatter ? summing_seconds() : 0);
+  }
+
+  /// Of what everybody sends: read, added to what is there, and written.
+  double summing_seconds() const {
+    return (others_ + 2) * member_bytes() / compute_.bytes_per_second;
   }
 
   /// Of a chunk to what there is: a partial sum of a scatter round the ring, or of a gather that cuts what is summed over.
