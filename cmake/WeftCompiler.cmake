@@ -26,6 +26,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # What the optimizer guesses after inlining ATen and std::string is often wrong in GCC 12 and 13.
   weft_compile_options(-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow
     -Wno-stringop-overread)
+  # In a unity build every source is an included file, where GCC takes a type of an unnamed namespace for a mistake.
+  weft_compile_options(-Wno-subobject-linkage)
   # Lets ccache see through a precompiled header.
   weft_compile_options(-fpch-preprocess)
 endif()

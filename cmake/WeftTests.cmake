@@ -1,4 +1,5 @@
-# Every tests/<layer>/<name>_test.cpp is a program of its own and the ctest entry <layer>/<name>.
+# The sources of a folder below tests/ become one program, which compiles and links in a fraction of the time that a program
+# per source would take. Every tests/<folder>/<name>_test.cpp is the ctest entry <folder>/<name> and runs in a process of its own.
 find_package(GTest REQUIRED)
 
 # What a test runs under. Torch is not instrumented: a race that only its code can see is no finding. A report that
@@ -43,17 +44,20 @@ if(TARGET torch_cuda)
   add_compile_definitions(WEFT_TEST_CUDA)
 endif()
 
-# weft_test(core/placement) for tests/core/placement_test.cpp
-function(weft_test name)
-  string(REPLACE "/" "_" target "${name}_test")
-  cmake_path(GET name PARENT_PATH folder)
-  add_executable(${target} "${PROJECT_SOURCE_DIR}/tests/${name}_test.cpp")
+# weft_tests(core placement_test.cpp ...): the program of tests/core, and a ctest entry for each of its tests.
+function(weft_tests folder)
+  string(REPLACE "/" "_" target "${folder}_tests")
+  list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/tests/${folder}/" OUTPUT_VARIABLE sources)
+  add_executable(${target} ${sources})
   target_link_libraries(${target} PRIVATE weft_test_support)
   weft_use_pch(${target})
-  cmake_path(GET name FILENAME program)
-  set_target_properties(${target} PROPERTIES
-    OUTPUT_NAME ${program}_test RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/${folder}")
-  add_test(NAME ${name} COMMAND ${target})
-  set_tests_properties(${name} PROPERTIES
-    ENVIRONMENT "${WEFT_TEST_ENVIRONMENT}" TIMEOUT ${WEFT_TEST_TIMEOUT} LABELS "${folder}")
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  foreach(source IN LISTS ARGN)
+    if(source MATCHES "^(.+)_test\\.cpp$")
+      set(name "${folder}/${CMAKE_MATCH_1}")
+      add_test(NAME ${name} COMMAND ${target} "--file=${source}")
+      set_tests_properties(${name} PROPERTIES
+        ENVIRONMENT "${WEFT_TEST_ENVIRONMENT}" TIMEOUT ${WEFT_TEST_TIMEOUT} LABELS "${folder}")
+    endif()
+  endforeach()
 endfunction()

@@ -8,11 +8,11 @@ namespace weft::python {
 namespace {
 
 /// A with statement around an InitializationScope, which belongs to one thread.
-class ScopeObject {
+class InitializationObject {
  public:
-  explicit ScopeObject(at::Generator generator) : generator_(std::move(generator)) {}
+  explicit InitializationObject(at::Generator generator) : generator_(std::move(generator)) {}
 
-  ScopeObject& enter() {
+  InitializationObject& enter() {
     TORCH_CHECK_VALUE(!scope_, "[InitializationScope] this object is entered already.");
     scope_ = std::make_unique<InitializationScope>(generator_);
     return *this;
@@ -32,12 +32,12 @@ class ScopeObject {
 } // namespace
 
 void bind_initialization(py::module_& module) {
-  py::class_<ScopeObject>(
+  py::class_<InitializationObject>(
       module, "_InitializationScope", "In it random numbers are those of a generator of torch on the CPU.")
       .def(py::init<at::Generator>(), py::arg("generator"))
-      .def("__enter__", &ScopeObject::enter, py::return_value_policy::reference_internal)
-      .def("__exit__", [](ScopeObject& self, const py::args&) { self.exit(); })
-      .def("has_written", &ScopeObject::has_written, py::arg("tensor"));
+      .def("__enter__", &InitializationObject::enter, py::return_value_policy::reference_internal)
+      .def("__exit__", [](InitializationObject& self, const py::args&) { self.exit(); })
+      .def("has_written", &InitializationObject::has_written, py::arg("tensor"));
   module.def(
       "_give_memory", &nn::give_memory, py::arg("tensor"), "Gives a distributed tensor on meta memory, in place.");
 }

@@ -9,7 +9,7 @@ namespace weft::python {
 namespace {
 
 /// Meshes of `with mesh:`, innermost last.
-std::vector<DeviceMesh>& entered() {
+std::vector<DeviceMesh>& entered_meshes() {
   thread_local std::vector<DeviceMesh> meshes;
   return meshes;
 }
@@ -60,9 +60,9 @@ DeviceMesh mesh_from(const char* where, py::handle mesh) {
   }
   if (mesh.is_none()) {
     TORCH_CHECK_VALUE(
-        !entered().empty(), "[", where,
+        !entered_meshes().empty(), "[", where,
         "] a device mesh is required, but got none. Give one, or call inside `with mesh:`.");
-    return entered().back();
+    return entered_meshes().back();
   }
   return py::module_::import("weft._groups").attr("converted_mesh")(where, mesh).cast<DeviceMesh>();
 }
@@ -197,10 +197,10 @@ void bind_meshes(py::module_& module) {
       .def(
           "__enter__",
           [](const DeviceMesh& self) {
-            entered().push_back(self);
+            entered_meshes().push_back(self);
             return self;
           })
-      .def("__exit__", [](const DeviceMesh&, py::args) { entered().pop_back(); })
+      .def("__exit__", [](const DeviceMesh&, py::args) { entered_meshes().pop_back(); })
       .def(
           "__eq__",
           [](const DeviceMesh& self, py::handle other) {

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-namespace {
+namespace backend_channel_test {
 
 using testing::error_text;
 
@@ -20,8 +20,6 @@ struct BackendChannelTest : ::testing::Test {
   std::shared_ptr<Group> group = world->group(DeviceMesh(world, c10::kCPU, {2, 2}, {"dp", "tp"}), 1);
   BackendChannel channel{nullptr, nullptr};
 };
-
-} // namespace
 
 TEST_F(BackendChannelTest, NumbersCollectivesAndTheMessagesOfEachPeerAndDirectionApart) {
   EXPECT_EQ(channel.next_sequence(), 0);
@@ -50,5 +48,7 @@ TEST_F(BackendChannelTest, AfterAFailureEveryCallFailsWithTheFirstReason) {
       "[all_gather i64[2]] group tp (ranks 2,3) cannot be used any more, because an earlier call failed: "
       "[all_reduce(sum) f32[4]] call 7 of group tp (ranks 2,3) failed on rank 2: the first. Restart the ranks.");
 }
+
+} // namespace backend_channel_test
 
 } // namespace weft

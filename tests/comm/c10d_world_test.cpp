@@ -22,7 +22,7 @@
 
 namespace weft {
 
-namespace {
+namespace c10d_world_test {
 
 using testing::caught_by;
 using testing::error_text;
@@ -45,8 +45,6 @@ DeviceMesh prompt_line_of_ranks() {
   const auto world = testing::make_prompt_world();
   return DeviceMesh(world, c10::kCPU, {world->size()}, {"dp"});
 }
-
-} // namespace
 
 RANK_ROLE(sums_ranks) {
   const auto mesh = line_of_ranks();
@@ -269,5 +267,7 @@ TEST(MeshFromGroups, NeedsAGroupPerDimWithTheRanksOfTheMesh) {
       "[mesh_from_groups] the group of mesh dim tp of mesh(dp=2,tp=2) must have ranks 0,1 on rank 1, but got 1,2.");
   EXPECT_NO_THROW(mesh_of({{{}, {1, 3}}, {{}, {0, 1}}}));
 }
+
+} // namespace c10d_world_test
 
 } // namespace weft

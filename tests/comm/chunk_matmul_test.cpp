@@ -6,7 +6,7 @@
 
 namespace weft {
 
-namespace {
+namespace chunk_matmul_test {
 
 /// Whole numbers, so that sums are the same in every order.
 at::Tensor numbers(c10::IntArrayRef sizes) {
@@ -34,8 +34,6 @@ void check_every_form(const at::Tensor& whole, const at::Tensor& target, const a
     }
   }
 }
-
-} // namespace
 
 TEST(ChunkMatmul, WritesPartsOfTensorsWhereTheyLie) {
   for (const int64_t rows : {4, 40}) {
@@ -72,5 +70,7 @@ TEST(ChunkMatmul, DimsAreOneWhereThatNeedsNoCopy) {
   EXPECT_EQ(as_matrix(at::ones({1, 8, 4}).narrow(1, 2, 3))->sizes(), c10::IntArrayRef({3, 4}));
   EXPECT_FALSE(as_matrix(at::ones({2, 8, 4}).narrow(1, 2, 3)).has_value());
 }
+
+} // namespace chunk_matmul_test
 
 } // namespace weft

@@ -16,7 +16,7 @@
 
 namespace weft {
 
-namespace {
+namespace chunk_pipeline_test {
 
 using testing::caught_by;
 using testing::expect_contains;
@@ -120,8 +120,6 @@ void check_scatter(Group& group, const ChunkedDim& cut, ReduceOp op) {
   const auto expected = op == ReduceOp::Sum ? base * factor : base * factor / n;
   EXPECT_TRUE(at::allclose(output, part(expected, cut.dim, group)));
 }
-
-} // namespace
 
 TEST(ChunkPipeline, AGatherGivesEveryIndexOnceAndKeepsTheWholeWhereAsked) {
   for (int64_t members = 1; members <= 4; ++members) {
@@ -345,5 +343,7 @@ TEST(ChunkPipeline, ProcessesGatherAndScatterAlike) {
 TEST(ChunkPipeline, SizesWithAnotherOne) {
   EXPECT_EQ(c10::IntArrayRef(with_size({2, 3, 4}, 1, 7)), c10::IntArrayRef({2, 7, 4}));
 }
+
+} // namespace chunk_pipeline_test
 
 } // namespace weft

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-namespace {
+namespace collective_test {
 
 constexpr std::array kAll = {
     Collective::AllGather, Collective::AllToAll,  Collective::ReduceScatter,
@@ -30,8 +30,6 @@ std::vector<Call> many_calls() {
   }
   return calls;
 }
-
-} // namespace
 
 TEST(Collective, HasTheNameOfItsFunction) {
   std::string names;
@@ -96,5 +94,7 @@ TEST(Call, FingerprintsDifferExactlyWhereCallsDoNotMatch) {
   constexpr size_t kPlain = 3, kReductions = 2 * 5, kRooted = 2 * 8, kMessages = 1;
   EXPECT_EQ(by_fingerprint.size(), (kPlain + kReductions + kRooted + kMessages) * kDtypes * kStages);
 }
+
+} // namespace collective_test
 
 } // namespace weft

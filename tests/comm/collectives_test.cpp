@@ -13,7 +13,7 @@
 
 namespace weft {
 
-namespace {
+namespace collectives_test {
 
 using testing::error_text;
 using testing::expect_contains;
@@ -29,8 +29,6 @@ void expect_ok(const std::vector<testing::Outcome>& ranks) {
     EXPECT_TRUE(rank.has_line("all checks hold")) << describe(ranks);
   }
 }
-
-} // namespace
 
 TEST(Collectives, HoldOnThreadsForOneToFourRanks) {
   for (const int64_t size : {1, 2, 3, 4}) {
@@ -148,5 +146,7 @@ TEST(Collectives, NeedDimsAndMembersThatAreThere) {
       "[recv] the other side must be another member, but got this one, 1.");
   expect_contains(error_text<c10::IndexError>([&] { all_gather(part, mesh, 0, 2); }), "Dimension out of range");
 }
+
+} // namespace collectives_test
 
 } // namespace weft

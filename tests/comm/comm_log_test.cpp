@@ -12,13 +12,11 @@
 
 namespace weft {
 
-namespace {
+namespace comm_log_test {
 
 DeviceMesh fake_mesh() {
   return DeviceMesh(make_fake_world(8), c10::kCPU, {2, 4}, {"dp", "tp"});
 }
-
-} // namespace
 
 TEST(CommLog, HasARowPerCollectiveMeshDimsAndOperator) {
   const auto mesh = fake_mesh();
@@ -101,5 +99,7 @@ TEST(CommLog, NothingIsCountedWhereAGroupHasOneMember) {
   all_gather(at::ones({10}), mesh, 1, 0);
   EXPECT_EQ(log.calls(), 0);
 }
+
+} // namespace comm_log_test
 
 } // namespace weft

@@ -8,13 +8,11 @@
 
 namespace weft {
 
-namespace {
+namespace communicator_test {
 
 using testing::error_text;
 using testing::expect_contains;
 using testing::ScopedEnvironment;
-
-} // namespace
 
 TEST(Communicator, AMeshForPlanningHasNone) {
   EXPECT_EQ(
@@ -81,5 +79,7 @@ TEST(Communicator, ATimeoutThatMakesNoSenseIsAnError) {
         std::string("[comm] WEFT_TIMEOUT_SECONDS must be a positive number of seconds, but got '") + text + "'.");
   }
 }
+
+} // namespace communicator_test
 
 } // namespace weft

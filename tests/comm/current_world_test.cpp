@@ -13,13 +13,11 @@
 
 namespace weft {
 
-namespace {
+namespace current_world_test {
 
 using testing::error_text;
 using testing::run_process_ranks;
 using testing::say;
-
-} // namespace
 
 TEST(CurrentWorld, IsOneRankWhereNoLauncherStartedTheProcess) {
   const auto world = current_world();
@@ -89,5 +87,7 @@ TEST(CurrentWorld, AnEnvironmentThatMakesNoSenseIsAnErrorOfTheFirstUse) {
       ranks[0].has_line("error: [launch] the environment variable WORLD_SIZE must be an integer, but got 'many'."))
       << describe(ranks);
 }
+
+} // namespace current_world_test
 
 } // namespace weft

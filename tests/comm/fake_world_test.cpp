@@ -9,7 +9,7 @@
 
 namespace weft {
 
-namespace {
+namespace fake_world_test {
 
 using testing::error_text;
 
@@ -18,8 +18,6 @@ using Sizes = std::vector<int64_t>;
 Sizes sizes_of(const AsyncTensor& value) {
   return value.wait().sizes().vec();
 }
-
-} // namespace
 
 TEST(FakeWorld, GivesTheShapesOfFourThousandRanksToOne) {
   const auto world = make_fake_world(4096, /*rank=*/4095);
@@ -58,5 +56,7 @@ TEST(FakeWorld, NeedsARankThatIsInIt) {
       error_text<c10::ValueError>([] { make_fake_world(0); }),
       "[make_fake_world] a rank in [0, size) is required, but got rank 0 of 0.");
 }
+
+} // namespace fake_world_test
 
 } // namespace weft

@@ -8,8 +8,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace fused_autograd_test {
 using namespace weft::testing;
 using Tensors = std::vector<at::Tensor>;
 
@@ -292,5 +292,6 @@ TEST(FusedAutograd, TheFormsWithScalesHaveNoGradient) {
       "the form without scales.");
 }
 
-} // namespace
+} // namespace fused_autograd_test
+
 } // namespace weft

@@ -13,7 +13,7 @@
 
 namespace weft {
 
-namespace {
+namespace fused_matmul_test {
 
 using testing::error_text;
 using testing::expect_contains;
@@ -150,8 +150,6 @@ std::vector<Case> cases() {
   }
   return result;
 }
-
-} // namespace
 
 TEST(FusedMatmul, AGatherIsTheCollectiveAndTheMatmulOneAfterTheOther) {
   for (const int64_t members : {1, 2, 3, 4}) {
@@ -303,5 +301,7 @@ TEST(FusedMatmul, ArgumentsOfAScatterThatDoNotFitAreErrors) {
         where + "a bias of [2] is required, one number per column of the other, but got [2, 1].");
   });
 }
+
+} // namespace fused_matmul_test
 
 } // namespace weft

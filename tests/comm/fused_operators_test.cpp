@@ -10,7 +10,7 @@
 
 namespace weft {
 
-namespace {
+namespace fused_operators_test {
 
 using testing::error_text;
 using testing::expect_contains;
@@ -93,8 +93,6 @@ std::vector<c10::IValue> scaled_scatter(const char* device) {
       1,
       "tp"};
 }
-
-} // namespace
 
 TEST(FusedOperators, GatherAndMultiply) {
   on_ranks(2, [](int64_t rank) {
@@ -189,5 +187,7 @@ TEST(FusedOperators, ArgumentsThatDoNotFitAreErrors) {
         "an input of at least two dims and one of them are required, but got [2, 2] and dim 2.");
   });
 }
+
+} // namespace fused_operators_test
 
 } // namespace weft

@@ -13,7 +13,7 @@
 
 namespace weft {
 
-namespace {
+namespace fused_scaled_matmul_test {
 
 using testing::error_text;
 using testing::expect_contains;
@@ -127,8 +127,6 @@ void check_all(Group& group) {
   }
 }
 
-} // namespace
-
 TEST(FusedScaledMatmul, IsTheProductOfTheScaledNumbers) {
   for (const int64_t members : {1, 2, 3, 4}) {
     on_ranks(members, check_all);
@@ -217,5 +215,7 @@ TEST(FusedScaledMatmul, OneNumberWithAllDimsIsRefusedWhereShardsDiffer) {
     }
   });
 }
+
+} // namespace fused_scaled_matmul_test
 
 } // namespace weft

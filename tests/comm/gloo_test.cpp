@@ -13,7 +13,7 @@
 
 namespace weft {
 
-namespace {
+namespace gloo_test {
 
 using testing::error_text;
 using testing::ScopedEnvironment;
@@ -36,8 +36,6 @@ float send_across() {
   sender.join();
   return tensors[0].item<float>();
 }
-
-} // namespace
 
 TEST(Gloo, KnowsItsNameRankAndSize) {
   const auto backend = make_gloo_backend(c10::make_intrusive<c10d::HashStore>(), 0, 1, kTimeout);
@@ -78,5 +76,7 @@ TEST(Gloo, APeerThatIsGoneDoesNotEndTheProcessBySignal) {
   EXPECT_EQ(std::signal(SIGPIPE, SIG_DFL), static_cast<void (*)(int)>(own_handler))
       << "the program's own handler stays";
 }
+
+} // namespace gloo_test
 
 } // namespace weft

@@ -13,7 +13,7 @@
 
 namespace weft {
 
-namespace {
+namespace group_test {
 
 using testing::check_same;
 using testing::error_text;
@@ -37,8 +37,6 @@ std::vector<at::Tensor> empties(int64_t count, c10::IntArrayRef sizes) {
   }
   return tensors;
 }
-
-} // namespace
 
 TEST(Group, KnowsItsMembersAndSaysSo) {
   const auto group = fake_group(4);
@@ -178,5 +176,7 @@ TEST(Group, DoesNotRecordWhatItDoesForAutograd) {
     EXPECT_TRUE(at::equal(output, at::full({3}, 2.0)));
   });
 }
+
+} // namespace group_test
 
 } // namespace weft

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-namespace {
+namespace launch_environment_test {
 
 using testing::error_text;
 using testing::ScopedEnvironment;
@@ -27,8 +27,6 @@ std::string error_with(const ScopedEnvironment::Values& values) {
   const ScopedEnvironment environment(only(values));
   return error_text<c10::ValueError>([] { read_launch_environment(); });
 }
-
-} // namespace
 
 TEST(LaunchEnvironment, IsNothingWhereNoLauncherStartedTheProcess) {
   const ScopedEnvironment environment(only({}));
@@ -100,5 +98,7 @@ TEST(LaunchEnvironment, SaysWhichVariableMakesNoSense) {
       error_with({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}),
       "[launch] MASTER_PORT must be in [1, 65535], but got 70000.");
 }
+
+} // namespace launch_environment_test
 
 } // namespace weft

@@ -5,8 +5,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 namespace weft {
-namespace {
 
+namespace mesh_matmul_test {
 using namespace weft::testing;
 
 TEST(MeshMatmul, GathersAlongMeshDims) {
@@ -65,5 +65,6 @@ TEST(MeshMatmul, ChunksAreNeitherSmallNorMany) {
   EXPECT_EQ(usual_chunks(1 << 30), 8);
 }
 
-} // namespace
+} // namespace mesh_matmul_test
+
 } // namespace weft

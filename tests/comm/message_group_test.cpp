@@ -15,7 +15,7 @@
 
 namespace weft {
 
-namespace {
+namespace message_group_test {
 
 using testing::caught_by;
 using testing::expect_contains;
@@ -52,8 +52,6 @@ void all_reduce_then_all_gather(const DeviceMesh& mesh) {
   // Its own deadline is far away: this fails because the group has failed.
   say_error_of([&] { all_gather(at::ones({1}), mesh, 0, 0).wait(); });
 }
-
-} // namespace
 
 RANK_ROLE(killed_inside_all_reduce) {
   const auto mesh = line_of_ranks();
@@ -133,8 +131,6 @@ TEST(MessageGroup, AnErrorThatNobodyCatchesEndsTheRankAtOnceAndTheOthersFollow) 
   }
 }
 
-namespace {
-
 /// Ranks that make different calls. Every scenario has a world of its own, since a group does not survive the failure
 /// that the scenario is about; their timeouts run at the same time.
 class Scenarios {
@@ -174,8 +170,6 @@ class Scenarios {
   int64_t rank_ = read_launch_environment()->rank;
   std::vector<Scenario> all_;
 };
-
-} // namespace
 
 RANK_ROLE(disagrees) {
   Scenarios scenarios;
@@ -234,5 +228,7 @@ TEST(MessageGroup, RanksThatMakeDifferentCallsAllGetAnErrorThatNamesTheirs) {
     }
   }
 }
+
+} // namespace message_group_test
 
 } // namespace weft

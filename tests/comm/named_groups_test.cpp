@@ -15,7 +15,7 @@
 
 namespace weft {
 
-namespace {
+namespace named_groups_test {
 
 using testing::error_text;
 using testing::expect_contains;
@@ -43,8 +43,6 @@ float sum_of_ranks(const std::string& name) {
   group->all_reduce(at::full({1}, static_cast<double>(group->rank() + 1)), output, ReduceOp::Sum).wait();
   return output.item<float>();
 }
-
-} // namespace
 
 TEST(NamedGroups, NamesOfMeshDimsAreTheirGroups) {
   run_on_ranks(4, [](int64_t rank) {
@@ -114,5 +112,7 @@ TEST(NamedGroups, AProcessGroupOfC10dIsWrappedAndNotHeld) {
     expect_ended_well(ranks, rank);
   }
 }
+
+} // namespace named_groups_test
 
 } // namespace weft

@@ -16,7 +16,7 @@
 
 namespace weft {
 
-namespace {
+namespace native_group_test {
 
 using testing::caught_by;
 using testing::check_same;
@@ -57,8 +57,6 @@ struct NativeRanks {
   c10::intrusive_ptr<Communicator> world;
   std::shared_ptr<Group> group;
 };
-
-} // namespace
 
 RANK_ROLE(native_collectives) {
   const NativeRanks ranks;
@@ -153,5 +151,7 @@ TEST(NativeGroup, AKilledRankIsAnErrorOnTheOthers) {
   expect_contains(text, "[all_reduce(sum) f32[4]] call 0 of group tp (ranks 0,1) failed on rank 0: ");
   expect_contains(text, "caught: [all_reduce(sum) f32[4]] group tp (ranks 0,1) cannot be used any more");
 }
+
+} // namespace native_group_test
 
 } // namespace weft

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-namespace {
+namespace nccl_test {
 
 // One device gives one rank: a larger group is tried on the machines that have more.
 struct NcclTest : ::testing::Test {
@@ -23,8 +23,6 @@ struct NcclTest : ::testing::Test {
     EXPECT_TRUE(at::equal(output.cpu(), input.cpu()));
   }
 };
-
-} // namespace
 
 TEST_F(NcclTest, KnowsItsNameRankAndSize) {
   EXPECT_EQ(backend->getBackendName(), "nccl");
@@ -64,5 +62,7 @@ TEST_F(NcclTest, ServesAMeshOfOneDevice) {
   expect_input(scatter(input, mesh, 0, 0, 0).wait());
   EXPECT_NO_THROW(barrier(mesh, 0));
 }
+
+} // namespace nccl_test
 
 } // namespace weft

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-namespace {
+namespace pending_test {
 
 using testing::error_text;
 using testing::expect_contains;
@@ -40,8 +40,6 @@ struct Recorder {
 };
 
 using Names = std::vector<std::string>;
-
-} // namespace
 
 TEST(Pending, NothingToWaitForIsDone) {
   Pending nothing;
@@ -253,5 +251,7 @@ TEST(AsyncTensor, TheValueMayBeMadeAtTheEnd) {
   const AsyncTensor value(slot, Pending([slot] { *slot = at::ones({3}); }));
   EXPECT_TRUE(at::equal(value.wait(), at::ones({3})));
 }
+
+} // namespace pending_test
 
 } // namespace weft

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-namespace {
+namespace reduce_pieces_test {
 
 using testing::reduced;
 using testing::sample;
@@ -30,8 +30,6 @@ at::Tensor scalars_reduced(std::vector<double> values, at::ScalarType dtype, Red
   reduce_pieces(output, pieces, op);
   return output;
 }
-
-} // namespace
 
 TEST(ReducePieces, ComputesEveryOpForOneToFivePieces) {
   for (const auto op : {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Min, ReduceOp::Product}) {
@@ -83,5 +81,7 @@ TEST(ReducePieces, MaxAndMinPassNanOn) {
     EXPECT_TRUE(std::isnan(scalars_reduced({1, NAN, 2}, at::kFloat, op).item<float>()));
   }
 }
+
+} // namespace reduce_pieces_test
 
 } // namespace weft

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-namespace {
+namespace run_on_ranks_test {
 
 using testing::error_text;
 using testing::expect_contains;
@@ -20,8 +20,6 @@ void reduce_ones() {
   const auto mesh = init_device_mesh("cpu", {current_world()->size()}, {"dp"});
   all_reduce(at::ones({4}), mesh, 0, ReduceOp::Sum).wait();
 }
-
-} // namespace
 
 TEST(RunOnRanks, GivesEveryRankItsOwnWorld) {
   std::atomic<int64_t> seen = 0;
@@ -160,5 +158,7 @@ TEST(RunOnRanks, MayBeNested) {
     reduce_ones();
   });
 }
+
+} // namespace run_on_ranks_test
 
 } // namespace weft

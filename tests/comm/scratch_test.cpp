@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace scratch_test {
 TEST(Scratch, GivesContiguousTensorsOfAnyDtype) {
   Scratch scratch;
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kBool, at::kComplexFloat, at::kLong}) {
@@ -47,5 +47,6 @@ TEST(Scratch, KeepsABoundedAmount) {
   EXPECT_EQ(scratch.bytes(), before);
 }
 
-} // namespace
+} // namespace scratch_test
+
 } // namespace weft

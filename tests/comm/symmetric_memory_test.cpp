@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace symmetric_memory_test {
 using testing::run_process_ranks;
 using testing::say;
 
@@ -23,8 +23,6 @@ std::unique_ptr<SymmetricMemory> make_memory(c10::Device device) {
   testing::meet_in_store(*store, "made", environment.rank, environment.world_size);
   return memory;
 }
-
-} // namespace
 
 RANK_ROLE(asks_for_memory_on_cpu) {
   say(make_memory(c10::kCPU) == nullptr ? "none" : "some");
@@ -38,14 +36,10 @@ TEST(SymmetricMemory, IsNotThereForDevicesWithoutAnAllocatorAndAllRanksKnow) {
 
 #ifdef WEFT_TEST_CUDA
 
-namespace {
-
 const std::map<std::string, std::string> kShared = {{"TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES", "1"}};
 at::Tensor whole_of(int64_t member, c10::IntArrayRef sizes) {
   return at::arange(c10::multiply_integers(sizes), at::kCUDA).view(sizes).to(at::kFloat) + 1000 * member;
 }
-
-} // namespace
 
 RANK_ROLE(gathers_and_scatters_on_one_device) {
   const auto rank = read_launch_environment().value().rank;
@@ -117,5 +111,7 @@ TEST(SymmetricMemory, AMemberThatDiesIsAnErrorWithinTheTimeout) {
 }
 
 #endif
+
+} // namespace symmetric_memory_test
 
 } // namespace weft

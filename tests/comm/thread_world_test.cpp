@@ -14,7 +14,7 @@
 
 namespace weft {
 
-namespace {
+namespace thread_world_test {
 
 using testing::check_same;
 using testing::error_text;
@@ -37,8 +37,6 @@ void expect_all_contain(const std::vector<std::string>& texts, const std::vector
     }
   }
 }
-
-} // namespace
 
 TEST(ThreadWorld, RanksThatCallDifferentCollectivesAllLearnBoth) {
   const auto texts = errors_of(3, [](const DeviceMesh& mesh, int64_t rank) {
@@ -158,5 +156,7 @@ TEST(ThreadHub, WhatARankHasStartedStaysGoodAfterItHasLeft) {
   EXPECT_TRUE(at::equal(mine.wait(), at::tensor({0.0f, 1.0f})));
   EXPECT_TRUE(at::equal(theirs.wait(), at::tensor({0.0f, 1.0f})));
 }
+
+} // namespace thread_world_test
 
 } // namespace weft

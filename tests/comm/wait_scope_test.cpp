@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace wait_scope_test {
 thread_local bool holds_lock = false;
 thread_local int releases = 0;
 
@@ -68,5 +68,6 @@ TEST_F(WaitScopeTest, AThreadWithoutTheLockIsLeftAlone) {
   EXPECT_FALSE(holds_lock);
 }
 
-} // namespace
+} // namespace wait_scope_test
+
 } // namespace weft

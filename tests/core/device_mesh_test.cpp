@@ -9,8 +9,8 @@
 #include <unordered_set>
 
 namespace weft {
-namespace {
 
+namespace device_mesh_test {
 using testing::error_text;
 using Names = std::vector<std::string>;
 using Ints = std::vector<int64_t>;
@@ -292,5 +292,6 @@ TEST(DeviceMesh, ImpossibleRankArraysRaise) {
   }
 }
 
-} // namespace
+} // namespace device_mesh_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace dtype_text_test {
 using c10::ScalarType;
 using testing::error_text;
 
@@ -57,5 +57,6 @@ TEST(DtypeText, UnknownTextRaises) {
   }
 }
 
-} // namespace
+} // namespace dtype_text_test
+
 } // namespace weft

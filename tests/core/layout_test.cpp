@@ -7,8 +7,8 @@
 #include <sstream>
 
 namespace weft {
-namespace {
 
+namespace layout_test {
 using testing::error_text;
 
 TEST(Layout, EarlierMeshDimsCutFirstByDefault) {
@@ -168,5 +168,6 @@ TEST(Layout, GivesItsPlacementsByMeshDim) {
   EXPECT_EQ(layout.placements().vec(), (std::vector<Placement>{Shard(0), Partial()}));
 }
 
-} // namespace
+} // namespace layout_test
+
 } // namespace weft

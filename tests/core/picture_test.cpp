@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace picture_test {
 /// The picture below its first line, which repeats the spec.
 std::string picture(const std::string& spec) {
   const auto text = draw(*TensorSpec::parse(spec));
@@ -186,5 +186,6 @@ TEST(Picture, AnImageHasOneRectanglePerPartAndOneColourPerSetOfRanks) {
   EXPECT_EQ(count(draw_svg(*TensorSpec::parse("f32[] @ mesh(tp=2) {P(sum)}")), "<rect"), 1);
 }
 
-} // namespace
+} // namespace picture_test
+
 } // namespace weft

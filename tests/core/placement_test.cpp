@@ -9,8 +9,8 @@
 #include <unordered_set>
 
 namespace weft {
-namespace {
 
+namespace placement_test {
 using testing::error_text;
 
 struct Written {
@@ -199,5 +199,6 @@ TEST(ReduceOp, OnlySumAndAvgCommuteWithAnother) {
   }
 }
 
-} // namespace
+} // namespace placement_test
+
 } // namespace weft

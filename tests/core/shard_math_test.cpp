@@ -9,8 +9,8 @@
 #include <set>
 
 namespace weft {
-namespace {
 
+namespace shard_math_test {
 using Ints = std::vector<int64_t>;
 
 constexpr int64_t kLargestSize = 17;
@@ -300,5 +300,6 @@ TEST(ShardMath, UncutDimsAreHeldWhole) {
   EXPECT_TRUE(scalar.offset.empty());
 }
 
-} // namespace
+} // namespace shard_math_test
+
 } // namespace weft

@@ -10,8 +10,8 @@
 #include <thread>
 
 namespace weft {
-namespace {
 
+namespace tensor_spec_test {
 using testing::error_text;
 
 DeviceMesh dp_tp_mesh(int64_t rank = 0) {
@@ -294,5 +294,6 @@ TEST(TensorSpec, RankOutsideTheMeshHoldsNothing) {
   EXPECT_EQ(block.offset, (c10::DimVector{0, 0}));
 }
 
-} // namespace
+} // namespace tensor_spec_test
+
 } // namespace weft

@@ -8,8 +8,8 @@
 #include <limits>
 
 namespace weft {
-namespace {
 
+namespace text_cursor_test {
 using testing::error_text;
 
 TEST(TextCursor, WalksOverTokensWordsAndIntegers) {
@@ -107,5 +107,6 @@ TEST(TextCursor, MismatchRaisesWithThePlaceAndTheText) {
   }
 }
 
-} // namespace
+} // namespace text_cursor_test
+
 } // namespace weft

@@ -13,8 +13,8 @@
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 namespace weft {
-namespace {
 
+namespace autograd_test {
 using namespace weft::testing;
 using torch::autograd::grad;
 
@@ -189,7 +189,7 @@ TEST(Autograd, WritingThroughAViewChangesItsBaseAndItsGradient) {
   };
   for (size_t i = 0; i < writes.size(); ++i) {
     SCOPED_TRACE(c10::str("write ", i));
-    const Program program = [&](const Values& in) -> Values {
+    const TensorProgram program = [&](const Values& in) -> Values {
       const auto x = in[0] * 1;
       writes[i].write(x);
       score(x).backward();
@@ -224,7 +224,7 @@ TEST(Autograd, AViewThatHadToMoveCannotBeWrittenTo) {
 }
 
 TEST(Autograd, AViewSeesWhatIsWrittenToItsBase) {
-  const Program program = [](const Values& in) -> Values {
+  const TensorProgram program = [](const Values& in) -> Values {
     const auto x = in[0] * 1;
     const auto row = x[1];
     const auto turned = x.t();
@@ -392,5 +392,6 @@ TEST(Autograd, GradientsHaveGradientsThroughMeanAndVariance) {
   expect_gradients_of_gradients({parameter({4, 6})}, [](const Values& in) { return in[0].mean(0) * in[0].var(0); });
 }
 
-} // namespace
+} // namespace autograd_test
+
 } // namespace weft

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace cache_growth_test {
 constexpr int64_t kCalls = 100'000;
 
 /// What this thread and the process keep of calls, plans and specs.
@@ -121,5 +121,6 @@ TEST_F(CacheGrowth, NumbersIntoWhatIsMovedFirstFillNoCache) {
   });
 }
 
-} // namespace
+} // namespace cache_growth_test
+
 } // namespace weft

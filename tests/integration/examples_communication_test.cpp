@@ -10,8 +10,8 @@
 #include <map>
 
 namespace weft {
-namespace {
 
+namespace examples_communication_test {
 using namespace models;
 
 constexpr int64_t kLayers = 2;
@@ -132,5 +132,6 @@ TEST(ExamplesCommunication, AStepOfGpt2CommunicatesWhatOneWrittenByHandDoes) {
   }
 }
 
-} // namespace
+} // namespace examples_communication_test
+
 } // namespace weft

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace gradcheck_test {
 /// How a two-layer block is spread over a mesh.
 struct Spread {
   std::vector<int64_t> mesh_shape;
@@ -191,5 +191,6 @@ TEST(Gradcheck, GradientsThroughABlockThatEndsInToLocalWithTermsOfTheGradientAre
   check_all_spreads(End::ToLocalInTerms);
 }
 
-} // namespace
+} // namespace gradcheck_test
+
 } // namespace weft

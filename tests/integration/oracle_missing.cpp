@@ -19,17 +19,17 @@ namespace {
 constexpr int64_t kRanks = 2;
 constexpr size_t kMostCombinations = 128;
 
-enum class Values : uint8_t { Small, Wide, Coarse };
+enum class ValueKind : uint8_t { Small, Wide, Coarse };
 
 /// Other values for the same call: small positive ones, widely spread ones of both signs, and such with equal ones and
 /// zeros among them. What is not a float is put in another order.
-Sample with_other_values(const Sample& sample, Values kind, int64_t seed) {
+Sample with_other_values(const Sample& sample, ValueKind kind, int64_t seed) {
   auto other = sample;
   for (auto& input : other.inputs) {
     if (input.is_floating_point()) {
       const auto values = sample_values(input.sizes(), ++seed).to(input.scalar_type());
       const auto wide = (values - 0.5) * 7;
-      input = kind == Values::Small ? values : kind == Values::Wide ? wide : wide.round();
+      input = kind == ValueKind::Small ? values : kind == ValueKind::Wide ? wide : wide.round();
     } else if (input.dim() > 0) {
       input = input.roll(seed, 0);
     }
@@ -63,7 +63,7 @@ std::vector<Trial> make_trials(const Sample& sample) {
   std::vector<Trial> trials;
   std::vector<Sample> variants = {sample};
   for (const int64_t seed : {100, 200}) {
-    for (const auto kind : {Values::Small, Values::Wide, Values::Coarse}) {
+    for (const auto kind : {ValueKind::Small, ValueKind::Wide, ValueKind::Coarse}) {
       variants.push_back(with_other_values(sample, kind, seed));
     }
   }

@@ -15,8 +15,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace overlap_test {
 using namespace models;
 
 /// The loss of a decoder, sequence parallel, and the gradients of its parameters, as a program.
@@ -75,5 +75,6 @@ TEST(Overlap, ADecodersTrainingStepHasTheSameLossAndGradients) {
   });
 }
 
-} // namespace
+} // namespace overlap_test
+
 } // namespace weft

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace precision_test {
 using namespace weft::testing;
 
 /// Autocast on the CPU to bfloat16 while it lasts, on this thread.
@@ -41,7 +41,7 @@ at::Tensor float_parameter(c10::IntArrayRef sizes) {
 }
 
 TEST(Precision, MatrixProductsAreComputedInTheLowerPrecision) {
-  const Program products = [](const Values& in) -> Values {
+  const TensorProgram products = [](const Values& in) -> Values {
     const Autocast autocast;
     const auto linear = at::linear(in[0], in[1]);
     const auto matmul = in[0].matmul(in[1].t());
@@ -55,7 +55,7 @@ TEST(Precision, MatrixProductsAreComputedInTheLowerPrecision) {
 }
 
 TEST(Precision, WhatNeedsRangeIsComputedInFullPrecision) {
-  const Program program = [](const Values& in) -> Values {
+  const TensorProgram program = [](const Values& in) -> Values {
     const Autocast autocast;
     const auto low = at::linear(in[0], in[1]);
     const auto loss = at::mse_loss(low, in[2]);
@@ -66,7 +66,7 @@ TEST(Precision, WhatNeedsRangeIsComputedInFullPrecision) {
 }
 
 TEST(Precision, GradientsOfParametersHaveTheirPrecision) {
-  const Program program = [](const Values& in) -> Values {
+  const TensorProgram program = [](const Values& in) -> Values {
     at::Tensor loss;
     {
       const Autocast autocast;
@@ -124,5 +124,6 @@ TEST(Precision, NothingIsCastOutsideOfAutocast) {
   });
 }
 
-} // namespace
+} // namespace precision_test
+
 } // namespace weft

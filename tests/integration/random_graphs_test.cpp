@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 namespace weft {
-namespace {
 
+namespace random_graphs_test {
 using namespace weft::testing;
 
 /// WEFT_PROGRAM_SEED=<n> runs that program alone; WEFT_PROGRAMS=<n> that many.
@@ -48,5 +48,6 @@ TEST(RandomGraphs, GiveTheSameWithCollectivesBesideMatmuls) {
   EXPECT_GT(expect_same(OverlapMode::Force), 0);
 }
 
-} // namespace
+} // namespace random_graphs_test
+
 } // namespace weft

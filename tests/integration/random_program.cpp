@@ -19,7 +19,7 @@ constexpr double kTolerance = 1e-9;
 constexpr double kRoughTolerance = 1e-4;
 
 /// Between -1 and 1, by the program's seed.
-at::Tensor input_values(const Program& program, size_t input) {
+at::Tensor input_values(const RandomProgram& program, size_t input) {
   auto generator = at::detail::createCPUGenerator(program.seed * 101 + input);
   return at::rand(program.inputs[input].shape, generator, at::kDouble) * 2 - 1;
 }
@@ -86,9 +86,9 @@ std::optional<at::Tensor> try_step(const ProgramStep& step, const Tensors& value
   }
 }
 
-Program attempt(uint64_t seed, Dice& dice) {
+RandomProgram attempt(uint64_t seed, Dice& dice) {
   static const std::vector<std::vector<int64_t>> meshes = {{2}, {3}, {4}, {2, 2}};
-  Program program;
+  RandomProgram program;
   program.seed = seed;
   program.mesh_shape = meshes[seed % meshes.size()];
   program.with_gradients = dice.coin();
@@ -122,7 +122,7 @@ Program attempt(uint64_t seed, Dice& dice) {
   return program;
 }
 
-bool is_valid(const Program& program) {
+bool is_valid(const RandomProgram& program) {
   try {
     const auto result = run_on_one_device(program);
     const auto are_within = [](const Tensors& tensors, double largest) {
@@ -137,7 +137,7 @@ bool is_valid(const Program& program) {
 }
 
 /// A step that is left out would have returned its first operand.
-void run_steps(const Program& program, Tensors& values, const std::vector<size_t>& left_out) {
+void run_steps(const RandomProgram& program, Tensors& values, const std::vector<size_t>& left_out) {
   for (size_t s = 0; s < program.steps.size(); ++s) {
     const auto& step = program.steps[s];
     const bool runs = std::find(left_out.begin(), left_out.end(), s) == left_out.end();
@@ -146,7 +146,7 @@ void run_steps(const Program& program, Tensors& values, const std::vector<size_t
   }
 }
 
-std::string first_difference(
+std::string first_difference_of_results(
     const std::string& what,
     const Tensors& actual,
     const Tensors& expected,
@@ -174,7 +174,7 @@ std::string first_difference(
 
 } // namespace
 
-std::string Program::to_string() const {
+std::string RandomProgram::to_string() const {
   auto text =
       c10::str("seed ", seed, ", mesh ", c10::IntArrayRef(mesh_shape), with_gradients ? ", with gradients" : "", "\n");
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -190,7 +190,7 @@ std::string Program::to_string() const {
   return text;
 }
 
-Program random_program(uint64_t seed) {
+RandomProgram random_program(uint64_t seed) {
   Dice dice(seed);
   while (true) {
     auto program = attempt(seed, dice);
@@ -200,7 +200,7 @@ Program random_program(uint64_t seed) {
   }
 }
 
-ProgramResult run_on_one_device(const Program& program, const std::vector<size_t>& left_out) {
+ProgramResult run_on_one_device(const RandomProgram& program, const std::vector<size_t>& left_out) {
   ProgramResult result;
   Tensors values;
   for (size_t i = 0; i < program.inputs.size(); ++i) {
@@ -220,7 +220,7 @@ ProgramResult run_on_one_device(const Program& program, const std::vector<size_t
   return result;
 }
 
-ProgramResult run_distributed(const Program& program, const DeviceMesh& mesh) {
+ProgramResult run_distributed(const RandomProgram& program, const DeviceMesh& mesh) {
   ProgramResult result;
   Tensors values;
   for (size_t i = 0; i < program.inputs.size(); ++i) {
@@ -260,15 +260,17 @@ ProgramResult run_distributed(const Program& program, const DeviceMesh& mesh) {
   return result;
 }
 
-std::string Program::difference(const ProgramResult& actual, const ProgramResult& expected) const {
+std::string RandomProgram::difference(const ProgramResult& actual, const ProgramResult& expected) const {
   const bool is_rough =
       std::any_of(steps.begin(), steps.end(), [](const ProgramStep& step) { return program_ops()[step.op].is_rough; });
   const auto tolerance = is_rough ? kRoughTolerance : kTolerance;
-  const auto text = first_difference("v", actual.values, expected.values, tolerance);
-  return text.empty() ? first_difference("the gradient of v", actual.gradients, expected.gradients, tolerance) : text;
+  const auto text = first_difference_of_results("v", actual.values, expected.values, tolerance);
+  return text.empty()
+      ? first_difference_of_results("the gradient of v", actual.gradients, expected.gradients, tolerance)
+      : text;
 }
 
-std::optional<Program> without_step(const Program& program, size_t step) {
+std::optional<RandomProgram> without_step(const RandomProgram& program, size_t step) {
   const auto dropped = program.inputs.size() + step;
   const auto values = run_on_one_device(program).values;
   auto shorter = program;

@@ -34,7 +34,7 @@ struct ProgramResult {
 };
 
 /// A program over tensors of doubles. Its values are its inputs, then what every step gives.
-struct Program {
+struct RandomProgram {
   uint64_t seed = 0;
   std::vector<int64_t> mesh_shape;
   bool with_gradients = false;
@@ -48,15 +48,15 @@ struct Program {
 };
 
 /// Ten to thirty steps on one of the meshes (2), (3), (4), (2,2); the same for the same seed.
-Program random_program(uint64_t seed);
+RandomProgram random_program(uint64_t seed);
 
 /// On one device; steps that are refused when distributed are left out. Raises where the program is not a valid one.
-ProgramResult run_on_one_device(const Program& program, const std::vector<size_t>& left_out = {});
+ProgramResult run_on_one_device(const RandomProgram& program, const std::vector<size_t>& left_out = {});
 
 /// On every rank of the mesh, gathered.
-ProgramResult run_distributed(const Program& program, const DeviceMesh& mesh);
+ProgramResult run_distributed(const RandomProgram& program, const DeviceMesh& mesh);
 
 /// The program without a step; nothing where others need what it gives and nothing else has that shape.
-std::optional<Program> without_step(const Program& program, size_t step);
+std::optional<RandomProgram> without_step(const RandomProgram& program, size_t step);
 
 } // namespace weft::testing

@@ -11,8 +11,8 @@
 #include <numeric>
 
 namespace weft {
-namespace {
 
+namespace random_programs_test {
 using namespace weft::testing;
 
 /// WEFT_PROGRAM_SEED=<n> runs that program alone; WEFT_PROGRAMS=<n> that many.
@@ -35,7 +35,7 @@ bool is_refused(const std::string& text) {
 }
 
 /// How a program goes on this rank.
-RankOutcome run(const Program& program, const DeviceMesh& mesh, const ProgramResult& expected, size_t& refused) {
+RankOutcome run(const RandomProgram& program, const DeviceMesh& mesh, const ProgramResult& expected, size_t& refused) {
   try {
     const auto actual = run_distributed(program, mesh);
     refused = actual.refused.size();
@@ -57,11 +57,11 @@ constexpr std::chrono::seconds kTimeout{10};
 struct Summary {
   size_t steps = 0;
   size_t refused = 0;
-  std::vector<std::pair<Program, std::string>> failed;
+  std::vector<std::pair<RandomProgram, std::string>> failed;
 };
 
 /// Programs of one mesh. After ranks have lost each other the others run anew.
-void run_all(const std::vector<Program>& programs, Summary& summary, std::chrono::seconds timeout = kTimeout) {
+void run_all(const std::vector<RandomProgram>& programs, Summary& summary, std::chrono::seconds timeout = kTimeout) {
   std::vector<ProgramResult> expected;
   for (const auto& program : programs) {
     expected.push_back(run_on_one_device(program));
@@ -100,7 +100,7 @@ void run_all(const std::vector<Program>& programs, Summary& summary, std::chrono
 }
 
 /// What is left of a failing program when steps without which it still fails have been dropped, the last ones first.
-std::pair<Program, std::string> shrunk(Program program, std::string problem) {
+std::pair<RandomProgram, std::string> shrunk(RandomProgram program, std::string problem) {
   for (size_t before = 0; before != program.steps.size();) {
     before = program.steps.size();
     for (auto k = before; k-- > 0;) {
@@ -119,7 +119,7 @@ std::pair<Program, std::string> shrunk(Program program, std::string problem) {
 TEST(RandomPrograms, EqualTheSingleDevice) {
   constexpr size_t kBatch = 50;
   constexpr size_t kMostReported = 10;
-  std::map<std::vector<int64_t>, std::vector<Program>> waiting; // by mesh
+  std::map<std::vector<int64_t>, std::vector<RandomProgram>> waiting; // by mesh
   Summary summary;
   const auto all = seeds();
   for (const auto seed : all) {
@@ -163,5 +163,6 @@ TEST(RandomPrograms, TheSameSeedGivesTheSameProgram) {
   }
 }
 
-} // namespace
+} // namespace random_programs_test
+
 } // namespace weft

@@ -12,8 +12,8 @@
 /// What other distributed tensors are known to get wrong.
 
 namespace weft {
-namespace {
 
+namespace regressions_test {
 using namespace weft::testing;
 
 at::Tensor numbers(c10::IntArrayRef sizes) {
@@ -228,5 +228,6 @@ TEST(Regressions, ClippingGradientsGrowsLinearlyWithTheirNumber) {
   });
 }
 
-} // namespace
+} // namespace regressions_test
+
 } // namespace weft

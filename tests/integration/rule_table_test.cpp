@@ -11,8 +11,8 @@
 #include <set>
 
 namespace weft {
-namespace {
 
+namespace rule_table_test {
 using namespace weft::testing;
 
 constexpr size_t kMostCalls = 2; // of each operator
@@ -169,5 +169,6 @@ TEST(RuleTable, IsAsTheGoldenFileAndTheDocumentSay) {
   expect_golden(tests.parent_path().parent_path() / "docs" / "rules.md", document(table));
 }
 
-} // namespace
+} // namespace rule_table_test
+
 } // namespace weft

@@ -14,8 +14,8 @@
 #include <set>
 
 namespace weft {
-namespace {
 
+namespace rules_oracle_test {
 using namespace weft::testing;
 
 constexpr const char* kWrites = "writes in place to a tensor that may lie so that it cannot hold the result";
@@ -200,5 +200,6 @@ TEST(RulesOracleMissing, EveryStrategyThatIsRightIsOfferedButForTheGoldenList) {
   expect_golden(std::filesystem::path(__FILE__).parent_path() / "golden" / "missing.txt", text);
 }
 
-} // namespace
+} // namespace rules_oracle_test
+
 } // namespace weft

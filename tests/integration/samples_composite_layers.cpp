@@ -6,12 +6,12 @@ namespace weft::testing {
 namespace {
 
 using Ints = std::vector<int64_t>;
-using Values = std::vector<c10::IValue>;
+using IValues = std::vector<c10::IValue>;
 
 void add_convolutions(Samples& samples) {
-  const auto conv = [&](const std::string& op, const Shapes& shapes, const Values& rest) {
+  const auto conv = [&](const std::string& op, const Shapes& shapes, const IValues& rest) {
     samples.add_whole(op, floats(shapes), [=](const Inputs& t) {
-      Values values = {t[0], t[1], t.size() > 2 ? c10::IValue(t[2]) : c10::IValue()};
+      IValues values = {t[0], t[1], t.size() > 2 ? c10::IValue(t[2]) : c10::IValue()};
       values.insert(values.end(), rest.begin(), rest.end());
       return values;
     });
@@ -31,21 +31,21 @@ void add_convolutions(Samples& samples) {
 
 void add_norms(Samples& samples) {
   samples.add_whole("aten::layer_norm", floats({{5, 3, 4}, {4}, {4}}), [](const Inputs& t) {
-    return Values{t[0], Ints{4}, t[1], t[2]};
+    return IValues{t[0], Ints{4}, t[1], t[2]};
   });
-  samples.add_whole("aten::layer_norm", floats({{5, 3, 4}}), [](const Inputs& t) { return Values{t[0], Ints{3, 4}}; });
+  samples.add_whole("aten::layer_norm", floats({{5, 3, 4}}), [](const Inputs& t) { return IValues{t[0], Ints{3, 4}}; });
   samples.add_whole(
-      "aten::rms_norm", floats({{5, 3, 4}, {4}}), [](const Inputs& t) { return Values{t[0], Ints{4}, t[1]}; });
+      "aten::rms_norm", floats({{5, 3, 4}, {4}}), [](const Inputs& t) { return IValues{t[0], Ints{4}, t[1]}; });
   samples.add_whole(
-      "aten::group_norm", floats({{5, 6, 3}, {6}, {6}}), [](const Inputs& t) { return Values{t[0], 2, t[1], t[2]}; });
-  samples.add_whole("aten::group_norm", floats({{2, 8, 3, 2}}), [](const Inputs& t) { return Values{t[0], 4}; });
+      "aten::group_norm", floats({{5, 6, 3}, {6}, {6}}), [](const Inputs& t) { return IValues{t[0], 2, t[1], t[2]}; });
+  samples.add_whole("aten::group_norm", floats({{2, 8, 3, 2}}), [](const Inputs& t) { return IValues{t[0], 4}; });
   const auto none = c10::IValue();
   for (const std::string op : {"aten::batch_norm", "aten::instance_norm"}) {
     samples.add_whole(op, floats({{5, 6, 3}, {6}, {6}}), [=](const Inputs& t) {
-      return Values{t[0], t[1], t[2], none, none, true, 0.1, 1e-5, false};
+      return IValues{t[0], t[1], t[2], none, none, true, 0.1, 1e-5, false};
     });
     samples.add_whole(op, floats({{5, 6, 3}, {6}, {6}, {6}, {6}}), [](const Inputs& t) {
-      return Values{t[0], t[1], t[2], t[3], t[4], false, 0.1, 1e-5, false};
+      return IValues{t[0], t[1], t[2], t[3], t[4], false, 0.1, 1e-5, false};
     });
     // The running statistics are as the weight is, and come out changed.
     samples.add_with(op, floats({{5, 6, 3}, {6}, {6}}), without_gradients([op](const Inputs& t) {
@@ -62,7 +62,7 @@ void add_attention(Samples& samples) {
   const auto none = c10::IValue();
   const auto attend = [&](const Shapes& shapes, bool is_causal, bool shares) {
     samples.add_whole("aten::scaled_dot_product_attention", floats(shapes), [=](const Inputs& t) {
-      return Values{t[0], t[1], t[2], t.size() > 3 ? c10::IValue(t[3]) : none, 0.0, is_causal, none, shares};
+      return IValues{t[0], t[1], t[2], t.size() > 3 ? c10::IValue(t[3]) : none, 0.0, is_causal, none, shares};
     });
   };
   attend({{4, 2, 5, 4}, {4, 2, 3, 4}, {4, 2, 3, 4}}, false, false);
@@ -79,15 +79,15 @@ void add_attention(Samples& samples) {
   for (const auto& shapes :
        {Shapes{{4, 2, 5, 4}, {4, 2, 3, 4}, {4, 2, 3, 4}}, Shapes{{4, 5, 4}, {4, 3, 4}, {4, 3, 4}}}) {
     samples.add_whole("aten::_scaled_dot_product_attention_math", floats(shapes), [](const Inputs& t) {
-      return Values{t[0], t[1], t[2]};
+      return IValues{t[0], t[1], t[2]};
     });
   }
 }
 
 void add_planes(Samples& samples) {
-  const auto pool = [&](const std::string& op, const Ints& shape, const Values& rest) {
+  const auto pool = [&](const std::string& op, const Ints& shape, const IValues& rest) {
     samples.add_whole(op, floats({shape}), [=](const Inputs& t) {
-      Values values = {t[0]};
+      IValues values = {t[0]};
       values.insert(values.end(), rest.begin(), rest.end());
       return values;
     });
@@ -131,7 +131,7 @@ void add_recurrent(Samples& samples) {
       const Inputs hidden(t.begin() + 1, t.begin() + 1 + states);
       const Inputs weights(t.begin() + 1 + states, t.end());
       const auto state = states == 1 ? c10::IValue(hidden[0]) : c10::IValue(hidden);
-      return Values{t[0], state, weights, true, 2, 0.0, false, false, samples_first};
+      return IValues{t[0], state, weights, true, 2, 0.0, false, false, samples_first};
     });
   };
   for (const bool samples_first : {false, true}) {
@@ -148,14 +148,14 @@ void add_bags(Samples& samples) {
   const auto offsets = at::tensor({0, 2, 4}, at::kLong);
   for (const int64_t mode : {0, 1, 2}) {
     samples.add_whole("aten::embedding_bag", {table, numbers, offsets}, [=](const Inputs& t) {
-      return Values{t[0], t[1], t[2], false, mode};
+      return IValues{t[0], t[1], t[2], false, mode};
     });
     samples.add_whole("aten::embedding_bag.padding_idx", {table, numbers, offsets}, [=](const Inputs& t) {
-      return Values{t[0], t[1], t[2], false, mode, false, c10::IValue(), false, 1};
+      return IValues{t[0], t[1], t[2], false, mode, false, c10::IValue(), false, 1};
     });
   }
   samples.add_whole("aten::embedding_bag", {table, numbers, offsets, sample_values({6}, 2)}, [](const Inputs& t) {
-    return Values{t[0], t[1], t[2], false, 0, false, t[3]};
+    return IValues{t[0], t[1], t[2], false, 0, false, t[3]};
   });
 }
 

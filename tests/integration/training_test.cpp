@@ -13,8 +13,8 @@
 #include <torch/optim.h>
 
 namespace weft {
-namespace {
 
+namespace training_test {
 using namespace models;
 
 void on_mesh(c10::IntArrayRef shape, const std::function<void(const DeviceMesh& mesh)>& fn) {
@@ -232,5 +232,6 @@ TEST(Training, RanksDecideAlike) {
   });
 }
 
-} // namespace
+} // namespace training_test
+
 } // namespace weft

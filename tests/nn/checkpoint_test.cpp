@@ -8,8 +8,8 @@
 #include <c10/core/GradMode.h>
 
 namespace weft::nn {
-namespace {
 
+namespace checkpoint_test {
 using namespace weft::testing;
 
 /// A layer with a dropout in it.
@@ -100,5 +100,6 @@ TEST(Checkpoint, TheSecondCallHasTheAutocastOfTheFirst) {
   EXPECT_TRUE(weight.grad().defined());
 }
 
-} // namespace
+} // namespace checkpoint_test
+
 } // namespace weft::nn

@@ -10,8 +10,8 @@
 #include <limits>
 
 namespace weft {
-namespace {
 
+namespace clip_grad_norm_test {
 using namespace weft::testing;
 using Parameters = std::vector<at::Tensor>;
 
@@ -157,5 +157,6 @@ TEST(ClipGradNorm, ANormThatIsNotFiniteIsAnErrorWhereAskedFor) {
   });
 }
 
-} // namespace
+} // namespace clip_grad_norm_test
+
 } // namespace weft

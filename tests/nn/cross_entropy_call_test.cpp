@@ -6,8 +6,8 @@
 #include <ATen/autocast_mode.h>
 
 namespace weft::nn {
-namespace {
 
+namespace cross_entropy_call_test {
 using namespace weft::testing;
 
 CrossEntropyCall call_of(const at::Tensor& logits, const at::Tensor& target) {
@@ -60,5 +60,6 @@ TEST(CrossEntropyCall, TheLossHasTheDtypeThatASingleDeviceGives) {
   at::autocast::set_autocast_enabled(at::kCPU, false);
 }
 
-} // namespace
+} // namespace cross_entropy_call_test
+
 } // namespace weft::nn

@@ -11,8 +11,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft::nn {
-namespace {
 
+namespace cross_entropy_test {
 using namespace weft::testing;
 
 struct Options {
@@ -346,5 +346,6 @@ TEST(CrossEntropy, TheGradientHasAGradient) {
   }
 }
 
-} // namespace
+} // namespace cross_entropy_test
+
 } // namespace weft::nn

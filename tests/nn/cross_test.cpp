@@ -9,8 +9,8 @@
 #include <ATen/ATen.h>
 
 namespace weft::nn {
-namespace {
 
+namespace cross_test {
 using namespace weft::testing;
 
 Crosser crosser(const DeviceMesh& mesh, int64_t mesh_dim = 0) {
@@ -91,5 +91,6 @@ TEST(Crosser, ATensorOnAnotherMeshIsAnError) {
   });
 }
 
-} // namespace
+} // namespace cross_test
+
 } // namespace weft::nn

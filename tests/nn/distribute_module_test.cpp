@@ -9,8 +9,8 @@
 #include <torch/nn/modules/linear.h>
 
 namespace weft::nn {
-namespace {
 
+namespace distribute_module_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 
@@ -110,5 +110,6 @@ TEST(DistributeModule, FunctionsNeedAModuleThatIsParallel) {
   });
 }
 
-} // namespace
+} // namespace distribute_module_test
+
 } // namespace weft::nn

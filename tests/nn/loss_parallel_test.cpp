@@ -9,8 +9,8 @@
 #include <torch/nn/functional/loss.h>
 
 namespace weft::nn {
-namespace {
 
+namespace loss_parallel_test {
 using namespace weft::testing;
 namespace F = torch::nn::functional;
 
@@ -61,5 +61,6 @@ TEST(LossParallel, WhatWouldGatherTheLogitsRaises) {
   });
 }
 
-} // namespace
+} // namespace loss_parallel_test
+
 } // namespace weft::nn

@@ -15,8 +15,8 @@
 #include <torch/nn/modules.h>
 
 namespace weft::nn {
-namespace {
 
+namespace materialize_test {
 namespace tnn = torch::nn;
 using namespace weft::testing;
 
@@ -202,8 +202,8 @@ TEST(Materialize, WhatNobodyInitialisesIsAnErrorOrIsForTheFunction) {
   EXPECT_EQ(
       error_text<c10::ValueError>([&] { materialize(*outer, 1); }),
       "[materialize] every tensor must be given its values, but nothing was written to "
-      "inner.weight of weft::nn::(anonymous namespace)::ForgottenImpl, inner.table of "
-      "weft::nn::(anonymous namespace)::ForgottenImpl. Derive the module from weft::nn::Resettable, or give an init_fn "
+      "inner.weight of weft::nn::materialize_test::ForgottenImpl, inner.table of "
+      "weft::nn::materialize_test::ForgottenImpl. Derive the module from weft::nn::Resettable, or give an init_fn "
       "that does it.");
   auto forgotten = on_meta<Forgotten>();
   const auto init = [](tnn::Module& module) {
@@ -284,5 +284,6 @@ TEST(Materialize, PeakMemoryIsTheShardAndAChunk) {
   }
 }
 
-} // namespace
+} // namespace materialize_test
+
 } // namespace weft::nn

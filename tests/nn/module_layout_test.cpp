@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::nn {
-namespace {
 
+namespace module_layout_test {
 using namespace weft::testing;
 
 const int kFirst = 0;
@@ -131,5 +131,6 @@ TEST(ModuleLayout, ThePlanIsForTheNamedMeshDimOrTpOrTheOnlyOne) {
       "mesh_dim, or call it tp.");
 }
 
-} // namespace
+} // namespace module_layout_test
+
 } // namespace weft::nn

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::nn {
-namespace {
 
+namespace nearest_test {
 using Names = std::vector<std::string>;
 
 TEST(Nearest, GivesTheNamesThatDifferByTheFewestLettersFirst) {
@@ -22,5 +22,6 @@ TEST(Nearest, NoNamesAreNoneNear) {
   EXPECT_TRUE(nearest("a", {}).empty());
 }
 
-} // namespace
+} // namespace nearest_test
+
 } // namespace weft::nn

@@ -8,8 +8,8 @@
 #include <torch/nn/modules/transformercoder.h>
 
 namespace weft::nn {
-namespace {
 
+namespace on_meta_test {
 namespace tnn = torch::nn;
 
 TEST(OnMeta, ModulesAreMadeWithoutMemory) {
@@ -56,5 +56,6 @@ TEST(OnMeta, WritingToMemoryDirectlyIsAnError) {
   testing::expect_contains(testing::error_text([] { at::tensor({1.0F, 2.0F}); }), "its data is not allocated yet");
 }
 
-} // namespace
+} // namespace on_meta_test
+
 } // namespace weft::nn

@@ -8,8 +8,8 @@
 #include <fstream>
 
 namespace weft::nn {
-namespace {
 
+namespace parallel_plan_test {
 using namespace weft::testing;
 
 TEST(ParallelPlan, WildcardsStayInsideOnePartOfAPath) {
@@ -90,5 +90,6 @@ TEST(ParallelPlan, TwoStylesForOneModuleAreAnError) {
   EXPECT_NO_THROW(match({{"w*", sequence()}, {"wo", sequence()}}, {"wq", "wo"}));
 }
 
-} // namespace
+} // namespace parallel_plan_test
+
 } // namespace weft::nn

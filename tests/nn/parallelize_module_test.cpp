@@ -11,8 +11,8 @@
 #include <torch/utils.h>
 
 namespace weft::nn {
-namespace {
 
+namespace parallelize_module_test {
 using namespace weft::testing;
 
 /// norm, then two linears of which the first is used by two.
@@ -149,5 +149,6 @@ TEST(ParallelizeModule, APlanMayGiveOutPlainTensors) {
   });
 }
 
-} // namespace
+} // namespace parallelize_module_test
+
 } // namespace weft::nn

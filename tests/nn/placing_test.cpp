@@ -8,8 +8,8 @@
 #include <torch/nn/modules/linear.h>
 
 namespace weft::nn {
-namespace {
 
+namespace placing_test {
 using namespace weft::testing;
 
 TEST(Placing, WhatIsTiedStaysTied) {
@@ -39,5 +39,6 @@ TEST(Placing, ReplicatesParametersAndBuffers) {
   });
 }
 
-} // namespace
+} // namespace placing_test
+
 } // namespace weft::nn

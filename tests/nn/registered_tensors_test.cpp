@@ -5,8 +5,8 @@
 #include <torch/nn/modules/linear.h>
 
 namespace weft::nn {
-namespace {
 
+namespace registered_tensors_test {
 TEST(RegisteredTensors, AreThoseOfTheModuleItself) {
   torch::nn::BatchNorm1d norm(4);
   EXPECT_EQ(registered_parameters(*norm).keys(), (std::vector<std::string>{"weight", "bias"}));
@@ -24,5 +24,6 @@ TEST(RegisteredTensors, UndefinedOnesAreAmongThem) {
   EXPECT_FALSE(registered_parameters(*linear)["bias"].defined());
 }
 
-} // namespace
+} // namespace registered_tensors_test
+
 } // namespace weft::nn

@@ -7,8 +7,8 @@
 #include <torch/nn/modules.h>
 
 namespace weft::nn {
-namespace {
 
+namespace replace_parameters_test {
 namespace tnn = torch::nn;
 using namespace weft::testing;
 
@@ -170,5 +170,6 @@ TEST(ReplaceParameter, WhatCannotBeReplacedIsAnError) {
       "must be the tensor that is registered under that name, but it is another one.");
 }
 
-} // namespace
+} // namespace replace_parameters_test
+
 } // namespace weft::nn

@@ -9,8 +9,8 @@
 #include <torch/nn/modules/transformerlayer.h>
 
 namespace weft::nn {
-namespace {
 
+namespace reset_parameters_test {
 namespace tnn = torch::nn;
 
 /// Children before their parents, as constructors run.
@@ -94,5 +94,6 @@ TEST(ResetParameters, AModuleOfOnesOwnSaysHow) {
   EXPECT_FALSE(reset_parameters(unknown));
 }
 
-} // namespace
+} // namespace reset_parameters_test
+
 } // namespace weft::nn

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::nn {
-namespace {
 
+namespace style_json_test {
 using namespace weft::testing;
 using nlohmann::json;
 
@@ -47,5 +47,6 @@ TEST(StyleJson, ErrorsSayWhereAndWhatThereIs) {
   expect_contains(error_text<c10::ValueError>([] { read(R"x({"style": "colwise", "output": "T(0)"})x"); }), "T(0)");
 }
 
-} // namespace
+} // namespace style_json_test
+
 } // namespace weft::nn

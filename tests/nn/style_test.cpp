@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::nn {
-namespace {
 
+namespace style_test {
 using namespace weft::testing;
 
 TEST(Crossing, ItsTextParsesBack) {
@@ -45,5 +45,6 @@ TEST(Style, CountsMustBePositive) {
       "[rowwise] parts are those of a colwise layer, but got 2.");
 }
 
-} // namespace
+} // namespace style_test
+
 } // namespace weft::nn

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace choose_test {
 using namespace weft::testing;
 
 /// A call whose operands lie as the specs say; a spec that begins with "*" is of a parameter.
@@ -256,5 +256,6 @@ TEST(Choose, SizesAreNotCountedThrough) {
       "moves: {S(0), S(1)} {S(0), S(1)} {S(0), S(1)} -> {S(0), S(1)}");
 }
 
-} // namespace
+} // namespace choose_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace cost_test {
 class Cost : public ::testing::Test {
  protected:
   double bytes(StepKind kind, MeshDims dims, const char* before, const char* after, std::vector<int64_t> sizes) const {
@@ -66,5 +66,6 @@ TEST_F(Cost, ReckonsWithFasterLinksBetweenCudaDevices) {
   EXPECT_GT(cuda.links[0].bytes_per_second, cpu.links[0].bytes_per_second);
 }
 
-} // namespace
+} // namespace cost_test
+
 } // namespace weft

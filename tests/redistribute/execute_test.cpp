@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace execute_test {
 using namespace weft::testing;
 
 struct MeshCase {
@@ -305,5 +305,6 @@ TEST(Execute, RefusesARankThatIsNotInTheMesh) {
   }
 }
 
-} // namespace
+} // namespace execute_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include <chrono>
 
 namespace weft {
-namespace {
 
+namespace overlap_cost_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -193,5 +193,6 @@ TEST_F(OverlapCost, RatesMustBeRates) {
       "[choose_overlap] a device with rates is required, but got 0flop/s");
 }
 
-} // namespace
+} // namespace overlap_cost_test
+
 } // namespace weft

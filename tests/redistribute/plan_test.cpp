@@ -12,8 +12,8 @@
 #include <sstream>
 
 namespace weft {
-namespace {
 
+namespace plan_test {
 using namespace weft::testing;
 
 std::string plan_text(const char* source, const char* target) {
@@ -306,5 +306,6 @@ TEST(Plan, DoesNotDependOnTheNumberOfRanks) {
       plan_text("f32[64,64,64] @ mesh(a=2,b=2,c=2) {S(0), S(1), S(2)}", "{R, R, R}"));
 }
 
-} // namespace
+} // namespace plan_test
+
 } // namespace weft

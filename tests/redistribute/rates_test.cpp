@@ -3,8 +3,8 @@
 #include "tests/support/error_text.h"
 
 namespace weft {
-namespace {
 
+namespace rates_test {
 using testing::error_text;
 
 TEST(Rates, ALinkIsALatencyAndARate) {
@@ -57,5 +57,6 @@ TEST(Rates, WhatIsNoRateIsAnErrorThatShowsThePlace) {
   }
 }
 
-} // namespace
+} // namespace rates_test
+
 } // namespace weft

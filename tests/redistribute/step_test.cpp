@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace step_test {
 Step move(const char* before, const char* after, std::vector<int64_t> mesh_shape) {
   return move_step(Layout::parse(before), Layout::parse(after), mesh_shape, /*tensor_rank=*/2);
 }
@@ -69,5 +69,6 @@ TEST(Step, OnlySlicesAndPartialsAreLocal) {
   EXPECT_FALSE(communicates(StepKind::MakePartial));
 }
 
-} // namespace
+} // namespace step_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace transfer_test {
 using namespace weft::testing;
 
 /// Carries out one side of a box by hand, element by element along every dim.
@@ -156,5 +156,6 @@ TEST(Transfer, AReduceScatterSendsEveryMemberItsPart) {
   EXPECT_EQ(own.shape_after, c10::DimVector({1, 3}));
 }
 
-} // namespace
+} // namespace transfer_test
+
 } // namespace weft

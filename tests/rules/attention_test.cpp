@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace attention_test {
 using namespace weft::testing;
 
 const std::vector<Ints> kEqual = {{5, 4, 6, 8}, {5, 4, 3, 8}, {5, 4, 3, 8}};
@@ -133,5 +133,6 @@ TEST(Attention, ThereMayBeNoHeads) {
   EXPECT_EQ(rule_text("aten::scaled_dot_product_attention", kEqual, {{"dropout_p", 0.1}}), "none");
 }
 
-} // namespace
+} // namespace attention_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace builders_test {
 using namespace weft::testing;
 
 std::string built(const RuleFunction& rule, const char* op, std::vector<Ints> shapes, const Arguments& arguments = {}) {
@@ -139,5 +139,6 @@ TEST(Builders, ARuleMayAskForDims) {
   EXPECT_TRUE(rule(RuleCall("aten::clone", {{5, 4}}).call()).has_value());
 }
 
-} // namespace
+} // namespace builders_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace convolution_test {
 using namespace weft::testing;
 
 Arguments backward(int64_t groups, bool input, bool weight, bool bias) {
@@ -83,5 +83,6 @@ TEST(Convolution, OfAnyNumberOfDimsIsTheSame) {
   EXPECT_EQ(rule_text("aten::conv2d", {{4, 5, 5}, {6, 4, 3, 3}}), "none");
 }
 
-} // namespace
+} // namespace convolution_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace creation_test {
 using namespace weft::testing;
 
 TEST(Creation, ATensorLikeAnotherLiesAsThatDoes) {
@@ -22,5 +22,6 @@ TEST(Creation, ANewTensorOfAnotherShapeCannotBeCut) {
       rule_text("aten::new_full", {{5, 4}}, {{"size", Ints{}}, {"fill_value", 1}}), "([-,-])->([]) unread={0} size=[]");
 }
 
-} // namespace
+} // namespace creation_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace dim_map_test {
 using namespace weft::testing;
 
 /// The map as the text of a rule; the sizes of its factors follow: "([(a b)])->([a,b]) 3 4".
@@ -69,5 +69,6 @@ TEST(DimMap, FactorsAreAddedToThoseOfTheRule) {
   EXPECT_EQ(map.to, Rule::Dims({{1}, {2}}));
 }
 
-} // namespace
+} // namespace dim_map_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace embedding_test {
 using namespace weft::testing;
 
 TEST(Embedding, RowsAreLookedUpAndColumnsPass) {
@@ -45,5 +45,6 @@ TEST(Embedding, BagsPassColumnsAlone) {
       "([-,a],[-],[-])->([-,a],[-],[-],[-,a]) filled={a} constant={1,2}");
 }
 
-} // namespace
+} // namespace embedding_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace equation_test {
 std::string text_of(std::string_view equation) {
   const auto parsed = parse_equation(equation);
   if (!parsed) {
@@ -61,5 +61,6 @@ TEST(Equation, AContractionHasEveryLetterInTwoOperandsOrInOneAndTheOutput) {
   EXPECT_FALSE(is_contraction("i->ij")) << "j is in the output alone";
 }
 
-} // namespace
+} // namespace equation_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace foreach_test {
 using namespace weft::testing;
 
 TEST(Foreach, AnElementIsTakenAsTheOperatorOfThatNameDoes) {
@@ -36,5 +36,6 @@ TEST(Foreach, AnOptimizerTakesAllTensorsOfAParameterAlike) {
   EXPECT_EQ(mapping_text("aten::_fused_sgd", {{5, 4}, {5, 4}, {5, 4}}), "([a,b],[a,b],[a,b])->([a,b])");
 }
 
-} // namespace
+} // namespace foreach_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace glu_test {
 using namespace weft::testing;
 
 TEST(Glu, TheHalvedDimIsWhole) {
@@ -16,5 +16,6 @@ TEST(Glu, BackwardIsLinearInTheGradient) {
   EXPECT_EQ(rule_text("aten::glu_backward", {{5, 3}, {5, 6}}, {{"dim", 1}}), "([a,-],[a,-])->([a,-]) linear={0}");
 }
 
-} // namespace
+} // namespace glu_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace indexing_test {
 using namespace weft::testing;
 
 TEST(Indexing, TheIndexTakesThePlaceOfTheDimThatIsPickedFrom) {
@@ -93,5 +93,6 @@ TEST(Indexing, TakingAlongADimIsGathering) {
   EXPECT_EQ(rule_text("aten::take_along_dim", {{5, 4}, {3}}), "none");
 }
 
-} // namespace
+} // namespace indexing_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace joining_test {
 using namespace weft::testing;
 
 TEST(Joining, TheDimAlongWhichTensorsOfDifferentSizesAreJoinedCannotBeCut) {
@@ -118,5 +118,6 @@ TEST(Joining, PaddingThatIsMadeOfTheTensorIsCopied) {
   EXPECT_EQ(padded("reflect"), "([a,b,c])->([a,b,-]) whole={c} filled={a,b,c} linear*={0}");
 }
 
-} // namespace
+} // namespace joining_test
+
 } // namespace weft

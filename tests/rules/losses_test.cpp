@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace losses_test {
 using namespace weft::testing;
 
 const Arguments kNone = {{"reduction", 0}};
@@ -93,5 +93,6 @@ TEST(Losses, WithoutTheWeightOfAllRowsThereIsOneResult) {
   EXPECT_EQ(rule_text("aten::nll_loss_nd", {{5, 4}, {5}}, kNone), "([a,-],[a])->([a]) linear={0}");
 }
 
-} // namespace
+} // namespace losses_test
+
 } // namespace weft

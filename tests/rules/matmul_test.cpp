@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace matmul_test {
 using namespace weft::testing;
 
 TEST(Matmul, ProductsReduceTheDimTheyContract) {
@@ -77,5 +77,6 @@ TEST(Matmul, AVectorHasNoOuterDim) {
   EXPECT_EQ(mapping_text("aten::matmul", {{4}, {4}}), "([b],[b])->([])");
 }
 
-} // namespace
+} // namespace matmul_test
+
 } // namespace weft

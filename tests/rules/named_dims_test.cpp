@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace named_dims_test {
 using namespace weft::testing;
 
 TEST(NamedDims, OperandsThatAreNotNamedCannotBeCut) {
@@ -24,5 +24,6 @@ TEST(NamedDims, AbsentArgumentsAreLeftOut) {
   EXPECT_EQ(operands_by_name(linear.call(), {"weight", "bias", "no_such_argument"}), Ints({1}));
 }
 
-} // namespace
+} // namespace named_dims_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace norms_test {
 using namespace weft::testing;
 
 c10::List<bool> all_wanted() {
@@ -148,5 +148,6 @@ TEST(Norms, InstanceNormCutsSamplesUnlessTheirStatisticsAreKept) {
   EXPECT_EQ(norm({{5, 6, 3}, {6}, {6}, {6}, {6}}, false), "([a,b,-],[b],[b],[b],[b])->([a,b,-]) filled={a,b}");
 }
 
-} // namespace
+} // namespace norms_test
+
 } // namespace weft

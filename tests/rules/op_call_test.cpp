@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace op_call_test {
 using namespace weft::testing;
 
 TEST(OpCall, OperandsAreNumberedInTheOrderOfTheArguments) {
@@ -114,5 +114,6 @@ TEST(OpCall, TruthValuesAreThoseOfAList) {
   EXPECT_TRUE(backward.call().booleans("no_such_argument").empty());
 }
 
-} // namespace
+} // namespace op_call_test
+
 } // namespace weft

@@ -7,8 +7,8 @@
 #include <algorithm>
 
 namespace weft {
-namespace {
 
+namespace pointwise_test {
 using namespace weft::testing;
 
 const auto kLong = static_cast<int64_t>(at::kLong);
@@ -156,5 +156,6 @@ TEST(Pointwise, TensorsAreBroadcastEachByItself) {
   EXPECT_EQ(rule_text("aten::broadcast_tensors", {{5, 1}, {4}}), "([a,-],[b])->([a,b],[a,b]) linear*={0,1}");
 }
 
-} // namespace
+} // namespace pointwise_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace recurrent_test {
 using namespace weft::testing;
 
 const std::vector<Ints> kGru = {{5, 4, 3}, {1, 4, 2}, {6, 3}, {6, 2}};
@@ -31,5 +31,6 @@ TEST(Recurrent, WithDropoutOrWithoutSamplesThereIsNoRule) {
   EXPECT_EQ(rule_text("aten::gru.input", {{5, 3}, {1, 2}, {6, 3}, {6, 2}}), "none");
 }
 
-} // namespace
+} // namespace recurrent_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace reductions_test {
 using namespace weft::testing;
 
 TEST(Reductions, ASumOfPartsIsASum) {
@@ -93,5 +93,6 @@ TEST(Reductions, ASimilarityReducesADimOfBoth) {
       rule_text("aten::cosine_similarity", {{5, 4}, {3, 1, 4}}, {{"dim", -1}}), "([b,c],[a,-,c])->([a,b]) whole={c}");
 }
 
-} // namespace
+} // namespace reductions_test
+
 } // namespace weft

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace registry_test {
 using namespace weft::testing;
 
 TEST(Registry, ANameStandsForTheInPlaceFormToo) {
@@ -57,5 +57,6 @@ TEST(Registry, ASecondRuleForAnOperatorRaises) {
   expect_contains(error_text([&] { registry.add({"add"}, pointwise()); }), "aten::add has two rules");
 }
 
-} // namespace
+} // namespace registry_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace rule_test {
 /// ([c],[a,b],[b,c])->([a,c])
 Rule addmm_rule() {
   Rule rule;
@@ -112,5 +112,6 @@ TEST(Rule, OperandsThatLieAnyWayAreNamed) {
   EXPECT_EQ(rule.to_string(), "([a],[-])->([a]) any={1}");
 }
 
-} // namespace
+} // namespace rule_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace softmax_test {
 using namespace weft::testing;
 
 TEST(Softmax, TheNormalizedDimIsWhole) {
@@ -45,5 +45,6 @@ TEST(Softmax, MayBeOfAnotherDtype) {
   EXPECT_EQ(rule_text("aten::log_softmax.int", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) whole={a}");
 }
 
-} // namespace
+} // namespace softmax_test
+
 } // namespace weft

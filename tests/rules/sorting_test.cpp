@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace sorting_test {
 using namespace weft::testing;
 
 TEST(Sorting, TheDimThatIsSortedIsWhole) {
@@ -41,5 +41,6 @@ TEST(Sorting, ManySequencesHaveTheirDimsInCommonWithTheValues) {
   EXPECT_EQ(rule_text("aten::searchsorted.Tensor", {{5, 3}, {5, 4}, {5, 3}}), "([a,-],[a,b],[a,-])->([a,b])");
 }
 
-} // namespace
+} // namespace sorting_test
+
 } // namespace weft

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace spatial_test {
 using namespace weft::testing;
 
 TEST(Spatial, PoolsPassSamplesAndChannels) {
@@ -53,5 +53,6 @@ TEST(Spatial, WithoutIndicesAPoolHasOneResult) {
   EXPECT_EQ(rule_text("aten::adaptive_avg_pool1d", {{4, 3, 6}}), "([a,b,-])->([a,b,-]) filled={b} linear={0}");
 }
 
-} // namespace
+} // namespace spatial_test
+
 } // namespace weft

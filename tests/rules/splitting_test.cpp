@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace splitting_test {
 using namespace weft::testing;
 
 TEST(Splitting, EveryPartHasTheOtherDims) {
@@ -48,5 +48,6 @@ TEST(Splitting, ASingleNumberHasNoParts) {
   EXPECT_EQ(rule_text("aten::split.Tensor", {{}}, {{"split_size", 2}}), "none");
 }
 
-} // namespace
+} // namespace splitting_test
+
 } // namespace weft

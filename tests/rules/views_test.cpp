@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace views_test {
 using namespace weft::testing;
 
 TEST(Views, AViewSplitsAndMergesDims) {
@@ -222,5 +222,6 @@ TEST(Views, DimsOfOtherPrimesHaveNothingInCommon) {
   EXPECT_EQ(mapping_text("aten::reshape", {{10007, 64}}, {{"shape", Ints{64, 10007}}}), "([-,-])->([-,-])");
 }
 
-} // namespace
+} // namespace views_test
+
 } // namespace weft

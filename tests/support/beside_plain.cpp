@@ -92,7 +92,7 @@ void on_ranks(
 
 } // namespace
 
-void expect_as_plain(const Values& inputs, const Program& program, const BesideOptions& options) {
+void expect_as_plain(const Values& inputs, const TensorProgram& program, const BesideOptions& options) {
   const auto expected = program(leaves_of(inputs));
   for (const auto& mesh_shape : {std::vector<int64_t>{2}, {2, 2}}) {
     on_ranks(inputs, options, mesh_shape, [&](const Values& distributed) {
@@ -107,7 +107,7 @@ void expect_as_plain(const Values& inputs, const Program& program, const BesideO
   }
 }
 
-std::string error_as_plain(const Values& inputs, const Program& program) {
+std::string error_as_plain(const Values& inputs, const TensorProgram& program) {
   const auto expected = error_text([&] { program(leaves_of(inputs)); });
   on_ranks(inputs, {}, {2}, [&](const Values& distributed) {
     EXPECT_EQ(error_text([&] { program(distributed); }), expected) << text_of(distributed);

@@ -11,7 +11,7 @@ namespace weft::testing {
 
 using Values = std::vector<at::Tensor>;
 /// A program that some tensors go into and others come out of, written once for plain and for distributed ones.
-using Program = std::function<Values(const Values& inputs)>;
+using TensorProgram = std::function<Values(const Values& inputs)>;
 
 struct BesideOptions {
   double tolerance = 1e-9;
@@ -24,10 +24,10 @@ struct BesideOptions {
 /// input does. Expects that what comes out is the same: values, dtypes, and whether it requires a gradient.
 ///
 ///   expect_as_plain({a, b}, [](const Values& in) -> Values { return {in[0].matmul(in[1])}; });
-void expect_as_plain(const Values& inputs, const Program& program, const BesideOptions& options = {});
+void expect_as_plain(const Values& inputs, const TensorProgram& program, const BesideOptions& options = {});
 
 /// The text of the error that a program raises, on plain and on distributed tensors alike.
-std::string error_as_plain(const Values& inputs, const Program& program);
+std::string error_as_plain(const Values& inputs, const TensorProgram& program);
 
 /// Sizes, and numbers that have nothing to do with each other; a leaf that requires a gradient.
 at::Tensor parameter(c10::IntArrayRef sizes, at::ScalarType dtype = at::kDouble);

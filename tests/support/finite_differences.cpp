@@ -22,7 +22,7 @@ MeshDims all_dims(const DeviceMesh& mesh) {
   return dims;
 }
 
-double reduced(double value, const DeviceMesh& mesh, ReduceOp op) {
+double reduced_over_ranks(double value, const DeviceMesh& mesh, ReduceOp op) {
   return all_reduce(at::full({1}, value, at::kDouble), mesh, all_dims(mesh), op).wait().item<double>();
 }
 
@@ -45,7 +45,7 @@ class Check {
   }
 
   double total(double own) const {
-    return reduced(own, mesh_, ReduceOp::Sum) / static_cast<double>(copies_);
+    return reduced_over_ranks(own, mesh_, ReduceOp::Sum) / static_cast<double>(copies_);
   }
 
   /// Different on every place, the same within.
@@ -55,7 +55,7 @@ class Check {
 
   at::Tensor differences(const std::function<double(const at::Tensor&)>& value, const at::Tensor& x) const {
     const auto result = at::zeros_like(x);
-    const auto most = static_cast<int64_t>(reduced(static_cast<double>(x.numel()), mesh_, ReduceOp::Max));
+    const auto most = static_cast<int64_t>(reduced_over_ranks(static_cast<double>(x.numel()), mesh_, ReduceOp::Max));
     for (int64_t place = 0; place < mesh_.size(); ++place) {
       for (int64_t i = 0; i < most; ++i) {
         const bool is_here = place == place_ && i < x.numel();

@@ -13,7 +13,7 @@ namespace weft::testing {
 
 namespace {
 
-std::vector<int64_t> all_dims(const DeviceMesh& mesh) {
+std::vector<int64_t> all_mesh_dims(const DeviceMesh& mesh) {
   std::vector<int64_t> dims;
   for (int64_t m = 0; m < mesh.ndim(); ++m) {
     dims.push_back(m);
@@ -31,7 +31,7 @@ at::Tensor bytes_of(const at::Tensor& tensor) {
 }
 
 void check_bits(const DeviceMesh& mesh, int64_t length, at::ScalarType dtype, ReduceOp op) {
-  const auto dims = all_dims(mesh);
+  const auto dims = all_mesh_dims(mesh);
   std::vector<at::Tensor> inputs;
   for (const auto rank : mesh.ranks()) {
     inputs.push_back(random_of(rank, length, dtype));
@@ -98,7 +98,7 @@ void check_wait_orders(const DeviceMesh& mesh) {
     for (int64_t m = 0; m < mesh.ndim(); ++m) {
       start_some(mesh, m, round, started);
     }
-    start_some(mesh, all_dims(mesh), round, started);
+    start_some(mesh, all_mesh_dims(mesh), round, started);
     const auto count = static_cast<int64_t>(started.size());
     // Another order on every rank: rotated, and backwards on every other one. Some are let go of before their turn.
     for (int64_t i = 0; i < count; ++i) {
@@ -114,7 +114,7 @@ void check_wait_orders(const DeviceMesh& mesh) {
 }
 
 void check_comm_log(const DeviceMesh& mesh) {
-  const auto dims = all_dims(mesh);
+  const auto dims = all_mesh_dims(mesh);
   const auto others = mesh.size() - 1;
   CommLog outer(mesh);
   barrier(mesh, dims);

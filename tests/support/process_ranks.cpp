@@ -76,10 +76,10 @@ std::vector<Outcome> run_process_ranks(const std::string& role, int64_t size, Pr
   environment[options.rank_variables.second] = std::to_string(size);
   environment["MASTER_ADDR"] = "127.0.0.1";
   environment["MASTER_PORT"] = std::to_string(free_port());
-  std::vector<Program> programs;
+  std::vector<Command> programs;
   for (int64_t rank = 0; rank < size; ++rank) {
     environment[options.rank_variables.first] = std::to_string(rank);
-    auto& program = programs.emplace_back(Program{{own_program()}, environment});
+    auto& program = programs.emplace_back(Command{{own_program()}, environment});
     for (const auto& [name, value] : options.environment) {
       program.environment[name] = value;
     }

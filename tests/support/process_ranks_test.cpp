@@ -9,6 +9,8 @@
 
 namespace weft::testing {
 
+namespace process_ranks_test {
+
 RANK_ROLE(says_its_environment) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "WEFT_TIMEOUT_SECONDS", "EXTRA"}) {
     say(name, "=", std::getenv(name));
@@ -62,5 +64,7 @@ TEST(ProcessRanks, AHangFailsTheTestWithWhatWasPrinted) {
   const auto hang = [] { run_process_ranks("waits_for_signals", 1, {.deadline = std::chrono::seconds(2)}); };
   EXPECT_NONFATAL_FAILURE(hang(), "have not ended within 2 s\n--- program 0: exit code -1, signal 0\nready");
 }
+
+} // namespace process_ranks_test
 
 } // namespace weft::testing

@@ -47,7 +47,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 /// One program while it runs: its process, the reading end of its output, and what has been read.
 class Running {
  public:
-  explicit Running(const Program& program) {
+  explicit Running(const Command& program) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
       throw std::runtime_error(std::string("pipe: ") + std::strerror(errno));
@@ -172,7 +172,7 @@ bool Outcome::has_line(const std::string& line) const {
 }
 
 std::vector<Outcome> run_programs(
-    const std::vector<Program>& programs,
+    const std::vector<Command>& programs,
     std::chrono::seconds deadline,
     const std::vector<SignalOnLine>& signals) {
   std::vector<std::unique_ptr<Running>> all;

@@ -8,7 +8,7 @@
 namespace weft::testing {
 
 /// A program to be run, with what it gets in its environment on top of this process's own; an empty value unsets.
-struct Program {
+struct Command {
   std::vector<std::string> arguments; // the first is the path
   std::map<std::string, std::string> environment;
 };
@@ -33,7 +33,7 @@ struct Outcome {
 /// Runs the programs at the same time until all have ended. Past the deadline everything is killed, and the running
 /// test fails with what was printed: a hang is a failure that says where.
 std::vector<Outcome> run_programs(
-    const std::vector<Program>& programs,
+    const std::vector<Command>& programs,
     std::chrono::seconds deadline,
     const std::vector<SignalOnLine>& signals = {});
 

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace agreement_test {
 using namespace weft::testing;
 
 SpecPtr spec(const DeviceMesh& mesh, const Layout& layout, c10::IntArrayRef sizes) {
@@ -88,5 +88,6 @@ TEST(Agreement, WithoutDataThereIsNothingToCompare) {
   });
 }
 
-} // namespace
+} // namespace agreement_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include "weft/tensor/distribute.h"
 
 namespace weft {
-namespace {
 
+namespace as_strided_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 using View = std::function<at::Tensor(const at::Tensor&)>;
@@ -159,5 +159,6 @@ TEST(AsStrided, WritesThroughViewsReachTheBaseAndOtherViewsUnderAutograd) {
   }
 }
 
-} // namespace
+} // namespace as_strided_test
+
 } // namespace weft

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace boundary_test {
 TEST(Boundary, TheGradientOfATermIsThatOfTheSum) {
   EXPECT_EQ(
       default_gradient_layout({Shard(0), Partial(), Replicate(), Partial(ReduceOp::Max)}),
@@ -61,5 +61,6 @@ TEST(Boundary, IsRecordedWhatRequiresAGradientInGradMode) {
   EXPECT_FALSE(is_recorded(tensor));
 }
 
-} // namespace
+} // namespace boundary_test
+
 } // namespace weft

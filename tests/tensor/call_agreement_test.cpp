@@ -7,8 +7,8 @@
 #include <chrono>
 
 namespace weft {
-namespace {
 
+namespace call_agreement_test {
 using namespace weft::testing;
 
 /// A wait for a collective that never comes is then an error soon, of another text.
@@ -90,5 +90,6 @@ TEST(CallAgreement, RanksOfOtherMeshesAreNotAsked) {
       kShort);
 }
 
-} // namespace
+} // namespace call_agreement_test
+
 } // namespace weft

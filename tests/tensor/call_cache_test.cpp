@@ -5,8 +5,8 @@
 #include <thread>
 
 namespace weft {
-namespace {
 
+namespace call_cache_test {
 constexpr size_t kMaxCalls = 16384;
 
 CallKey key_of(std::initializer_list<uint64_t> words) {
@@ -122,5 +122,6 @@ TEST(CallCache, EveryThreadHasItsOwn) {
   EXPECT_NE(mine, other);
 }
 
-} // namespace
+} // namespace call_cache_test
+
 } // namespace weft

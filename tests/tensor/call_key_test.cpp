@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace call_key_test {
 using namespace weft::testing;
 using c10::IValue;
 
@@ -133,5 +133,6 @@ TEST(CallKey, AnArgumentThatIsNotKnownIsAnError) {
       "[dispatch] arguments of type Double are not known on distributed tensors.");
 }
 
-} // namespace
+} // namespace call_key_test
+
 } // namespace weft

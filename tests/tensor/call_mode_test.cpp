@@ -6,8 +6,8 @@
 #include <thread>
 
 namespace weft {
-namespace {
 
+namespace call_mode_test {
 struct Counting : CallMode {
   int sines = 0;
 
@@ -54,5 +54,6 @@ TEST(CallMode, SeesWhatOperatorsAreMadeOf) {
   EXPECT_NE(std::find(fills.names.begin(), fills.names.end(), "aten::normal_"), fills.names.end());
 }
 
-} // namespace
+} // namespace call_mode_test
+
 } // namespace weft

@@ -6,8 +6,8 @@
 #include "weft/tensor/scopes.h"
 
 namespace weft {
-namespace {
 
+namespace composite_test {
 using namespace weft::testing;
 
 /// A result of a matrix, and the gradient of the matrix.
@@ -74,5 +74,6 @@ TEST(Composite, NumbersMayBePlainAndOtherArgumentsMayNot) {
   });
 }
 
-} // namespace
+} // namespace composite_test
+
 } // namespace weft

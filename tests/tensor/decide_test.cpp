@@ -5,8 +5,8 @@
 #include <ATen/ATen.h>
 
 namespace weft {
-namespace {
 
+namespace decide_test {
 using namespace weft::testing;
 
 c10::OperatorHandle op_of(const char* name, const char* overload = "") {
@@ -91,5 +91,6 @@ TEST(Decide, AWrittenTensorStaysUnlessItMayMove) {
   EXPECT_FALSE(decided(true).targets[0].has_partial());
 }
 
-} // namespace
+} // namespace decide_test
+
 } // namespace weft

@@ -7,8 +7,8 @@
 #include <torch/csrc/autograd/function.h>
 
 namespace weft {
-namespace {
 
+namespace decomposition_test {
 using namespace weft::testing;
 
 std::vector<std::string> operators_of(const ExplainLog& log) {
@@ -68,5 +68,6 @@ TEST(Decomposition, IsBelowAutograd) {
   });
 }
 
-} // namespace
+} // namespace decomposition_test
+
 } // namespace weft

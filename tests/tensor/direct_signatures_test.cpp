@@ -9,8 +9,8 @@
 #include <ATen/ATen.h>
 
 namespace weft {
-namespace {
 
+namespace direct_signatures_test {
 using namespace weft::testing;
 
 bool is_direct(const char* name, const char* overload) {
@@ -163,5 +163,6 @@ TEST(DirectKernel, KeepsTheLayoutOfAParametersGradient) {
   });
 }
 
-} // namespace
+} // namespace direct_signatures_test
+
 } // namespace weft

@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace dispatch_test {
 using namespace weft::testing;
 
 /// Runs `fn` on every rank of a mesh of one dim.
@@ -323,5 +323,6 @@ TEST(Dispatch, InstallingAgainChangesNothing) {
   });
 }
 
-} // namespace
+} // namespace dispatch_test
+
 } // namespace weft

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace distribute_tensor_test {
 using namespace weft::testing;
 
 const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), StridedShard(0, 2)};
@@ -167,5 +167,6 @@ TEST(DistributeTensor, InDebugModeShapesThatDifferAreAnError) {
   });
 }
 
-} // namespace
+} // namespace distribute_tensor_test
+
 } // namespace weft

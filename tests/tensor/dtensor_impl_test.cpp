@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace dtensor_impl_test {
 using weft::testing::error_text;
 using weft::testing::expect_contains;
 
@@ -139,5 +139,6 @@ TEST(DTensorImpl, APartOnItsWayIsWaitedForOnce) {
   EXPECT_EQ(waits, 1);
 }
 
-} // namespace
+} // namespace dtensor_impl_test
+
 } // namespace weft

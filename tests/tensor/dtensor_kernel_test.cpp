@@ -6,8 +6,8 @@
 #include <ATen/ATen.h>
 
 namespace weft {
-namespace {
 
+namespace dtensor_kernel_test {
 using namespace weft::testing;
 
 DTensorKernel kernel_of(const char* name, const char* overload) {
@@ -54,5 +54,6 @@ TEST(DTensorKernel, KnowsOperatorsThatDropInside) {
   EXPECT_FALSE(kernel_of("aten::add", "Tensor").has_inner_dropout());
 }
 
-} // namespace
+} // namespace dtensor_kernel_test
+
 } // namespace weft

@@ -8,8 +8,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace einsum_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 
@@ -118,5 +118,6 @@ TEST(Einsum, OperandsThatDoNotFitRaise) {
   expect_contains(error, "einsum()");
 }
 
-} // namespace
+} // namespace einsum_test
+
 } // namespace weft

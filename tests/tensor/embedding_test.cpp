@@ -10,8 +10,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace embedding_test {
 using namespace weft::testing;
 
 struct Options {
@@ -191,5 +191,6 @@ TEST(Embedding, SparseGradientsAreRefused) {
   });
 }
 
-} // namespace
+} // namespace embedding_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include "weft/tensor/distribute.h"
 
 namespace weft {
-namespace {
 
+namespace explain_test {
 using namespace weft::testing;
 
 TEST(Explain, SaysHowACallWasRunAndWhy) {
@@ -93,5 +93,6 @@ TEST(Explain, TheInnermostLogRecordsWhileItLasts) {
   });
 }
 
-} // namespace
+} // namespace explain_test
+
 } // namespace weft

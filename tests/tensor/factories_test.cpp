@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace factories_test {
 using namespace weft::testing;
 
 using Factory = at::Tensor (*)(c10::IntArrayRef, const DeviceMesh&, const Layout&, const FactoryOptions&);
@@ -98,5 +98,6 @@ TEST(Factories, WhatCannotBeIsAnError) {
   });
 }
 
-} // namespace
+} // namespace factories_test
+
 } // namespace weft

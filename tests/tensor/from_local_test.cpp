@@ -15,8 +15,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace from_local_test {
 using namespace weft::testing;
 
 const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), Partial()};
@@ -335,5 +335,6 @@ TEST(FromLocal, InDebugModeReplicasThatDifferAreAnError) {
   });
 }
 
-} // namespace
+} // namespace from_local_test
+
 } // namespace weft

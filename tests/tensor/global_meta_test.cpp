@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace global_meta_test {
 using namespace weft::testing;
 
 std::optional<std::vector<GlobalMeta>> results_of(
@@ -79,5 +79,6 @@ TEST(GlobalMeta, NothingIsComputedOrWritten) {
   EXPECT_TRUE(at::equal(x, at::ones({2})));
 }
 
-} // namespace
+} // namespace global_meta_test
+
 } // namespace weft

@@ -12,8 +12,8 @@
 #include <condition_variable>
 
 namespace weft {
-namespace {
 
+namespace gradient_buckets_test {
 using namespace weft::testing;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -486,5 +486,6 @@ TEST(GradientBuckets, ALeafThatIsGivenOtherDataGetsGradientsThatLieAsThose) {
   });
 }
 
-} // namespace
+} // namespace gradient_buckets_test
+
 } // namespace weft

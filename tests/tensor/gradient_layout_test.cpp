@@ -11,8 +11,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 namespace weft {
-namespace {
 
+namespace gradient_layout_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 
@@ -107,5 +107,6 @@ TEST(GradientLayout, AGradientHasAGradient) {
   });
 }
 
-} // namespace
+} // namespace gradient_layout_test
+
 } // namespace weft

@@ -9,8 +9,8 @@
 #include <ATen/ATen.h>
 
 namespace weft {
-namespace {
 
+namespace implicit_move_test {
 using namespace weft::testing;
 
 TEST(ImplicitMove, BringsATensorToALayoutAndIsRecorded) {
@@ -59,5 +59,6 @@ TEST(ImplicitReduce, AddsWhatTheRanksHave) {
   });
 }
 
-} // namespace
+} // namespace implicit_move_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include "weft/tensor/distribute.h"
 
 namespace weft {
-namespace {
 
+namespace in_place_view_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 
@@ -96,5 +96,6 @@ TEST(InPlaceView, TheMemoryBehindATensorCannotBeExchanged) {
   });
 }
 
-} // namespace
+} // namespace in_place_view_test
+
 } // namespace weft

@@ -10,8 +10,8 @@
 #include <torch/nn/init.h>
 
 namespace weft {
-namespace {
 
+namespace initialization_scope_test {
 using namespace weft::testing;
 
 at::Generator seeded(uint64_t seed) {
@@ -155,5 +155,6 @@ TEST(InitializationScope, TensorsOnCudaGetTheNumbersOfTheCpu) {
 }
 #endif
 
-} // namespace
+} // namespace initialization_scope_test
+
 } // namespace weft

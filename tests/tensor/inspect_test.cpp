@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace inspect_test {
 using namespace weft::testing;
 
 TEST(Inspect, SaysWhatATensorIs) {
@@ -47,5 +47,6 @@ TEST(Inspect, APlainTensorIsAnError) {
   EXPECT_EQ(error_text<c10::TypeError>([&] { checked_dtensor("here", plain); }), text("here"));
 }
 
-} // namespace
+} // namespace inspect_test
+
 } // namespace weft

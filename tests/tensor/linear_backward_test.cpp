@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace linear_backward_test {
 using namespace weft::testing;
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<at::Tensor(const Tensors&)>;
@@ -174,5 +174,6 @@ INSTANTIATE_TEST_SUITE_P(
         Shapes{{2, 3, 4}, {1, 4, 5}},
         Shapes{{2, 1, 3, 4}, {3, 4, 2}}));
 
-} // namespace
+} // namespace linear_backward_test
+
 } // namespace weft

@@ -7,8 +7,8 @@
 #include "weft/tensor/prepare.h"
 
 namespace weft {
-namespace {
 
+namespace local_call_test {
 using namespace weft::testing;
 
 /// Prepares a call, whose tensors are in no lists, and runs it twice: the second time as it is found in the cache.
@@ -151,5 +151,6 @@ TEST(LocalCall, SizesThatFollowFromValuesAreThoseOfTheSingleDevice) {
   });
 }
 
-} // namespace
+} // namespace local_call_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include "weft/tensor/redistribute_once.h"
 
 namespace weft {
-namespace {
 
+namespace move_observer_test {
 using namespace weft::testing;
 
 struct Listing final : MoveObserver {
@@ -77,5 +77,6 @@ TEST(MoveObserver, SeesAgainWhatWasMovedBefore) {
   });
 }
 
-} // namespace
+} // namespace move_observer_test
+
 } // namespace weft

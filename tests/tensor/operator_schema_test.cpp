@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace operator_schema_test {
 using Kind = OperatorSchema::ArgumentKind;
 
 OperatorSchema schema_of(const char* name, const char* overload) {
@@ -118,5 +118,6 @@ TEST(OperatorSchema, ANumberThatComesOutIsNoTensor) {
   EXPECT_FALSE(schema.returns[0].is_tensor);
 }
 
-} // namespace
+} // namespace operator_schema_test
+
 } // namespace weft

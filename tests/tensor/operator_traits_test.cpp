@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace operator_traits_test {
 c10::OperatorHandle op_of(const char* name, const char* overload = "") {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
 }
@@ -19,5 +19,6 @@ TEST(OperatorTraits, KnowTheSchemaTheRuleAndTheDecomposition) {
   EXPECT_EQ(OperatorTraits(op_of("aten::put_")).rule, nullptr);
 }
 
-} // namespace
+} // namespace operator_traits_test
+
 } // namespace weft

@@ -10,8 +10,8 @@
 #include "weft/tensor/scopes.h"
 
 namespace weft {
-namespace {
 
+namespace overlapped_call_test {
 using namespace weft::testing;
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<at::Tensor(const Tensors&)>;
@@ -243,5 +243,6 @@ TEST(OverlappedCall, WhereNobodyIsNothingIsSent) {
   EXPECT_EQ(calls(log, Collective::Send), 0);
 }
 
-} // namespace
+} // namespace overlapped_call_test
+
 } // namespace weft

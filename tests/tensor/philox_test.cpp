@@ -6,8 +6,8 @@
 #include <set>
 
 namespace weft {
-namespace {
 
+namespace philox_test {
 std::array<uint32_t, 4> words(uint64_t key, uint64_t low, uint64_t high) {
   const auto block = philox(key, low, high);
   return {block.words[0], block.words[1], block.words[2], block.words[3]};
@@ -32,5 +32,6 @@ TEST(Philox, EveryPartOfCounterAndKeyCounts) {
   EXPECT_EQ(seen.size(), 3 * 64U);
 }
 
-} // namespace
+} // namespace philox_test
+
 } // namespace weft

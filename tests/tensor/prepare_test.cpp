@@ -4,8 +4,8 @@
 #include "weft/tensor/distribute.h"
 
 namespace weft {
-namespace {
 
+namespace prepare_test {
 using namespace weft::testing;
 
 c10::OperatorHandle op_of(const char* name, const char* overload = "") {
@@ -166,5 +166,6 @@ TEST(Prepare, ARankThatIsNotInTheMeshCannotCompute) {
   });
 }
 
-} // namespace
+} // namespace prepare_test
+
 } // namespace weft

@@ -6,8 +6,8 @@
 #include <sstream>
 
 namespace weft {
-namespace {
 
+namespace print_test {
 using namespace weft::testing;
 
 std::string printed(const at::Tensor& tensor) {
@@ -33,5 +33,6 @@ TEST(Print, LeavesPlainTensorsAsTheyAre) {
   EXPECT_EQ(printed(at::Tensor()), "[ Tensor (undefined) ]");
 }
 
-} // namespace
+} // namespace print_test
+
 } // namespace weft

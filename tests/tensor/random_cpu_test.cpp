@@ -11,8 +11,8 @@
 #include <cmath>
 
 namespace weft {
-namespace {
 
+namespace random_cpu_test {
 constexpr RandomCall kCall{11, 3};
 
 DeviceMesh one_rank() {
@@ -179,5 +179,6 @@ TEST(RandomCpu, NeighboursAndCallsAreNotCorrelated) {
   EXPECT_LT(std::abs(values.mul(next_call).mean().item<double>()) * std::sqrt(double(kCount)), 4);
 }
 
-} // namespace
+} // namespace random_cpu_test
+
 } // namespace weft

@@ -11,8 +11,8 @@
 #include <torch/torch.h>
 
 namespace weft {
-namespace {
 
+namespace random_dropout_test {
 using testing::error_text;
 namespace F = torch::nn::functional;
 
@@ -141,5 +141,6 @@ TEST(RandomDropoutErrors, AProbabilityIsRequired) {
   });
 }
 
-} // namespace
+} // namespace random_dropout_test
+
 } // namespace weft

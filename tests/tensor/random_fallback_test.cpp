@@ -12,8 +12,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 namespace weft {
-namespace {
 
+namespace random_fallback_test {
 using testing::error_text;
 
 struct Operator {
@@ -123,5 +123,6 @@ TEST(InnerDropout, OfAttentionIsTheSameInEveryLayoutWhereItIsAnOperatorOfItsOwn)
   });
 }
 
-} // namespace
+} // namespace random_fallback_test
+
 } // namespace weft

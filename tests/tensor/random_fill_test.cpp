@@ -9,8 +9,8 @@
 #include <ATen/ATen.h>
 
 namespace weft {
-namespace {
 
+namespace random_fill_test {
 using testing::all_layouts;
 using testing::coordinate_at;
 using testing::error_text;
@@ -166,5 +166,6 @@ TEST(FillRandom, OnCudaGivesTheNumbersOfTheCpu) {
 }
 #endif
 
-} // namespace
+} // namespace random_fill_test
+
 } // namespace weft

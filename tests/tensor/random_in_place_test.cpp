@@ -12,8 +12,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 namespace weft {
-namespace {
 
+namespace random_in_place_test {
 using testing::error_text;
 
 struct Operator {
@@ -156,5 +156,6 @@ TEST(RandomInPlaceErrors, SayWhatIsRequired) {
   });
 }
 
-} // namespace
+} // namespace random_in_place_test
+
 } // namespace weft

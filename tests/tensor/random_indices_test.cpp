@@ -8,8 +8,8 @@
 #include <ATen/ATen.h>
 
 namespace weft {
-namespace {
 
+namespace random_indices_test {
 using testing::all_layouts;
 using testing::coordinate_at;
 using testing::local_by_definition;
@@ -78,5 +78,6 @@ TEST(LocalIndices, OfEveryLayoutAreThoseOfTheDefinition) {
   expect_indices_by_definition({7, 5}, {2, 2});
 }
 
-} // namespace
+} // namespace random_indices_test
+
 } // namespace weft

@@ -11,8 +11,8 @@
 #include <set>
 
 namespace weft {
-namespace {
 
+namespace random_kernels_test {
 /// Operators that ATen marks as random, take a distributed tensor, and may be left to the rules and to replicating: they
 /// draw nothing, or by a seed that is among their arguments.
 bool draws_nothing_of_its_own(const std::string& name) {
@@ -65,5 +65,6 @@ TEST(RandomKernels, WhatAtenComposesHasNoKernelOfItsOwn) {
   EXPECT_FALSE(is_composed_of_random(*dispatcher.findOp({"aten::uniform_", ""})));
 }
 
-} // namespace
+} // namespace random_kernels_test
+
 } // namespace weft

@@ -12,8 +12,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 namespace weft {
-namespace {
 
+namespace random_like_test {
 using testing::error_text;
 
 struct Operator {
@@ -122,5 +122,6 @@ TEST(RandomLikeErrors, SayWhatIsRequired) {
   });
 }
 
-} // namespace
+} // namespace random_like_test
+
 } // namespace weft

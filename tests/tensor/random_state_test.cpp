@@ -9,8 +9,8 @@
 #include <thread>
 
 namespace weft {
-namespace {
 
+namespace random_state_test {
 TEST(RandomState, EveryCallTakesANumber) {
   manual_seed(7);
   EXPECT_EQ(random_state(), (RandomState{7, 0}));
@@ -63,5 +63,6 @@ TEST(RandomState, EqualGeneratorsGiveEqualCallsAndMoveOn) {
   EXPECT_EQ(random_state(), (RandomState{7, 0})) << "a generator leaves the state alone";
 }
 
-} // namespace
+} // namespace random_state_test
+
 } // namespace weft

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace random_stream_test {
 using namespace weft::testing;
 
 const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), StridedShard(0, 2)};
@@ -158,5 +158,6 @@ TEST(RandomStream, NumbersOfAPartialValueAreAnError) {
   });
 }
 
-} // namespace
+} // namespace random_stream_test
+
 } // namespace weft

@@ -11,8 +11,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 namespace weft {
-namespace {
 
+namespace random_test {
 using testing::error_text;
 
 using Factory = at::Tensor (*)(c10::IntArrayRef, const DeviceMesh&, const Layout&, const RandomOptions&);
@@ -121,5 +121,6 @@ TEST(Random, PartialIsRefused) {
   });
 }
 
-} // namespace
+} // namespace random_test
+
 } // namespace weft

@@ -12,8 +12,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace redistribute_once_test {
 using namespace weft::testing;
 
 const Layout kWhole = {Replicate()};
@@ -131,5 +131,6 @@ TEST(RedistributeOnce, ALeafThatRequiresAGradientAndAnInferenceTensorAreNotShare
   });
 }
 
-} // namespace
+} // namespace redistribute_once_test
+
 } // namespace weft

@@ -12,8 +12,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace redistribute_test {
 using namespace weft::testing;
 
 const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), Partial()};
@@ -235,5 +235,6 @@ TEST(Redistribute, WhatCannotBeIsAnError) {
   });
 }
 
-} // namespace
+} // namespace redistribute_test
+
 } // namespace weft

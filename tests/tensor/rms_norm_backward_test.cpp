@@ -7,8 +7,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace rms_norm_backward_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 
@@ -74,5 +74,6 @@ TEST(RmsNormBackward, TheNormStaysWholeAndItsRowsStayCut) {
   });
 }
 
-} // namespace
+} // namespace rms_norm_backward_test
+
 } // namespace weft

@@ -10,8 +10,8 @@
 #include <c10/core/GradMode.h>
 
 namespace weft {
-namespace {
 
+namespace scattered_matmul_test {
 using namespace weft::testing;
 
 at::Tensor numbers(c10::IntArrayRef sizes) {
@@ -99,5 +99,6 @@ TEST(ScatteredMatmul, IsExplained) {
   });
 }
 
-} // namespace
+} // namespace scattered_matmul_test
+
 } // namespace weft

@@ -6,8 +6,8 @@
 #include <thread>
 
 namespace weft {
-namespace {
 
+namespace scopes_test {
 using namespace weft::testing;
 
 TEST(DebugScope, HoldsWhileItLasts) {
@@ -119,5 +119,6 @@ TEST(ReplicatePlainScope, ADistributedResultCannotBeStoredInAPlainTensor) {
   });
 }
 
-} // namespace
+} // namespace scopes_test
+
 } // namespace weft

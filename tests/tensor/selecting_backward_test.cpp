@@ -6,8 +6,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace selecting_backward_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 
@@ -68,5 +68,6 @@ TEST(SelectingBackward, TheGradientIsDistributed) {
   });
 }
 
-} // namespace
+} // namespace selecting_backward_test
+
 } // namespace weft

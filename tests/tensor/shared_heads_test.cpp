@@ -8,8 +8,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace shared_heads_test {
 using namespace weft::testing;
 
 constexpr int64_t kSize = 2; // of a head
@@ -184,5 +184,6 @@ TEST(SharedHeads, TheGradientHasAGradient) {
   });
 }
 
-} // namespace
+} // namespace shared_heads_test
+
 } // namespace weft

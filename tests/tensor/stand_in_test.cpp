@@ -9,8 +9,8 @@
 #include <torch/nn/init.h>
 
 namespace weft {
-namespace {
 
+namespace stand_in_test {
 using namespace weft::testing;
 
 const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), StridedShard(0, 2)};
@@ -79,5 +79,6 @@ TEST(StandIns, AnIndexThatIsNoneIsAnErrorAsEver) {
   });
 }
 
-} // namespace
+} // namespace stand_in_test
+
 } // namespace weft

@@ -12,8 +12,8 @@
 #include <sstream>
 
 namespace weft {
-namespace {
 
+namespace text_test {
 using namespace weft::testing;
 
 TEST(Text, ShowsTheSpecAndWhatThisRankHolds) {
@@ -111,5 +111,6 @@ TEST(Text, APlainTensorIsPrintedAsTorchDoes) {
   EXPECT_EQ(to_string(at::Tensor()), "[ Tensor (undefined) ]");
 }
 
-} // namespace
+} // namespace text_test
+
 } // namespace weft

@@ -14,8 +14,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 namespace weft {
-namespace {
 
+namespace to_local_test {
 using namespace weft::testing;
 
 const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), Partial()};
@@ -248,5 +248,6 @@ TEST(FullTensor, ItsGradientHasThePlacementsItIsSaidToHave) {
   });
 }
 
-} // namespace
+} // namespace to_local_test
+
 } // namespace weft

@@ -12,8 +12,8 @@ namespace weft {
 
 namespace {
 
-constexpr const char* kGather = "all_gather_scaled_matmul";
-constexpr const char* kScatter = "scaled_matmul_reduce_scatter";
+constexpr const char* kScaledGather = "all_gather_scaled_matmul";
+constexpr const char* kScaledScatter = "scaled_matmul_reduce_scatter";
 
 at::ScalarType out_dtype_of(const ScaledOther& other, const at::Tensor& input) {
   return other.out_dtype.value_or(input.scalar_type());
@@ -78,7 +78,7 @@ class WholeScale {
       is_per_row_ = false;
     } else {
       TORCH_CHECK_VALUE(
-          is_per_row(scale, whole_sizes), "[", kGather, "] a scale of one number, of one per row of the shard ",
+          is_per_row(scale, whole_sizes), "[", kScaledGather, "] a scale of one number, of one per row of the shard ",
           shard.sizes(), " or of one per row of the whole ", c10::IntArrayRef(whole_sizes), " is required, but got ",
           scale.sizes(), ".");
       is_per_row_ = true;
@@ -133,16 +133,16 @@ GatheredMatmul all_gather_scaled_matmul(
     c10::ArrayRef<ScaledOther> others,
     const GatherMatmulOptions& options) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  const auto cut = checked_gather_cut(kGather, group, shard, options);
+  const auto cut = checked_gather_cut(kScaledGather, group, shard, options);
   const auto last = shard.dim() - 1;
   TORCH_CHECK_VALUE(
-      cut.dim != last, "[", kGather, "] a dim before the last is required, but got ", cut.dim, " of ", shard.sizes(),
-      ". Gather first and multiply then.");
-  TORCH_CHECK_VALUE(!others.empty(), "[", kGather, "] at least one other is required, but got none.");
+      cut.dim != last, "[", kScaledGather, "] a dim before the last is required, but got ", cut.dim, " of ",
+      shard.sizes(), ". Gather first and multiply then.");
+  TORCH_CHECK_VALUE(!others.empty(), "[", kScaledGather, "] at least one other is required, but got none.");
   const auto whole_sizes = with_size(shard.sizes(), cut.dim, cut.size);
   GatheredMatmul result;
   for (const auto& other : others) {
-    check_scaled_other(kGather, other, shard.size(last));
+    check_scaled_other(kScaledGather, other, shard.size(last));
     const auto out_options = shard.options().dtype(out_dtype_of(other, shard));
     result.outputs.push_back(at::empty(with_size(whole_sizes, last, other.values.size(1)), out_options));
   }
@@ -168,23 +168,24 @@ at::Tensor scaled_matmul_reduce_scatter(
     const MatmulScatterOptions& options) {
   at::AutoDispatchBelowADInplaceOrView guard;
   TORCH_CHECK_VALUE(
-      input.dim() >= 2, "[", kScatter, "] an input of at least two dims is required, but got ", input.sizes(), ".");
+      input.dim() >= 2, "[", kScaledScatter, "] an input of at least two dims is required, but got ", input.sizes(),
+      ".");
   const auto last = input.dim() - 1;
-  check_scaled_other(kScatter, other, input.size(last));
+  check_scaled_other(kScaledScatter, other, input.size(last));
   const bool per_row = input_scale.numel() != 1;
   TORCH_CHECK_VALUE(
-      !per_row || is_per_row(input_scale, input.sizes()), "[", kScatter,
+      !per_row || is_per_row(input_scale, input.sizes()), "[", kScaledScatter,
       "] a scale of one number or of one per row of the input ", input.sizes(), " is required, but got ",
       input_scale.sizes(), ".");
   TORCH_CHECK_VALUE(
-      !options.dtype, "[", kScatter, "] the dtype of a scaled product is its out_dtype, but got another, ",
+      !options.dtype, "[", kScaledScatter, "] the dtype of a scaled product is its out_dtype, but got another, ",
       dtype_text(options.dtype.value_or(at::kFloat)), ".");
   const auto out_dtype = out_dtype_of(other, input);
   TORCH_CHECK_TYPE(
-      c10::elementSize(out_dtype) > 1, "[", kScatter, "] an out_dtype of more than 8 bits is required, but got ",
+      c10::elementSize(out_dtype) > 1, "[", kScaledScatter, "] an out_dtype of more than 8 bits is required, but got ",
       dtype_text(out_dtype), ".");
   const auto product_sizes = with_size(input.sizes(), last, other.values.size(1));
-  const auto cut = checked_scatter_cut(kScatter, product_sizes, options);
+  const auto cut = checked_scatter_cut(kScaledScatter, product_sizes, options);
   const auto length = chunk(cut.size, group.size(), group.rank()).length;
   const auto output = at::empty(with_size(product_sizes, cut.dim, length), input.options().dtype(out_dtype));
   scatter_in_chunks(group, output, cut, options.op, [&](const Chunk& at, const at::Tensor& target, bool adds) {

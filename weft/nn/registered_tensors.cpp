@@ -5,31 +5,31 @@ namespace weft::nn {
 namespace {
 
 using Module = torch::nn::Module;
-using Tensors = torch::OrderedDict<std::string, at::Tensor>;
+using NamedTensors = torch::OrderedDict<std::string, at::Tensor>;
 
 // The arguments of an explicit instantiation may name private members, and the friend that it defines hands them out.
 template <class Tag, auto member>
 struct Reach {
-  friend Tensors& reach(Tag /*tag*/, Module& module) {
+  friend NamedTensors& reach(Tag /*tag*/, Module& module) {
     return module.*member;
   }
 };
 
 struct Parameters {};
-Tensors& reach(Parameters tag, Module& module);
+NamedTensors& reach(Parameters tag, Module& module);
 template struct Reach<Parameters, &Module::parameters_>;
 
 struct Buffers {};
-Tensors& reach(Buffers tag, Module& module);
+NamedTensors& reach(Buffers tag, Module& module);
 template struct Reach<Buffers, &Module::buffers_>;
 
 } // namespace
 
-Tensors& registered_parameters(Module& module) {
+NamedTensors& registered_parameters(Module& module) {
   return reach(Parameters(), module);
 }
 
-Tensors& registered_buffers(Module& module) {
+NamedTensors& registered_buffers(Module& module) {
   return reach(Buffers(), module);
 }
 

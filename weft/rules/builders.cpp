@@ -40,12 +40,6 @@ Rule broadcasting(const OpCall& call) {
   return rule;
 }
 
-std::vector<int64_t> all_operands(const OpCall& call) {
-  std::vector<int64_t> all(call.operands().size());
-  std::iota(all.begin(), all.end(), int64_t{0});
-  return all;
-}
-
 /// Whether an operand may be partial for all that its dtype, and the one it is cast to, say.
 bool passes_terms(const OpCall& call, int64_t operand) {
   const auto dtype = call.operand(operand).dtype;
@@ -214,6 +208,12 @@ Rule rearranged(const OpCall& call, c10::IntArrayRef order) {
   rule.linear = {{0}};
   rule.linear_in_any_op = true;
   return rule;
+}
+
+std::vector<int64_t> all_operands(const OpCall& call) {
+  std::vector<int64_t> all(call.operands().size());
+  std::iota(all.begin(), all.end(), int64_t{0});
+  return all;
 }
 
 std::vector<int64_t> natural_order(const OpCall& call) {

@@ -36,6 +36,8 @@ RuleFunction along_dim(std::string_view dim_argument, int64_t output_count = 1, 
 Rule rearranged(const OpCall& call, c10::IntArrayRef order);
 /// 0, 1, 2, ... for every dim of the first operand.
 std::vector<int64_t> natural_order(const OpCall& call);
+/// The numbers of all operands.
+std::vector<int64_t> all_operands(const OpCall& call);
 /// For calls whose first operand has at least so many dims; others raise as they do locally.
 RuleFunction of_rank(int64_t least, const RuleFunction& rule);
 /// The rule, with these dims of the first operand whole.

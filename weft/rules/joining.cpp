@@ -9,14 +9,6 @@ namespace weft {
 
 namespace {
 
-std::vector<int64_t> all_operands(const OpCall& call) {
-  std::vector<int64_t> all;
-  for (size_t i = 0; i < call.operands().size(); ++i) {
-    all.push_back(static_cast<int64_t>(i));
-  }
-  return all;
-}
-
 bool is_of_one_dtype(const OpCall& call) {
   return std::all_of(call.operands().begin(), call.operands().end(), [&](const Operand& operand) {
     return operand.dtype == call.operand(0).dtype;

@@ -10,8 +10,8 @@
 #include <torch/torch.h>
 
 namespace weft::graph {
-namespace {
 
+namespace capture_test {
 using namespace weft::testing;
 using namespace weft::graph::testing;
 namespace nn = torch::nn;
@@ -293,5 +293,6 @@ TEST(Capture, ErrorsLeaveNothingBehind) {
   EXPECT_EQ(operators_of(*tried.graph), "ones add.Scalar");
 }
 
-} // namespace
+} // namespace capture_test
+
 } // namespace weft::graph

@@ -9,8 +9,8 @@
 #include "weft/tensor/distribute.h"
 
 namespace weft::graph {
-namespace {
 
+namespace inline_composite_test {
 using namespace weft::testing;
 using namespace weft::graph::testing;
 
@@ -222,5 +222,6 @@ TEST(InlineKernel, WhatCannotBeSaidOfWholeTensorsRaises) {
       "the sizes of all operands must be numbers, but got symbols in those of aten::add.Tensor");
 }
 
-} // namespace
+} // namespace inline_composite_test
+
 } // namespace weft::graph

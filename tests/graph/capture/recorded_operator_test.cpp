@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace recorded_operator_test {
 c10::OperatorHandle find(const char* name, const char* overload = "") {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
 }
@@ -69,5 +69,6 @@ TEST(RecordedOperator, KnowsDefaults) {
   EXPECT_FALSE(is_default(alpha, c10::IValue(1.0))) << "of another type";
 }
 
-} // namespace
+} // namespace recorded_operator_test
+
 } // namespace weft::graph

@@ -11,8 +11,8 @@
 #include <mutex>
 
 namespace weft::graph {
-namespace {
 
+namespace recorder_moves_test {
 using namespace weft::testing;
 using namespace weft::graph::testing;
 
@@ -175,5 +175,6 @@ TEST(RecorderMoves, PartsOfTensorsRaise) {
   });
 }
 
-} // namespace
+} // namespace recorder_moves_test
+
 } // namespace weft::graph

@@ -7,8 +7,8 @@
 #include <torch/torch.h>
 
 namespace weft::graph {
-namespace {
 
+namespace recorder_test {
 using namespace weft::testing;
 
 std::string operators_of(const Trace& trace) {
@@ -154,5 +154,6 @@ TEST(Recorder, WhatAnOperatorKeepsAndDoesNotGiveRaises) {
       "that was made inside of weft_recorder_test::keeping. Write the function with other operators.");
 }
 
-} // namespace
+} // namespace recorder_test
+
 } // namespace weft::graph

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace run_without_data_test {
 torch::jit::Stack run(const char* name, torch::jit::Stack stack) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
   run_without_data(op, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
@@ -32,5 +32,6 @@ TEST(RunWithoutData, WhatDependsOnValuesRaises) {
   EXPECT_THROW(run("aten::mm", {at::empty({2, 3}, at::kMeta), at::empty({2, 3}, at::kMeta)}), c10::Error);
 }
 
-} // namespace
+} // namespace run_without_data_test
+
 } // namespace weft::graph

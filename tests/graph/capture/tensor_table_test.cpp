@@ -5,8 +5,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 namespace weft::graph {
-namespace {
 
+namespace tensor_table_test {
 TEST(TensorTable, TheSameMemorySeenTheSameWayIsTheSameValue) {
   TensorTable table;
   const auto x = at::ones({2, 3});
@@ -67,5 +67,6 @@ TEST(TensorTable, KnowsWhereMemoryWasTaken) {
   EXPECT_EQ(table.hidden_in(known), nullptr);
 }
 
-} // namespace
+} // namespace tensor_table_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace trace_test {
 TracedCall& add(std::vector<std::unique_ptr<TracedCall>>& calls, const char* name, const char* overload = "") {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
   calls.push_back(std::make_unique<TracedCall>(TracedCall{.target = op}));
@@ -41,5 +41,6 @@ TEST(Trace, KnowsCallsThatWrite) {
   EXPECT_FALSE(is_mutating(step));
 }
 
-} // namespace
+} // namespace trace_test
+
 } // namespace weft::graph

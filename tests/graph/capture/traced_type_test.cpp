@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace traced_type_test {
 TEST(TracedType, IsThatOfTheTensorAndBack) {
   const auto x = at::ones({2, 3}, at::kHalf).t().requires_grad_();
   const auto type = traced_type(x);
@@ -33,5 +33,6 @@ TEST(TracedType, NumbersHaveTypesToo) {
   EXPECT_FALSE(traced_number(c10::IValue("two")).has_value());
 }
 
-} // namespace
+} // namespace traced_type_test
+
 } // namespace weft::graph

@@ -11,9 +11,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace collective_call_test {
 
-namespace {
+using namespace weft::testing;
 
 using Build = std::function<void(ProgramBuilder& build, Value* x)>;
 using Define = std::function<at::Tensor(const std::vector<at::Tensor>& inputs, int64_t member)>;
@@ -352,6 +352,6 @@ TEST(CollectiveCall, NeedsAMesh) {
       "Set the program's mesh.");
 }
 
-} // namespace
+} // namespace collective_call_test
 
 } // namespace weft::graph

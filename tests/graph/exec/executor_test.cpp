@@ -11,9 +11,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace executor_test {
 
-namespace {
+using namespace weft::testing;
 
 const auto kBatch = Size::symbol("s0");
 
@@ -210,6 +210,6 @@ TEST(Executor, RefusesAWeightThatIsNotThere) {
       "[Executor] the program must bring the tensor 'w', but it has none of that name.");
 }
 
-} // namespace
+} // namespace executor_test
 
 } // namespace weft::graph

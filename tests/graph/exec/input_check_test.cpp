@@ -7,9 +7,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace input_check_test {
 
-namespace {
+using namespace weft::testing;
 
 const auto kBatch = Size::symbol("s0");
 
@@ -139,6 +139,6 @@ TEST(InputCheck, ChecksNumbersAndConstants) {
       "[Executor] input 5 ('x') must be f32[s0], but got f32[3]: dim 0 must be s0 = 4, as in input 0 ('n').");
 }
 
-} // namespace
+} // namespace input_check_test
 
 } // namespace weft::graph

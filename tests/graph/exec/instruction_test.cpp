@@ -9,9 +9,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace instruction_test {
 
-namespace {
+using namespace weft::testing;
 
 using Build = std::function<void(ProgramBuilder& build, Value* x)>;
 
@@ -156,6 +156,6 @@ TEST(Instruction, KnowsWhatOperatorsWriteTo) {
   EXPECT_TRUE(written("aten::view", "").empty());
 }
 
-} // namespace
+} // namespace instruction_test
 
 } // namespace weft::graph

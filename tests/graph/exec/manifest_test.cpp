@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace manifest_test {
 using testing::error_text;
 
 constexpr const char* kProgram = R"(program @ mesh(dp=2,tp=2)
@@ -78,5 +78,6 @@ TEST(Manifest, ThatIsNoneSaysSo) {
       "[Manifest] a folder that `weft shard` wrote is required, but /none/weft.json cannot be read.");
 }
 
-} // namespace
+} // namespace manifest_test
+
 } // namespace weft::graph

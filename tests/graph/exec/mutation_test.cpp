@@ -9,9 +9,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace mutation_test {
 
-namespace {
+using namespace weft::testing;
 
 TEST(Mutation, SwapsBuffers) {
   ProgramBuilder build;
@@ -79,6 +79,6 @@ TEST(Mutation, MustBeOfAnInput) {
       "[Executor] what an output is written to must be an input of the program, but got 'x'.");
 }
 
-} // namespace
+} // namespace mutation_test
 
 } // namespace weft::graph

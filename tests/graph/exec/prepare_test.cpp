@@ -10,9 +10,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace prepare_test {
 
-namespace {
+using namespace weft::testing;
 
 /// Counts the tensors that are alive whenever the operator weft_test::probe has made another one.
 struct Census {
@@ -158,6 +158,6 @@ TEST_F(Prepare, RefusesAGraphThatDoesNotEnd) {
       "[Executor] a graph that ends with a return is required.");
 }
 
-} // namespace
+} // namespace prepare_test
 
 } // namespace weft::graph

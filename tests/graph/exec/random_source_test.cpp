@@ -9,9 +9,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace random_source_test {
 
-namespace {
+using namespace weft::testing;
 
 std::shared_ptr<const Program> random_program() {
   ProgramBuilder build;
@@ -90,6 +90,6 @@ TEST(RandomSource, KnowsRandomOperators) {
   EXPECT_FALSE(is_random(find("aten::relu")));
 }
 
-} // namespace
+} // namespace random_source_test
 
 } // namespace weft::graph

@@ -9,8 +9,8 @@
 #include <fstream>
 
 namespace weft::graph {
-namespace {
 
+namespace safetensors_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -99,5 +99,6 @@ TEST(Safetensors, OfNoFileOrOfAnOddDtypeAreErrors) {
       "tensor \"x\" is of a dtype that the format does not have");
 }
 
-} // namespace
+} // namespace safetensors_test
+
 } // namespace weft::graph

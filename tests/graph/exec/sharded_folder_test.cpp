@@ -12,8 +12,8 @@
 #include <fstream>
 
 namespace weft::graph {
-namespace {
 
+namespace sharded_folder_test {
 namespace fs = std::filesystem;
 using testing::error_text;
 using testing::expect_contains;
@@ -122,5 +122,6 @@ TEST_F(ShardedFolder, LeavesNothingBehindWhenItFails) {
       error_text<c10::ValueError>([&] { write_sharded(sharded(2), folder_ + "/a/b"); }), " is none. Make it first.");
 }
 
-} // namespace
+} // namespace sharded_folder_test
+
 } // namespace weft::graph

@@ -4,9 +4,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace source_test {
 
-namespace {
+using namespace weft::testing;
 
 TEST(Source, LeavesItsSlotAtTheLastUseAlone) {
   Frame frame;
@@ -49,6 +49,6 @@ TEST(Source, GivesANumberAsADouble) {
   EXPECT_EQ(frame.stack[0].toDouble(), 3.0);
 }
 
-} // namespace
+} // namespace source_test
 
 } // namespace weft::graph

@@ -9,9 +9,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace thread_ranks_test {
 
-namespace {
+using namespace weft::testing;
 
 using Programs = std::vector<std::shared_ptr<const Program>>;
 
@@ -180,6 +180,6 @@ TEST(ThreadRanks, AreExecutorsWhereEveryRankIsAProcess) {
   }
 }
 
-} // namespace
+} // namespace thread_ranks_test
 
 } // namespace weft::graph

@@ -13,9 +13,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace weights_test {
 
-namespace {
+using namespace weft::testing;
 
 TEST(Weights, AreReadWhereTheyLieUnlessTheyAreChanged) {
   ProgramBuilder build;
@@ -129,6 +129,6 @@ TEST(Weights, AreNotWrittenToWhereAnOperatorHidesThem) {
   }
 }
 
-} // namespace
+} // namespace weights_test
 
 } // namespace weft::graph

@@ -9,8 +9,8 @@
 #include <ATen/ATen.h>
 
 namespace weft::graph {
-namespace {
 
+namespace whole_run_test {
 using namespace weft::testing;
 
 at::Tensor weight() {
@@ -122,5 +122,6 @@ TEST(WholeRun, RefusesAProgramThatIsNotTheManifests) {
       "the program has 4 user inputs and 3 outputs, but its manifest names 4 and 2. Shard it again.");
 }
 
-} // namespace
+} // namespace whole_run_test
+
 } // namespace weft::graph

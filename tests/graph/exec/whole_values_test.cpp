@@ -5,8 +5,8 @@
 #include <ATen/ATen.h>
 
 namespace weft::graph {
-namespace {
 
+namespace whole_values_test {
 using namespace weft::testing;
 
 std::vector<at::Tensor> parts_of(const at::Tensor& whole, const Layout& layout, std::vector<int64_t> shape) {
@@ -56,5 +56,6 @@ TEST(WholeValues, RanksThatShouldHoldTheSameAndDoNotAreAnError) {
       "[whole_of] strided parts cannot be put together, but got SS(0,2).");
 }
 
-} // namespace
+} // namespace whole_values_test
+
 } // namespace weft::graph

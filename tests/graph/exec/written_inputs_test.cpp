@@ -7,9 +7,9 @@
 
 namespace weft::graph {
 
-using namespace weft::testing;
+namespace written_inputs_test {
 
-namespace {
+using namespace weft::testing;
 
 using Inputs = std::unordered_set<const Value*>;
 
@@ -52,6 +52,6 @@ TEST(WrittenInputs, AreFoundThroughResultsOfWriting) {
   EXPECT_EQ(written_inputs(*build.program().graph), Inputs{out});
 }
 
-} // namespace
+} // namespace written_inputs_test
 
 } // namespace weft::graph

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace clone_test {
 TEST(Clone, IsTheSameProgramAndOneOfItsOwn) {
   const auto program = parse_program(R"(
 program @ mesh(tp=2)
@@ -30,5 +30,6 @@ output %b = user
   EXPECT_EQ(program.inputs[1].value->layout->to_string(), "{R}");
 }
 
-} // namespace
+} // namespace clone_test
+
 } // namespace weft::graph

@@ -10,8 +10,8 @@
 #include <limits>
 
 namespace weft::graph {
-namespace {
 
+namespace constant_text_test {
 using c10::IValue;
 using testing::error_text;
 using testing::expect_contains;
@@ -135,5 +135,6 @@ TEST(ConstantText, BadTextIsAnErrorWithThePlace) {
       error_text<c10::ValueError>([] { parsed("gpu:0", c10::DeviceObjType::get()); }), "of type Device at column 1");
 }
 
-} // namespace
+} // namespace constant_text_test
+
 } // namespace weft::graph

@@ -7,8 +7,8 @@
 #include <ctime>
 
 namespace weft::graph {
-namespace {
 
+namespace graph_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -158,5 +158,6 @@ TEST(Graph, ChangesTakeConstantTimePerUse) {
   EXPECT_LT((std::clock() - start) / CLOCKS_PER_SEC, 10);
 }
 
-} // namespace
+} // namespace graph_test
+
 } // namespace weft::graph

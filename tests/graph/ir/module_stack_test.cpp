@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace module_stack_test {
 using Stack = std::vector<std::pair<std::string, std::string>>;
 
 Origin origin_of(std::string text) {
@@ -34,5 +34,6 @@ TEST(ModuleStack, NodesOfNoModuleHaveNone) {
   EXPECT_EQ(module_stack(origin_of("_empty_nn_module_stack_from_metadata_hook,a,b")), Stack());
 }
 
-} // namespace
+} // namespace module_stack_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <set>
 
 namespace weft::graph {
-namespace {
 
+namespace name_table_test {
 TEST(NameTable, ANameThatIsTakenIsCountedOn) {
   NameTable names;
   EXPECT_EQ(*names.fresh("add"), "add");
@@ -32,5 +32,6 @@ TEST(NameTable, NamesStayWhereTheyAreWhileItGrows) {
   EXPECT_EQ(*names.fresh("x_17"), "x_17_1");
 }
 
-} // namespace
+} // namespace name_table_test
+
 } // namespace weft::graph

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace parse_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -149,5 +149,6 @@ TEST(Parse, BadTextIsAnErrorWithLineAndColumn) {
       "[parse_program] a program begins with the line \"program\", but got an empty text.");
 }
 
-} // namespace
+} // namespace parse_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace print_test {
 c10::OperatorHandle op(const char* name, const char* overload = "") {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
 }
@@ -118,5 +118,6 @@ TEST(Print, UnusualNamesAreQuoted) {
   EXPECT_EQ(to_string(*relu), "%relu: f32[4,8] = aten::relu(%\"a b\") in \"layers[0]\"");
 }
 
-} // namespace
+} // namespace print_test
+
 } // namespace weft::graph

@@ -8,8 +8,8 @@
 #include <limits>
 
 namespace weft::graph {
-namespace {
 
+namespace scalar_function_test {
 using c10::IValue;
 using testing::error_text;
 using testing::expect_contains;
@@ -137,5 +137,6 @@ TEST(ScalarFunction, ComparisonsAndLogicGiveTruth) {
   expect_result("torch.sym_min", {3, 4.5}, 3.0);
 }
 
-} // namespace
+} // namespace scalar_function_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace schema_gaps_test {
 Program norm(const std::string& training) {
   return parse_program(
       "program\n"
@@ -30,5 +30,6 @@ TEST(SchemaGaps, ADropoutMayGiveBackWhatItIsGivenAndOthersViewsOfIt) {
   EXPECT_FALSE(may_give_back_operand(op("aten::relu")));
 }
 
-} // namespace
+} // namespace schema_gaps_test
+
 } // namespace weft::graph

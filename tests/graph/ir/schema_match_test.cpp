@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace schema_match_test {
 using c10::IValue;
 
 class SchemaMatch : public ::testing::Test {
@@ -89,5 +89,6 @@ TEST_F(SchemaMatch, ReturnsAreTensorsOrNumbers) {
   EXPECT_FALSE(matches(integer, *c10::StringType::get()));
 }
 
-} // namespace
+} // namespace schema_match_test
+
 } // namespace weft::graph

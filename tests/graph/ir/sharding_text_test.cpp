@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace sharding_text_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -76,5 +76,6 @@ TEST(ShardingText, BadTextIsAnErrorWithThePlace) {
       "[test] expected a dim of the program's mesh at column 1");
 }
 
-} // namespace
+} // namespace sharding_text_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace size_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -97,5 +97,6 @@ TEST(Size, HostileTextsDoNotExhaustTheStack) {
   }
 }
 
-} // namespace
+} // namespace size_test
+
 } // namespace weft::graph

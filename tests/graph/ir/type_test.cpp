@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace type_test {
 TEST(Type, StridesOfContiguousTensorsCountFromTheLastDim) {
   EXPECT_EQ(contiguous_strides({}), Sizes());
   EXPECT_EQ(contiguous_strides({2, 3, 4}), (Sizes{12, 4, 1}));
@@ -23,5 +23,6 @@ TEST(Type, ContiguousTypesAreEqualIfAllIs) {
   EXPECT_EQ((NumberType{NumberKind::Int, "s"}), (NumberType{NumberKind::Int, "s"}));
 }
 
-} // namespace
+} // namespace type_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace type_text_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -44,5 +44,6 @@ TEST(TypeText, BadTextIsAnErrorWithThePlace) {
   expect_contains(error_text<c10::ValueError>([] { parsed("int(s0"); }), "expected ')' at column 7");
 }
 
-} // namespace
+} // namespace type_text_test
+
 } // namespace weft::graph

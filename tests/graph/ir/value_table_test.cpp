@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace value_table_test {
 TEST(ValueTable, HoldsSomethingOfValuesThatCameLaterToo) {
   Graph graph;
   const auto* x = graph.add_input("x", contiguous_type(c10::kFloat, {4}));
@@ -47,5 +47,6 @@ TEST(ValueSet, IsEmptyAfterItWasCleared) {
   EXPECT_TRUE(set.contains(y));
 }
 
-} // namespace
+} // namespace value_table_test
+
 } // namespace weft::graph

@@ -9,8 +9,8 @@
 #include <ctime>
 
 namespace weft::graph {
-namespace {
 
+namespace verify_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -250,5 +250,6 @@ TEST(Verify, TakesLinearTimeAndParsingToo) {
   EXPECT_LT(verified - parsed, 5);
 }
 
-} // namespace
+} // namespace verify_test
+
 } // namespace weft::graph

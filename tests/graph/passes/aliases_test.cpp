@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace aliases_test {
 TEST(Aliases, ViewsAndInPlaceResultsShareTheirArgumentsMemory) {
   const auto program = parse_program(R"(
 program
@@ -44,5 +44,6 @@ TEST(Aliases, AWritePartsCopiesThatAreReadLater) {
   EXPECT_EQ(aliases.parted_by_write(x, never), nullptr);
 }
 
-} // namespace
+} // namespace aliases_test
+
 } // namespace weft::graph

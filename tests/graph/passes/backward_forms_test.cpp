@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace backward_forms_test {
 void expect_rewritten(std::string_view before, std::string_view after) {
   auto program = parse_program(before);
   verify(program);
@@ -92,5 +92,6 @@ output %s = user
   expect_rewritten(text, text);
 }
 
-} // namespace
+} // namespace backward_forms_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include "tests/support/program_text.h"
 
 namespace weft::graph {
-namespace {
 
+namespace bucket_collectives_test {
 using testing::expect_pass;
 using testing::expect_unchanged;
 
@@ -254,5 +254,6 @@ TEST(BucketCollectives, RandomProgramsComputeTheSame) {
   EXPECT_GT(fewer, 50);
 }
 
-} // namespace
+} // namespace bucket_collectives_test
+
 } // namespace weft::graph

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace buffer_layouts_test {
 /// Keys that are cut by heads go into a cache, and what is in there meets queries that are cut alike.
 Program with_cache() {
   return parse_program(R"(
@@ -57,5 +57,6 @@ TEST(BufferLayouts, OneRankHasNothingToChoose) {
               }).empty());
 }
 
-} // namespace
+} // namespace buffer_layouts_test
+
 } // namespace weft::graph

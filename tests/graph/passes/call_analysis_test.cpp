@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace call_analysis_test {
 Program program() {
   return parse_program(R"(
 program @ mesh(tp=2)
@@ -58,5 +58,6 @@ TEST(CallAnalysis, TensorsAreListedInTheOrderOfTheArguments) {
   EXPECT_EQ(operands[1].position, 1);
 }
 
-} // namespace
+} // namespace call_analysis_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace call_arguments_test {
 TEST(CallArguments, AreFoundByNameWhereverTheyStand) {
   const auto program = parse_program(R"(program
       symbol s0 = 3 in [2, 64]
@@ -44,5 +44,6 @@ TEST(CallArguments, AreFoundByNameWhereverTheyStand) {
   EXPECT_EQ(reduce.text("input"), std::nullopt);
 }
 
-} // namespace
+} // namespace call_arguments_test
+
 } // namespace weft::graph

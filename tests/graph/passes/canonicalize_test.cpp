@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace canonicalize_test {
 TEST(Canonicalize, ASplitIntoEqualSizesIsOneByTheirSize) {
   auto program = parse_program(R"(
 program
@@ -37,5 +37,6 @@ output %x = user
   EXPECT_TRUE(program.graph->first()->is_return());
 }
 
-} // namespace
+} // namespace canonicalize_test
+
 } // namespace weft::graph

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace collective_forms_test {
 using testing::forms_of;
 using testing::run_alone;
 using testing::Transfer;
@@ -273,5 +273,6 @@ TEST(CollectiveForms, LooksAtEveryUseAFewTimesAtMost) {
   EXPECT_LE(looked_at(wide_program(25000)), 4 * 50001U);
 }
 
-} // namespace
+} // namespace collective_forms_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace collective_text_test {
 TEST(CollectiveText, ThereIsALineForEach) {
   EXPECT_EQ(
       testing::forms_of(R"(program @ mesh(dp=2,tp=2)
@@ -27,5 +27,6 @@ TEST(CollectiveText, ThereIsALineForEach) {
       "reduction(sum) %p -> %a over tp of 2: %a\n");
 }
 
-} // namespace
+} // namespace collective_text_test
+
 } // namespace weft::graph

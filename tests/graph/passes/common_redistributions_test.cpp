@@ -4,8 +4,8 @@
 #include "weft/graph/passes/dead_code.h"
 
 namespace weft::graph {
-namespace {
 
+namespace common_redistributions_test {
 using testing::expect_pass;
 using testing::expect_unchanged;
 
@@ -132,5 +132,6 @@ TEST(CommonRedistributions, WhatIsWrittenToStays) {
   }
 }
 
-} // namespace
+} // namespace common_redistributions_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include "tests/support/program_text.h"
 
 namespace weft::graph {
-namespace {
 
+namespace dead_code_test {
 using testing::expect_pass;
 using testing::expect_unchanged;
 
@@ -87,5 +87,6 @@ TEST(DeadCode, TakesLinearTime) {
   expect_pass(dead_code, text + "output %x = user", "program\ninput %x: f32[4] = user\noutput %x = user");
 }
 
-} // namespace
+} // namespace dead_code_test
+
 } // namespace weft::graph

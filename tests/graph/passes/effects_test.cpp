@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace effects_test {
 /// The nodes of a program with an input %x: f32[4], by what they give.
 class Effects : public ::testing::Test {
  protected:
@@ -60,5 +60,6 @@ TEST_F(Effects, RandomOperatorsAreKnown) {
   EXPECT_FALSE(is_random(node("%y: int = _operator.add(%n, 1)")));
 }
 
-} // namespace
+} // namespace effects_test
+
 } // namespace weft::graph

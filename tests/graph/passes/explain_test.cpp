@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace explain_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -111,5 +111,6 @@ TEST(Explain, ShowsCollectivesBesideMatmulsAndWhatWasDecided) {
   expect_contains(json, R"("chunks":4,)");
 }
 
-} // namespace
+} // namespace explain_test
+
 } // namespace weft::graph

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace exposure_test {
 bool is_matmul(const Node& node) {
   return target_name(node) == "aten::mm";
 }
@@ -201,5 +201,6 @@ TEST(Exposure, LooksAtEverythingAFewTimesAtMost) {
   EXPECT_LE(looked_at(16667), 4 * 50000U);
 }
 
-} // namespace
+} // namespace exposure_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace feature_flow_test {
 using Kind = FeaturePassage::Kind;
 
 /// A rule of one input and one output whose dims are lists of factors.
@@ -76,5 +76,6 @@ TEST(FeatureFlow, AnOutputWithoutThemHasNone) {
   EXPECT_FALSE(passage.outputs[1]);
 }
 
-} // namespace
+} // namespace feature_flow_test
+
 } // namespace weft::graph

@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace fused_node_test {
 const std::string kPair = R"(program @ mesh(dp=2,tp=2)
 input %w: f32[8,8] {R, S(1)} = parameter "w"
 input %v: f32[8,8] {R, S(0)} = parameter "v"
@@ -92,5 +92,6 @@ output %u = user
   EXPECT_EQ(to_string(program), unchanged);
 }
 
-} // namespace
+} // namespace fused_node_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace gather_consumers_test {
 using testing::expect_not_overlapped;
 using testing::overlapped;
 
@@ -149,5 +149,6 @@ input %x: f32[4,6,8] {S(1)} = user
       "%y: its right-hand side is another matrix for every one of a batch");
 }
 
-} // namespace
+} // namespace gather_consumers_test
+
 } // namespace weft::graph

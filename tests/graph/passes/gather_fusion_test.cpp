@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace gather_fusion_test {
 using testing::expect_overlapped;
 using testing::expect_same_overlapped;
 using testing::overlapped;
@@ -270,5 +270,6 @@ output %z = user
   EXPECT_TRUE(decisions[1].fused) << decisions[1].reason;
 }
 
-} // namespace
+} // namespace gather_fusion_test
+
 } // namespace weft::graph

@@ -4,8 +4,8 @@
 #include "weft/graph/ir/print.h"
 
 namespace weft::graph {
-namespace {
 
+namespace graph_builder_test {
 using namespace weft::testing;
 
 TensorType f32(Sizes sizes) {
@@ -61,5 +61,6 @@ TEST(GraphBuilder, ASymbolThatNobodyKnowsIsAnError) {
       "[localize] the size s0 must be that of a dim of an input which every rank is given whole.");
 }
 
-} // namespace
+} // namespace graph_builder_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include "tests/support/program_text.h"
 
 namespace weft::graph {
-namespace {
 
+namespace hoist_collectives_test {
 using testing::expect_pass;
 using testing::expect_unchanged;
 
@@ -212,5 +212,6 @@ TEST(HoistCollectives, RandomProgramsComputeTheSameWithTheirCollectivesInOrder) 
   }
 }
 
-} // namespace
+} // namespace hoist_collectives_test
+
 } // namespace weft::graph

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace inline_call_test {
 bool inlines(Program& program) {
   const TrialValues values(program);
   const TrialValues others(program, 1);
@@ -62,5 +62,6 @@ output %y = user
   EXPECT_EQ(run.summary.collectives.at("all_gather"), 0);
 }
 
-} // namespace
+} // namespace inline_call_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace layer_groups_test {
 /// "up(heads 2, parts 3)+gate -> down" for every group, with what stands in its way.
 std::vector<std::string> groups_of(const char* text, const std::set<std::string>& excluded = {}) {
   const auto program = parse_program(text);
@@ -89,5 +89,6 @@ TEST(LayerGroups, WhatNeedsAllFeaturesIsTold) {
   EXPECT_EQ(groups_of(mixed), (Groups{"up: aten::sum.dim_IntList mixes its features"}));
 }
 
-} // namespace
+} // namespace layer_groups_test
+
 } // namespace weft::graph

@@ -4,8 +4,8 @@
 #include "weft/core/shard_math.h"
 
 namespace weft::graph {
-namespace {
 
+namespace local_sizes_test {
 using namespace weft::testing;
 
 TEST(LocalSizes, AreThoseOfShardMathForNumbersAndForSymbols) {
@@ -115,5 +115,6 @@ TEST(LocalSizes, ARankHasItsPlaceInTheMesh) {
       "[localize] a rank of mesh(dp=2,tp=3) is required, but got 6");
 }
 
-} // namespace
+} // namespace local_sizes_test
+
 } // namespace weft::graph

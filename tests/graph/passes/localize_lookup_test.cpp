@@ -4,8 +4,8 @@
 #include "tests/support/sharded_run.h"
 
 namespace weft::graph {
-namespace {
 
+namespace localize_lookup_test {
 using namespace weft::testing;
 
 TEST(LocalizeLookup, ATableThatIsCutByRowsIsLookedUpInParts) {
@@ -37,5 +37,6 @@ output %y = user
       "out of range");
 }
 
-} // namespace
+} // namespace localize_lookup_test
+
 } // namespace weft::graph

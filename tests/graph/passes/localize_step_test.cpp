@@ -12,8 +12,8 @@
 #include "weft/graph/passes/shard.h"
 
 namespace weft::graph {
-namespace {
 
+namespace localize_step_test {
 using namespace weft::testing;
 
 std::vector<Layout> possible_targets(const Layout& source, const std::vector<Layout>& layouts) {
@@ -286,5 +286,6 @@ TEST(LocalizeStep, AllRanksMakeTheSameCollectivesWhereSomePartsAreEmpty) {
   }
 }
 
-} // namespace
+} // namespace localize_step_test
+
 } // namespace weft::graph

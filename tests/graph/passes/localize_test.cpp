@@ -7,8 +7,8 @@
 #include <ATen/ATen.h>
 
 namespace weft::graph {
-namespace {
 
+namespace localize_test {
 using namespace weft::testing;
 
 constexpr const char* kText = R"(
@@ -60,5 +60,6 @@ TEST(Localize, OnlyARankOfAShardedProgramHasOne) {
       "[localize] a program that tensor_parallel made parallel is required.");
 }
 
-} // namespace
+} // namespace localize_test
+
 } // namespace weft::graph

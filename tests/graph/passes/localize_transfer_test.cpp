@@ -3,8 +3,8 @@
 #include "weft/graph/passes/localize_step.h"
 
 namespace weft::graph {
-namespace {
 
+namespace localize_transfer_test {
 using namespace weft::testing;
 
 /// From one layout of an input to another one of the output, the value being the same.
@@ -26,5 +26,6 @@ TEST(LocalizeTransfer, PiecesThatDoNotDivideAreSentToWhoLacksThem) {
   moved("f32[7,3]", "dp=2,tp=3", "{S(0)[1], S(0)[0]}", "{S(0), S(1)}");
 }
 
-} // namespace
+} // namespace localize_transfer_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace look_through_test {
 /// The first node of a program that has these nodes and a last one.
 struct OneNode {
   explicit OneNode(const std::string& nodes, const std::string& mesh = "")
@@ -46,5 +46,6 @@ TEST(LookThrough, PermutationsSayWhichDimIsWhere) {
   EXPECT_EQ(permutation_of(OneNode("%y: f32[2,3,4] = aten::neg(%x)").node), std::nullopt);
 }
 
-} // namespace
+} // namespace look_through_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace matmul_call_test {
 std::string text_of(const std::string& node) {
   static const std::string inputs = R"(program
 input %x: f32[2,3,4] = user
@@ -65,5 +65,6 @@ TEST(MatmulCall, WhatIsNoneOfTheseSaysWhy) {
   EXPECT_EQ(text_of("%y: f32[2,5] = aten::matmul(%b, %lw)"), "its left-hand side has 1 dims");
 }
 
-} // namespace
+} // namespace matmul_call_test
+
 } // namespace weft::graph

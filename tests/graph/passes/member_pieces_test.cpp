@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace member_pieces_test {
 using Kind = Arrangement::Kind;
 using Arrangements = std::vector<Arrangement>;
 
@@ -125,5 +125,6 @@ TEST(MemberPieces, AListJoinsAllPiecesInTheirOrderOrNot) {
       "the pieces are joined with other tensors");
 }
 
-} // namespace
+} // namespace member_pieces_test
+
 } // namespace weft::graph

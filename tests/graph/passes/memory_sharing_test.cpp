@@ -7,8 +7,8 @@
 #include <map>
 
 namespace weft::graph {
-namespace {
 
+namespace memory_sharing_test {
 /// Names of the values that share memory with %x, and whether that memory is written to.
 std::pair<std::set<std::string>, bool> sharing_with_x(const std::string& lines) {
   const auto program =
@@ -90,5 +90,6 @@ TEST(MemorySharing, ListsOfTensorsAreWrittenOneByOne) {
   EXPECT_FALSE(memory.is_written(inputs[2]));
 }
 
-} // namespace
+} // namespace memory_sharing_test
+
 } // namespace weft::graph

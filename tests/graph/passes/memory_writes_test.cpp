@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace memory_writes_test {
 TEST(MemoryWrites, AreThoseToAllThatSharesTheMemory) {
   const auto program = parse_program(R"(program
       input %x: f32[4] = user
@@ -38,5 +38,6 @@ TEST(MemoryWrites, AGraphWithoutAnyHasNone) {
   EXPECT_EQ(writes.last_write(program.graph->inputs()[0], 1), std::nullopt);
 }
 
-} // namespace
+} // namespace memory_writes_test
+
 } // namespace weft::graph

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace micro_pipeline_test {
 using testing::expect_same_overlapped;
 using testing::overlap_options;
 using testing::overlapped;
@@ -143,5 +143,6 @@ output %z = user
           "%g: %matmul_reduce_scatter runs beside another collective already", "%z: fused with 1 matmul"}));
 }
 
-} // namespace
+} // namespace micro_pipeline_test
+
 } // namespace weft::graph

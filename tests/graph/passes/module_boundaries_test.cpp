@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace module_boundaries_test {
 std::string in_call(const std::string& module, int call) {
   const auto suffix = call == 0 ? "" : "@" + std::to_string(call);
   return "L__self__,,Model;L__self__" + module + suffix + "," + module + ",torch.nn.modules.linear.Linear";
@@ -69,5 +69,6 @@ TEST(ModuleBoundaries, TheEntryOfTheModelItselfIsForInputsAndOutputs) {
   EXPECT_EQ(summarize(program).bytes, 0);
 }
 
-} // namespace
+} // namespace module_boundaries_test
+
 } // namespace weft::graph

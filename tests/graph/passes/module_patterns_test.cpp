@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace module_patterns_test {
 const std::vector<std::string> kPaths = {
     "",         "layers.0",       "layers.0.mlp.0", "layers.0.mlp.1", "layers.0.mlp.3",
     "layers.1", "layers.1.mlp.0", "layers.1.mlp.1", "layers.1.mlp.3", "head2",
@@ -26,5 +26,6 @@ TEST(ModulePatterns, OthersStayAsTheyAre) {
   EXPECT_EQ(widened_among("", {}), "");
 }
 
-} // namespace
+} // namespace module_patterns_test
+
 } // namespace weft::graph

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace node_order_test {
 Program writes() {
   return parse_program(R"(program
 input %x: f32[4] = user
@@ -69,5 +69,6 @@ TEST(NodeOrder, AWriteToAViewIsOneToWhatItShows) {
   EXPECT_FALSE(order.is_written_between(program.inputs[0].value, order.number(a), order.number(write->next())));
 }
 
-} // namespace
+} // namespace node_order_test
+
 } // namespace weft::graph

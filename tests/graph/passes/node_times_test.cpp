@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace node_times_test {
 constexpr Link kLink{.latency_seconds = 0.5, .bytes_per_second = 1};
 /// Computes one operation a second, and has all memory at once.
 constexpr Compute kCompute{.flops_per_second = 1, .bytes_per_second = 1e30, .call_seconds = 0};
@@ -101,5 +101,6 @@ TEST(NodeTimes, CollectivesTakeTheLatencyAndWhatARankGets) {
   EXPECT_NEAR(step.second, 0.5 + 96, 1e-6);
 }
 
-} // namespace
+} // namespace node_times_test
+
 } // namespace weft::graph

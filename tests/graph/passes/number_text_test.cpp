@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace number_text_test {
 TEST(NumberText, CountsHaveCommas) {
   EXPECT_EQ(count_text(0), "0");
   EXPECT_EQ(count_text(999), "999");
@@ -22,5 +22,6 @@ TEST(NumberText, BytesHaveAUnit) {
   EXPECT_EQ(byte_text(5'000'000'000'000'000), "5000 TB");
 }
 
-} // namespace
+} // namespace number_text_test
+
 } // namespace weft::graph

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace overlap_decision_test {
 using testing::overlap_options;
 
 /// Rows of 1,024 floats, gathered and multiplied by as many; %n is what could hide the gather.
@@ -76,5 +76,6 @@ TEST(OverlapGate, AsksForNoRatesWhereNothingMatters) {
   EXPECT_EQ(gate.largest_part(*program.inputs[2].value), (std::vector<int64_t>{512, 1024}));
 }
 
-} // namespace
+} // namespace overlap_decision_test
+
 } // namespace weft::graph

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace parallel_attempt_test {
 using testing::expect_contains;
 
 /// A write to a slice that every rank has to have whole.
@@ -68,5 +68,6 @@ output %sum = user
   expect_contains(to_string(program), "input %k: f32[8,4] {S(0)} = buffer \"keys\"");
 }
 
-} // namespace
+} // namespace parallel_attempt_test
+
 } // namespace weft::graph

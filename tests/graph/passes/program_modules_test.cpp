@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace program_modules_test {
 Program program() {
   auto result = parse_program(R"(
 program
@@ -59,5 +59,6 @@ TEST(ProgramModules, NodesOfOneCallAreInOneCall) {
   EXPECT_TRUE(modules.around(*t->next()->next()).empty());
 }
 
-} // namespace
+} // namespace program_modules_test
+
 } // namespace weft::graph

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace program_rewriter_test {
 Program rows() {
   return parse_program(R"(program @ mesh(dp=2,tp=2)
 symbol s0 = 4 in [2, 64]
@@ -59,5 +59,6 @@ output %y = user
   EXPECT_FALSE(layout_of_rows(*program.inputs[0].value, *program.inputs[1].value, 3));
 }
 
-} // namespace
+} // namespace program_rewriter_test
+
 } // namespace weft::graph

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace propose_plan_test {
 /// Two feed-forwards between a table and an output, and a table of places.
 constexpr const char* kProgram = R"(program
   input %words: f32[100,4] = parameter "words.weight"
@@ -82,5 +82,6 @@ TEST(ProposePlan, AModuleThatIsCalledInDifferentWaysStaysWhole) {
   EXPECT_EQ(proposed.left_out.size(), 2u);
 }
 
-} // namespace
+} // namespace propose_plan_test
+
 } // namespace weft::graph

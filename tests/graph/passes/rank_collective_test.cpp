@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace rank_collective_test {
 TEST(RankCollective, IsReadFromItsCallAndItsUses) {
   const auto program = parse_program(R"(program
       input %x: f32[4] = user
@@ -42,5 +42,6 @@ TEST(RankCollective, SaysWhyItCannotBeRead) {
   EXPECT_EQ(why("%r: f32[4] = _c10d_functional::all_gather_into_tensor(%x, 1, \"tp\")"), "the group has one member");
 }
 
-} // namespace
+} // namespace rank_collective_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace rank_gather_test {
 using testing::forms_of;
 
 /// Of a program that gathers %x: f32[2,8] of two members to %w: f32[4,8], and goes on as `rest` does.
@@ -330,5 +330,6 @@ TEST(RankGather, SizesOfSymbolsAreEqualWhereTheyAreForAllOfThem) {
       "gather %g: the pieces that are joined are not the members' equal ones\n");
 }
 
-} // namespace
+} // namespace rank_gather_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace rank_scatter_test {
 using testing::forms_of;
 
 /// Of a program that cuts %x: f32[4,8] for two members as `cut` does, scatters %j: f32[8,4], and returns what came.
@@ -164,5 +164,6 @@ TEST(RankScatter, AnAllReduceIsOneOfTheMembersThatItsMeshDimsHave) {
       "reduction %i: it writes to a tensor that is given\n");
 }
 
-} // namespace
+} // namespace rank_scatter_test
+
 } // namespace weft::graph

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace redistributions_test {
 TEST(Redistributions, WhatIsThereIsUsedAgainUntilItsSourceIsWrittenTo) {
   auto program = parse_program(R"(
 program @ mesh(tp=2)
@@ -34,5 +34,6 @@ output %y = user
   EXPECT_NE(redistributions.bring(x, Layout({Replicate()}), relu), whole);
 }
 
-} // namespace
+} // namespace redistributions_test
+
 } // namespace weft::graph

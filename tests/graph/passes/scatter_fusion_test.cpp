@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace scatter_fusion_test {
 using testing::expect_not_overlapped;
 using testing::expect_overlapped;
 using testing::expect_same_overlapped;
@@ -302,5 +302,6 @@ output %f = user
   }
 }
 
-} // namespace
+} // namespace scatter_fusion_test
+
 } // namespace weft::graph

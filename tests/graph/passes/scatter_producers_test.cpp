@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace scatter_producers_test {
 using testing::expect_not_overlapped;
 
 /// A program of two ranks with `nodes`, whose %y is scattered.
@@ -81,5 +81,6 @@ TEST(ScatterProducers, NothingIsComputedBehindAWriteThatMatters) {
       "%y: what it is computed of is written to before it is reduced");
 }
 
-} // namespace
+} // namespace scatter_producers_test
+
 } // namespace weft::graph

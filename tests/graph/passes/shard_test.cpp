@@ -6,8 +6,8 @@
 #include "weft/graph/ir/verify.h"
 
 namespace weft::graph {
-namespace {
 
+namespace shard_test {
 using namespace weft::testing;
 
 Program mlp() {
@@ -74,5 +74,6 @@ TEST(Shard, AProgramIsShardedOnce) {
       "[tensor_parallel] a program that is not sharded is required, but it is, over mesh(tp=2)");
 }
 
-} // namespace
+} // namespace shard_test
+
 } // namespace weft::graph

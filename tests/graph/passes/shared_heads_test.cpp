@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace shared_heads_test {
 std::string attention(int64_t heads, int64_t shared, const std::string& query_layout) {
   const auto q = "f32[2," + std::to_string(heads) + ",3,2]";
   const auto k = "f32[2," + std::to_string(shared) + ",3,2]";
@@ -66,5 +66,6 @@ TEST(SharedHeads, NothingMovesAndTheResultIsThatOfOneDevice) {
   }
 }
 
-} // namespace
+} // namespace shared_heads_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace step_forms_test {
 using testing::forms_of;
 
 /// Of one step on a tensor of these sizes on mesh(dp=2,tp=2).
@@ -129,5 +129,6 @@ TEST(StepForms, AScatterSaysWhetherOthersUseTheWhole) {
       "scatter(sum) %x -> %y along 0 over tp of 2: %y; kept\n");
 }
 
-} // namespace
+} // namespace step_forms_test
+
 } // namespace weft::graph

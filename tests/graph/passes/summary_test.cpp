@@ -4,8 +4,8 @@
 #include "weft/graph/ir/parse.h"
 
 namespace weft::graph {
-namespace {
 
+namespace summary_test {
 using namespace weft::testing;
 
 constexpr const char* kText = R"(
@@ -52,5 +52,6 @@ TEST(Summary, AProgramThatIsNotShardedHasNone) {
       "[summarize] a program that tensor_parallel made parallel is required.");
 }
 
-} // namespace
+} // namespace summary_test
+
 } // namespace weft::graph

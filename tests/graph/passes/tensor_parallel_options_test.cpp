@@ -4,8 +4,8 @@
 #include "weft/graph/ir/parse.h"
 
 namespace weft::graph {
-namespace {
 
+namespace tensor_parallel_options_test {
 using namespace weft::testing;
 
 TEST(TensorParallelOptions, LayoutsMustBeOfInputsAndOutputsThatThereAre) {
@@ -30,5 +30,6 @@ TEST(TensorParallelOptions, LayoutsMustBeOfInputsAndOutputsThatThereAre) {
   expect_contains(error(layout), "with a placement for every dim of mesh(tp=2) is required, but got {S(0), R}.");
 }
 
-} // namespace
+} // namespace tensor_parallel_options_test
+
 } // namespace weft::graph

@@ -4,8 +4,8 @@
 #include "tests/support/sharded_run.h"
 
 namespace weft::graph {
-namespace {
 
+namespace tensor_parallel_test {
 using namespace weft::testing;
 
 const nn::ParallelPlan kPair = {{"up", nn::colwise()}, {"down", nn::rowwise()}};
@@ -179,5 +179,6 @@ TEST(TensorParallel, APlanThatDoesNotFitIsAnError) {
       "got 6");
 }
 
-} // namespace
+} // namespace tensor_parallel_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace trial_values_test {
 TEST(TrialValues, SymbolsAreDistinctPrimesInsideTheirRanges) {
   Program program;
   program.symbols["s0"] = {.hint = 4, .min = 2, .max = std::nullopt};
@@ -42,5 +42,6 @@ output %view = user
   EXPECT_EQ(values.of(size->next()->output()).toInt(), prime / 2);
 }
 
-} // namespace
+} // namespace trial_values_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace weighted_layers_test {
 std::map<std::string, WeightedLayer> layers_by_output(const Program& program) {
   ProgramModules modules(program);
   std::map<std::string, WeightedLayer> result;
@@ -61,5 +61,6 @@ TEST(WeightedLayers, MayBeRepeatedForEveryRowOfABatch) {
   EXPECT_EQ(layers.at("y").rows, 6);
 }
 
-} // namespace
+} // namespace weighted_layers_test
+
 } // namespace weft::graph

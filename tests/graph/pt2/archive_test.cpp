@@ -4,8 +4,8 @@
 #include "tests/support/pt2_file.h"
 
 namespace weft::graph {
-namespace {
 
+namespace archive_test {
 using testing::error_text;
 using testing::expect_contains;
 using testing::zip_file;
@@ -119,5 +119,6 @@ TEST(Archive, NumbersOfSixtyFourBitsAreTakenWhereTheyStand) {
   expect_contains(error_of(wide), "the zip file's directory");
 }
 
-} // namespace
+} // namespace archive_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include "weft/graph/pt2/read_pt2.h"
 
 namespace weft::graph {
-namespace {
 
+namespace calling_convention_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -76,5 +76,6 @@ TEST(CallingConvention, IsFlatWhereThereIsNoneOrItDoesNotFit) {
       "[write_pt2] a program's calling convention must be JSON or empty");
 }
 
-} // namespace
+} // namespace calling_convention_test
+
 } // namespace weft::graph

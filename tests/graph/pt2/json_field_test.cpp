@@ -5,8 +5,8 @@
 #include <cmath>
 
 namespace weft::graph {
-namespace {
 
+namespace json_field_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -74,5 +74,6 @@ TEST(JsonField, DeepNestingIsRefusedBeforeItIsParsed) {
   record_of("\"" + std::string(1000, '[') + "\"");
 }
 
-} // namespace
+} // namespace json_field_test
+
 } // namespace weft::graph

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 namespace weft::graph {
-namespace {
 
+namespace mapped_file_test {
 using testing::error_text;
 using testing::expect_contains;
 
@@ -92,5 +92,6 @@ TEST_F(MappedFileTest, TensorsOfOtherMemoryStayAsTheyAre) {
   EXPECT_EQ(tensor.sum().item<double>(), 1 << 20);
 }
 
-} // namespace
+} // namespace mapped_file_test
+
 } // namespace weft::graph

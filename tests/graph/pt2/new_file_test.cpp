@@ -8,8 +8,8 @@
 #include <fstream>
 
 namespace weft::graph {
-namespace {
 
+namespace new_file_test {
 namespace fs = std::filesystem;
 using testing::error_text;
 
@@ -63,5 +63,6 @@ TEST_F(NewFiles, SayWhyTheyCannotBeMade) {
       "[write_pt2] " + path + ": cannot be created: No such file or directory.");
 }
 
-} // namespace
+} // namespace new_file_test
+
 } // namespace weft::graph

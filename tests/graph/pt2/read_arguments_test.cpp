@@ -4,8 +4,8 @@
 #include "tests/support/pt2_file.h"
 
 namespace weft::graph {
-namespace {
 
+namespace read_arguments_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -169,5 +169,6 @@ TEST_F(ReadArguments, ConstantsAreThoseOfOneValue) {
   EXPECT_FALSE(read_one(tensor_argument("x")));
 }
 
-} // namespace
+} // namespace read_arguments_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include "weft/graph/pt2/read_pt2.h"
 
 namespace weft::graph {
-namespace {
 
+namespace read_graph_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -141,5 +141,6 @@ TEST(ReadGraph, GraphsThatDoNotHoldAreNamedByTheirPlace) {
   expect_contains(error_of(file), "a value given by as_custom_obj is not supported");
 }
 
-} // namespace
+} // namespace read_graph_test
+
 } // namespace weft::graph

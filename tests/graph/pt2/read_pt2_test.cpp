@@ -9,8 +9,8 @@
 #include <fstream>
 
 namespace weft::graph {
-namespace {
 
+namespace read_pt2_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -168,5 +168,6 @@ TEST(ReadPt2, AnyFieldOfAnotherTypeIsNamedOrRead) {
   EXPECT_GT(errors, 1000u);
 }
 
-} // namespace
+} // namespace read_pt2_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include "weft/graph/pt2/read_pt2.h"
 
 namespace weft::graph {
-namespace {
 
+namespace read_signature_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -86,5 +86,6 @@ TEST(ReadSignature, WhatIsNotSupportedOrDoesNotFitIsNamed) {
   expect_contains(error_of(file), "graph.outputs[0].as_tensor.name: the name \"nothing\" is used, but not defined");
 }
 
-} // namespace
+} // namespace read_signature_test
+
 } // namespace weft::graph

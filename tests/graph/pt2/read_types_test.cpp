@@ -4,8 +4,8 @@
 #include "tests/support/pt2_file.h"
 
 namespace weft::graph {
-namespace {
 
+namespace read_types_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -69,5 +69,6 @@ TEST(ReadTypes, NumbersKeepWhatTheyAreOfSymbols) {
   EXPECT_EQ(read({{"as_expr", {{"expr_str", comparison}}}}, NumberKind::Bool), comparison);
 }
 
-} // namespace
+} // namespace read_types_test
+
 } // namespace weft::graph

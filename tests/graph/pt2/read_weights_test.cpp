@@ -4,8 +4,8 @@
 #include "tests/support/pt2_file.h"
 
 namespace weft::graph {
-namespace {
 
+namespace read_weights_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -101,5 +101,6 @@ TEST(ReadWeights, WhatIsMissingOrNotSupportedIsNamed) {
   expect_contains(error_of(file), "there are two tensors \"wq.bias\"");
 }
 
-} // namespace
+} // namespace read_weights_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace serialized_enums_test {
 TEST(SerializedEnums, NumbersAndValuesAreOneToOne) {
   int known = 0;
   for (int64_t number = -1; number < 64; ++number) {
@@ -31,5 +31,6 @@ TEST(SerializedEnums, NumbersAreTheFormatsAndNotTorchs) {
   EXPECT_EQ(memory_format_of_serialized(1), c10::MemoryFormat::Contiguous);
 }
 
-} // namespace
+} // namespace serialized_enums_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace sympy_text_test {
 const std::string kS = "Symbol('s77', positive=True, integer=True)";
 const std::string kT = "Symbol('s0', positive=True, integer=True)";
 
@@ -63,5 +63,6 @@ TEST(SympyText, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(sympy_of_size(Size::parse("s77 - u0")), "Add(" + kS + ", Mul(Integer(-1), Symbol('u0', integer=True)))");
 }
 
-} // namespace
+} // namespace sympy_text_test
+
 } // namespace weft::graph

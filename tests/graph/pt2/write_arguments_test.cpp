@@ -6,8 +6,8 @@
 #include <ATen/ScalarOps.h>
 
 namespace weft::graph {
-namespace {
 
+namespace write_arguments_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -108,5 +108,6 @@ TEST_F(WriteArguments, RealNumbersThatJsonHasNotAreWords) {
   EXPECT_EQ(write_constant("a"), json({{"as_string", "a"}}));
 }
 
-} // namespace
+} // namespace write_arguments_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include "weft/graph/pt2/read_pt2.h"
 
 namespace weft::graph {
-namespace {
 
+namespace write_graph_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -71,5 +71,6 @@ TEST(WriteGraph, ListsAndMissingResultsKeepTheirPlaces) {
   EXPECT_EQ(nodes[1]["outputs"], json({tensor_argument("c"), {{"as_none", true}}}));
 }
 
-} // namespace
+} // namespace write_graph_test
+
 } // namespace weft::graph

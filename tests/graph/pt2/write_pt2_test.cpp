@@ -13,8 +13,8 @@
 #include <fstream>
 
 namespace weft::graph {
-namespace {
 
+namespace write_pt2_test {
 using testing::error_text;
 using testing::expect_contains;
 using testing::linear_pt2;
@@ -163,5 +163,6 @@ TEST_F(WritePt2, OneTensorAtATimeIsInMemory) {
   EXPECT_EQ(read_pt2(folder_ + "/half.pt2").tensors.at("w7").sum().item<double>(), 7.0 * kSide * kSide / 2);
 }
 
-} // namespace
+} // namespace write_pt2_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include "tests/support/error_text.h"
 
 namespace weft::graph {
-namespace {
 
+namespace write_types_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -64,5 +64,6 @@ TEST(WriteTypes, NumbersOfUnknownExpressionAreFoundFromTheirNodes) {
   EXPECT_EQ(types.number_of(odd), types.number_of(odd));
 }
 
-} // namespace
+} // namespace write_types_test
+
 } // namespace weft::graph

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 namespace weft::graph {
-namespace {
 
+namespace write_weights_test {
 using nlohmann::json;
 using testing::error_text;
 using testing::expect_contains;
@@ -112,5 +112,6 @@ TEST_F(WriteWeights, WhatHasNoValuesRaises) {
       "[write_pt2] the tensor meta, an input of the program, is required");
 }
 
-} // namespace
+} // namespace write_weights_test
+
 } // namespace weft::graph

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace weft::graph {
-namespace {
 
+namespace written_names_test {
 TEST(WrittenNames, AreNamesToPythonEachOnce) {
   Program program;
   auto& graph = *program.graph;
@@ -27,5 +27,6 @@ TEST(WrittenNames, AreNamesToPythonEachOnce) {
   EXPECT_EQ(names.of(node), "topk_1");
 }
 
-} // namespace
+} // namespace written_names_test
+
 } // namespace weft::graph

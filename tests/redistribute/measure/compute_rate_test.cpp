@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace compute_rate_test {
 TEST(ComputeRate, IsThatOfMatmulsOfTheDtype) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble, at::kFloat8_e4m3fn}) {
     const auto compute = measured_compute(at::kCPU, dtype);
@@ -31,5 +31,6 @@ TEST(ComputeRate, IsAConstantWhereNothingCanBeMeasured) {
   EXPECT_LT(assumed_compute(c10::kCUDA, at::kFloat).flops_per_second, gpu.flops_per_second);
 }
 
-} // namespace
+} // namespace compute_rate_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include "weft/comm/communicator.h"
 
 namespace weft {
-namespace {
 
+namespace link_rate_test {
 using testing::error_text;
 using testing::on_mesh;
 
@@ -55,5 +55,6 @@ TEST(LinkRate, AMemberThatDoesNotComeIsAnErrorWithinTheTimeout) {
   EXPECT_NE(text, "");
 }
 
-} // namespace
+} // namespace link_rate_test
+
 } // namespace weft

@@ -8,8 +8,8 @@
 #include "weft/comm/fake_world.h"
 
 namespace weft {
-namespace {
 
+namespace mesh_rates_test {
 using testing::error_text;
 using testing::expect_contains;
 using testing::on_mesh;
@@ -127,5 +127,6 @@ TEST(MeshRates, WhatIsNoRateIsAnError) {
       error_text<c10::ValueError>([] { rates_of(DeviceMesh::parse("mesh(tp=2)"), at::kFloat); }), "[parse_link]");
 }
 
-} // namespace
+} // namespace mesh_rates_test
+
 } // namespace weft

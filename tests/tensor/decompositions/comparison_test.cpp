@@ -3,8 +3,8 @@
 #include "weft/tensor/distribute.h"
 
 namespace weft {
-namespace {
 
+namespace comparison_test {
 using namespace weft::testing;
 
 TEST(Equal, IsTheSameOnEveryRankWhateverTheLayouts) {
@@ -56,5 +56,6 @@ TEST(Equal, OtherDtypesCompareAsOnASingleDevice) {
   });
 }
 
-} // namespace
+} // namespace comparison_test
+
 } // namespace weft

@@ -4,8 +4,8 @@
 #include "weft/tensor/distribute.h"
 
 namespace weft {
-namespace {
 
+namespace losses_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 
@@ -142,5 +142,6 @@ TEST(NllLoss, MovesNumbersAndNotTheBatch) {
   });
 }
 
-} // namespace
+} // namespace losses_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include "weft/tensor/distribute.h"
 
 namespace weft {
-namespace {
 
+namespace moments_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 using OptionalDims = at::OptionalIntArrayRef;
@@ -124,5 +124,6 @@ TEST(Moments, OfNothingAreNotANumber) {
   });
 }
 
-} // namespace
+} // namespace moments_test
+
 } // namespace weft

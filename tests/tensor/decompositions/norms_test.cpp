@@ -7,8 +7,8 @@
 #include <limits>
 
 namespace weft {
-namespace {
 
+namespace norms_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 using Ints = std::vector<int64_t>;
@@ -161,5 +161,6 @@ TEST(LogSumExp, GradientsEqualTheSingleDevice) {
   });
 }
 
-} // namespace
+} // namespace norms_test
+
 } // namespace weft

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace weft {
-namespace {
 
+namespace reduced_dims_test {
 using namespace weft::testing;
 
 std::vector<SpecPtr> spec(const std::string& placements) {
@@ -57,5 +57,6 @@ TEST(ReducedDims, OfEachResultManyElementsAreReduced) {
   EXPECT_EQ(reduced_count(at::empty({}), {0}), 1);
 }
 
-} // namespace
+} // namespace reduced_dims_test
+
 } // namespace weft

@@ -2,8 +2,8 @@
 #include "weft/tensor/distribute.h"
 
 namespace weft {
-namespace {
 
+namespace views_test {
 using namespace weft::testing;
 
 at::Tensor placed(const at::Tensor& whole, const DeviceMesh& mesh, const Layout& layout) {
@@ -44,5 +44,6 @@ TEST(Views, ANewTensorWithTheStridesOfItsShapeLiesAsTheOther) {
   });
 }
 
-} // namespace
+} // namespace views_test
+
 } // namespace weft

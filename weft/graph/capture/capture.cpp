@@ -79,9 +79,9 @@ std::string value_name(InputKind kind, const std::string& target) {
 }
 
 /// Makes a program of a trace.
-class Writer {
+class CaptureWriter {
  public:
-  explicit Writer(const Trace& trace) : trace_(trace), values_(trace.values.size()) {}
+  explicit CaptureWriter(const Trace& trace) : trace_(trace), values_(trace.values.size()) {}
 
   void add_input(const Outside& input) {
     const bool is_user = input.kind == InputKind::User;
@@ -157,7 +157,7 @@ Program program_of(const Trace& trace, std::vector<Outside> outside, c10::ArrayR
   add_unnamed(trace, calls, is_used, outside);
   // As exported programs order them: parameters, buffers, constants, user inputs.
   std::stable_sort(outside.begin(), outside.end(), [](const Outside& a, const Outside& b) { return a.kind < b.kind; });
-  Writer writer(trace);
+  CaptureWriter writer(trace);
   for (const auto& input : outside) {
     if (input.kind == InputKind::User || is_used[input.value]) {
       writer.add_input(input);

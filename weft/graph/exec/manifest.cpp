@@ -50,9 +50,9 @@ Json to_json(const Manifest::Entry& entry) {
 }
 
 /// What is read of a file, with errors that say where.
-class Reader {
+class ManifestReader {
  public:
-  Reader(const std::string& text, const std::string& name) : name_(name) {
+  ManifestReader(const std::string& text, const std::string& name) : name_(name) {
     try {
       root_ = Json::parse(text);
     } catch (const nlohmann::json::exception& error) {
@@ -167,7 +167,7 @@ std::string Manifest::to_json() const {
 }
 
 Manifest Manifest::parse(const std::string& text, const std::string& name) {
-  return Reader(text, name).read();
+  return ManifestReader(text, name).read();
 }
 
 Manifest Manifest::load(const std::string& folder) {

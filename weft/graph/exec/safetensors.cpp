@@ -43,9 +43,9 @@ constexpr size_t kLengthBytes = 8;
 constexpr size_t kMaxHeaderBytes = 100'000'000; // as the Python package has it
 constexpr const char* kMetadata = "__metadata__";
 
-class Reader {
+class SafetensorsReader {
  public:
-  explicit Reader(const std::string& path) : file_(MappedFile::open(path, "read_safetensors")) {}
+  explicit SafetensorsReader(const std::string& path) : file_(MappedFile::open(path, "read_safetensors")) {}
 
   NamedTensors read() {
     const auto header = parse_header();
@@ -188,7 +188,7 @@ std::string_view dtype_name(const std::string& name, ScalarType dtype) {
 } // namespace
 
 NamedTensors read_safetensors(const std::string& path) {
-  return Reader(path).read();
+  return SafetensorsReader(path).read();
 }
 
 void write_safetensors(const NamedTensors& tensors, const std::string& path) {

@@ -26,7 +26,7 @@ std::optional<int64_t> parse_bound(TextCursor& cursor) {
   return is_open ? std::nullopt : std::optional(cursor.integer());
 }
 
-class Parser {
+class ProgramParser {
  public:
   Program run(std::string_view text) {
     size_t number = 0;
@@ -311,7 +311,7 @@ class Parser {
 } // namespace
 
 Program parse_program(std::string_view text) {
-  return Parser().run(text);
+  return ProgramParser().run(text);
 }
 
 } // namespace weft::graph

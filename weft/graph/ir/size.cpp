@@ -17,7 +17,7 @@ struct Size::Term {
 
 namespace {
 
-int64_t multiply(int64_t a, int64_t b) {
+int64_t multiply_sizes(int64_t a, int64_t b) {
   int64_t product = 0;
   TORCH_CHECK_VALUE(!__builtin_mul_overflow(a, b, &product), "[Size] ", a, " * ", b, " is more than a size can be.");
   return product;
@@ -26,13 +26,13 @@ int64_t multiply(int64_t a, int64_t b) {
 int64_t divide_down(int64_t a, int64_t b) {
   TORCH_CHECK_VALUE(b != 0, "[Size] a divisor must not be zero, in ", a, "//0.");
   if (b == -1) {
-    return multiply(a, b); // the smallest number has no such quotient
+    return multiply_sizes(a, b); // the smallest number has no such quotient
   }
   const auto quotient = a / b;
   return quotient * b != a && ((a < 0) != (b < 0)) ? quotient - 1 : quotient;
 }
 
-int64_t add(int64_t a, int64_t b) {
+int64_t add_sizes(int64_t a, int64_t b) {
   int64_t sum = 0;
   TORCH_CHECK_VALUE(!__builtin_add_overflow(a, b, &sum), "[Size] ", a, " + ", b, " is more than a size can be.");
   return sum;
@@ -42,7 +42,7 @@ int64_t raise_to(int64_t base, int64_t exponent) {
   TORCH_CHECK_VALUE(exponent >= 0 && exponent < 64, "[Size] an exponent must be from 0 to 63, but got ", exponent, ".");
   int64_t result = 1;
   for (int64_t i = 0; i < exponent; ++i) {
-    result = multiply(result, base);
+    result = multiply_sizes(result, base);
   }
   return result;
 }
@@ -50,15 +50,15 @@ int64_t raise_to(int64_t base, int64_t exponent) {
 int64_t compute(Size::Kind kind, int64_t a, int64_t b) {
   switch (kind) {
     case Size::Kind::Sum:
-      return add(a, b);
+      return add_sizes(a, b);
     case Size::Kind::Difference:
-      return add(a, multiply(b, -1));
+      return add_sizes(a, multiply_sizes(b, -1));
     case Size::Kind::Product:
-      return multiply(a, b);
+      return multiply_sizes(a, b);
     case Size::Kind::FloorDivision:
       return divide_down(a, b);
     case Size::Kind::Remainder:
-      return add(a, multiply(-divide_down(a, b), b));
+      return add_sizes(a, multiply_sizes(-divide_down(a, b), b));
     case Size::Kind::Power:
       return raise_to(a, b);
     case Size::Kind::Minimum:
@@ -106,9 +106,9 @@ bool is_name_letter(char c) {
 }
 
 /// Sums of products of powers, by recursive descent.
-class Parser {
+class SizeParser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit SizeParser(std::string_view text) : text_(text) {}
 
   Size run() {
     const auto size = sum();
@@ -200,7 +200,7 @@ class Parser {
   Size number() {
     int64_t value = 0;
     while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) {
-      value = add(multiply(value, 10), text_[at_++] - '0');
+      value = add_sizes(multiply_sizes(value, 10), text_[at_++] - '0');
     }
     return value;
   }
@@ -274,7 +274,7 @@ Size Size::symbol(std::string name) {
 }
 
 Size Size::parse(std::string_view text) {
-  return Parser(text).run();
+  return SizeParser(text).run();
 }
 
 Size Size::of(const Term* term) {

@@ -5,6 +5,10 @@
 
 namespace weft::graph {
 
+inline bool has_elements(const TensorType& type) {
+  return std::none_of(type.sizes.begin(), type.sizes.end(), [](const Size& size) { return size == Size(0); });
+}
+
 /// all_gather_into_tensor of a rank's program, its wait, and what arranges the pieces that have come.
 ///
 /// The whole is the last value that holds all pieces one after the other and is used for something else. Values before it

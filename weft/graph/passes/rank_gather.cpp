@@ -14,10 +14,6 @@ namespace {
 
 using Kind = Arrangement::Kind;
 
-bool has_elements(const TensorType& type) {
-  return std::none_of(type.sizes.begin(), type.sizes.end(), [](const Size& size) { return size == Size(0); });
-}
-
 /// Whether a node gives what it is given, as it is or under another dtype.
 bool keeps_bits(const Node* node) {
   if (node == nullptr || node->op() == nullptr) {

@@ -13,10 +13,6 @@ namespace {
 
 using Kind = Arrangement::Kind;
 
-bool has_elements(const TensorType& type) {
-  return std::none_of(type.sizes.begin(), type.sizes.end(), [](const Size& size) { return size == Size(0); });
-}
-
 /// What arranges the pieces of one tensor as a collective wants them, backward from there.
 class ScatterSearch {
  public:

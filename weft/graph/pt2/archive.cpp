@@ -31,9 +31,9 @@ std::string printable(std::string_view name) {
   return text;
 }
 
-class Parser {
+class ZipParser {
  public:
-  explicit Parser(const MappedFile& file) : file_(file), bytes_(file.bytes()) {}
+  explicit ZipParser(const MappedFile& file) : file_(file), bytes_(file.bytes()) {}
 
   struct Entry {
     std::string_view name;
@@ -177,7 +177,7 @@ class Parser {
 } // namespace
 
 Archive::Archive(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
-  const auto entries = Parser(*file_).run();
+  const auto entries = ZipParser(*file_).run();
   TORCH_CHECK_VALUE(!entries.empty(), "[read_pt2] ", file_->name(), ": the zip file has no records.");
   const auto folder = entries.front().name.substr(0, entries.front().name.find('/') + 1);
   for (const auto& [full_name, data] : entries) {

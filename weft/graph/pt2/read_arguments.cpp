@@ -63,9 +63,9 @@ const c10::TypePtr& without_none(const c10::TypePtr& type) {
 }
 
 /// Arguments of one call, by the types of its schema.
-class Reader {
+class ArgumentReader {
  public:
-  Reader(const NamedValues& values, std::vector<Value*>& operands) : values_(values), operands_(operands) {}
+  ArgumentReader(const NamedValues& values, std::vector<Value*>& operands) : values_(values), operands_(operands) {}
 
   Argument read(const JsonField& field, const c10::TypePtr& declared, std::optional<int32_t> list_size) {
     const auto [tag, value] = field.tagged();
@@ -278,7 +278,7 @@ Value* NamedValues::find(const JsonField& name) const {
 CallArguments read_arguments(const JsonField& inputs, const c10::FunctionSchema& schema, const NamedValues& values) {
   CallArguments result;
   result.arguments.resize(schema.arguments().size());
-  Reader reader(values, result.operands);
+  ArgumentReader reader(values, result.operands);
   std::vector<std::optional<JsonField>> given(schema.arguments().size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto input = inputs[i];
@@ -303,7 +303,7 @@ CallArguments read_arguments(const JsonField& inputs, const c10::FunctionSchema&
 
 CallArguments read_numbers(const JsonField& inputs, const NamedValues& values) {
   CallArguments result;
-  Reader reader(values, result.operands);
+  ArgumentReader reader(values, result.operands);
   for (size_t i = 0; i < inputs.size(); ++i) {
     result.arguments.push_back(reader.number(inputs[i]["arg"]));
   }

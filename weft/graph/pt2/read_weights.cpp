@@ -62,9 +62,9 @@ std::optional<uint64_t> bytes_needed(
   return static_cast<uint64_t>(bytes);
 }
 
-class Reader {
+class WeightReader {
  public:
-  Reader(const Archive& archive, std::string folder) : archive_(archive), folder_(std::move(folder)) {}
+  WeightReader(const Archive& archive, std::string folder) : archive_(archive), folder_(std::move(folder)) {}
 
   at::Tensor read(const JsonField& payload) {
     if (payload["use_pickle"].truth()) {
@@ -112,7 +112,7 @@ void read_folder(
     std::map<std::string, at::Tensor>& tensors) {
   const JsonRecord record(archive.file()->name(), folder + config, archive.record(folder + config));
   const auto entries = JsonField(record)["config"];
-  Reader reader(archive, folder);
+  WeightReader reader(archive, folder);
   for (const auto& [name, payload] : entries.object()) {
     const auto field = entries.value_of(payload);
     field.check(tensors.emplace(name, reader.read(field)).second, "there are two tensors \"", name, "\"");

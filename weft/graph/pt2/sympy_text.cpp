@@ -56,9 +56,9 @@ Size sum(const std::vector<Size>& terms) {
 }
 
 /// Calls of functions, whose arguments are calls, numbers and quoted names.
-class Parser {
+class SympyParser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit SympyParser(std::string_view text) : text_(text) {}
 
   std::optional<Size> run() {
     const auto result = call();
@@ -266,7 +266,7 @@ const char* function_name(Size::Kind kind) {
 
 std::optional<Size> size_of_sympy(std::string_view text) {
   try {
-    return Parser(text).run();
+    return SympyParser(text).run();
   } catch (const c10::ValueError&) {
     return std::nullopt; // a number too large for a size, or divided by zero
   }

@@ -40,9 +40,9 @@ const char* number_tag(const Value* value) {
 }
 
 /// Arguments of one node.
-class Writer {
+class ArgumentWriter {
  public:
-  Writer(const Node& node, const WrittenNames& names) : node_(node), names_(names) {}
+  ArgumentWriter(const Node& node, const WrittenNames& names) : node_(node), names_(names) {}
 
   json write(const Argument& argument, const c10::TypePtr& declared) const {
     const auto type = declared->kind() == TypeKind::OptionalType
@@ -224,7 +224,7 @@ json write_constant(const IValue& constant) {
 }
 
 json write_arguments(const Node& node, const WrittenNames& names) {
-  const Writer writer(node, names);
+  const ArgumentWriter writer(node, names);
   json inputs = json::array();
   if (node.op() == nullptr) {
     for (size_t i = 0; i < node.arguments().size(); ++i) {

@@ -19,9 +19,9 @@ std::string target_text(const Node& node) {
   return "torch.ops." + name.name.substr(0, colons) + "." + name.name.substr(colons + 2) + "." + overload;
 }
 
-class Writer {
+class GraphWriter {
  public:
-  Writer(const WrittenNames& names, TypeWriter& types) : names_(names), types_(types) {}
+  GraphWriter(const WrittenNames& names, TypeWriter& types) : names_(names), types_(types) {}
 
   json run(const Program& program) {
     json inputs = json::array();
@@ -163,7 +163,7 @@ json output_spec(const Program& program, const Output& output, const WrittenName
 } // namespace
 
 json write_graph(const Program& program, const WrittenNames& names, TypeWriter& types) {
-  return Writer(names, types).run(program);
+  return GraphWriter(names, types).run(program);
 }
 
 json write_signature(const Program& program, const WrittenNames& names) {

@@ -134,9 +134,9 @@ at::Tensor contiguous_copy(const at::Tensor& tensor) {
   return copy;
 }
 
-class Writer {
+class WeightWriter {
  public:
-  Writer(const std::string& model, const WriteOptions& options, const WriteRecord& write)
+  WeightWriter(const std::string& model, const WriteOptions& options, const WriteRecord& write)
       : model_(model), options_(options), write_(write) {}
 
   void add(const Group& group) {
@@ -205,7 +205,7 @@ void write_weights(
     const WriteOptions& options,
     const WriteRecord& write) {
   const auto entries = entries_of(program, /*can_make=*/static_cast<bool>(options.make_tensor));
-  Writer writer(model, options, write);
+  WeightWriter writer(model, options, write);
   for (const auto& group : group(entries)) {
     writer.add(group);
   }

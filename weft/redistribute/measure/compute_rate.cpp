@@ -16,7 +16,7 @@ namespace weft {
 
 namespace {
 
-constexpr double kEnoughSeconds = 1e-3;
+constexpr double kSecondsOfMatmul = 1e-3;
 constexpr int64_t kSmallestSide = 128;
 constexpr int64_t kLargestSide = 4096;
 constexpr int64_t kThinRows = 32; // as those of a chunk
@@ -68,7 +68,7 @@ Compute measure_compute(c10::Device device, c10::ScalarType dtype) {
   auto side = kSmallestSide;
   auto large = product({side, side, side}, device, dtype);
   large();
-  while (measure::seconds_of(device, large) < kEnoughSeconds && side < kLargestSide) {
+  while (measure::seconds_of(device, large) < kSecondsOfMatmul && side < kLargestSide) {
     side *= 2;
     large = product({side, side, side}, device, dtype);
     large();

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kSmallBytes = 1024;
 constexpr int64_t kFirstBytes = 64 << 10;
 constexpr int64_t kMostBytes = 64 << 20;
-constexpr double kEnoughSeconds = 5e-3;
+constexpr double kSecondsOfLink = 5e-3;
 
 /// One message to the next member and one from the one before.
 class RingExchange {
@@ -116,7 +116,7 @@ LinkTimes measure_link(Group& group, c10::Device device) {
     quarter = seconds;
     times_of_last = large_seconds(group, device, bytes);
     seconds = largest(group, device, {times_of_last.wall})[0];
-  } while (seconds < kEnoughSeconds && bytes < kMostBytes);
+  } while (seconds < kSecondsOfLink && bytes < kMostBytes);
   const auto count = static_cast<double>(bytes);
   times.per_byte = std::max(seconds - quarter, 0.1 * seconds) / (0.75 * count);
   // What other threads of this process did meanwhile is not the link's.
