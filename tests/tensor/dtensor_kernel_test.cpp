@@ -40,6 +40,38 @@ TEST(DTensorKernel, SaysWhichArgumentIsPlain) {
   });
 }
 
+TEST(DTensorKernel, ACallWithoutDataDecidesNothingForOneWithData) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto on = [&](at::Device device, const Placement& placement) {
+      return distribute_tensor(at::ones({4, 4}, at::TensorOptions(device)), mesh, {placement});
+    };
+    // Each first on meta, then with data, then on meta again; the local tensors of some have to be redistributed.
+    for (const auto device : {at::Device(at::kMeta), at::Device(at::kCPU), at::Device(at::kMeta)}) {
+      const std::vector<at::Tensor> results = {
+          on(device, Shard(0)) * 2,
+          on(device, Shard(0)).add_(1),
+          on(device, Shard(0)) + on(device, Shard(1)),
+          on(device, Shard(1)).matmul(on(device, Shard(1))),
+          on(device, Shard(0)).cumsum(0),
+          on(device, Shard(0)).narrow(0, 1, 2),
+          on(device, Shard(0)).sum(),
+          on(device, Shard(0)).view({2, 8}),
+          on(device, Shard(0)).to(at::kDouble),
+          std::get<0>(on(device, Shard(0)).max(0)),
+          on(device, Shard(0)).split(1)[1],
+          on(device, Shard(0)).clone(),
+          at::empty_like(on(device, Shard(0))),
+          redistribute(on(device, Shard(0)), {Shard(1)}),
+      };
+      for (size_t i = 0; i < results.size(); ++i) {
+        EXPECT_EQ(results[i].device().type(), device.type()) << "of result " << i;
+        EXPECT_EQ(to_local(results[i]).device().type(), device.type()) << "of result " << i;
+      }
+    }
+    expect_equal(full_tensor(on(at::kCPU, Shard(0)) + on(at::kCPU, Shard(1))), at::full({4, 4}, 2.0));
+  });
+}
+
 TEST(DTensorKernel, CountsRunsWithoutARule) {
   const auto nonzero = kernel_of("aten::nonzero", "");
   on_mesh({2}, [&](const DeviceMesh& mesh) {

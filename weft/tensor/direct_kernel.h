@@ -27,6 +27,7 @@ class DirectKernel<Return(Args...)> {
     std::tuple<DirectArgument<Args>...> arguments;
     if (const auto* call = find(arguments, std::index_sequence_for<Args...>(), args...)) {
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      count_writes(std::index_sequence_for<Args...>(), args...);
       return std::apply(
           [&](auto&... argument) -> Return {
             if constexpr (std::is_void_v<Return>) {
@@ -54,6 +55,25 @@ class DirectKernel<Return(Args...)> {
     const bool is_direct = (std::get<I>(arguments).read(args, kinds[I], key) && ...);
     return is_direct ? CallCache::of_thread().find_direct(key) : nullptr;
   }
+
+  template <size_t... I>
+  void count_writes(std::index_sequence<I...>, Args&... args) const {
+    if constexpr (std::is_void_v<Return> || std::is_same_v<Return, at::Tensor&>) {
+      for (const auto written : kernel_.schema().written) {
+        ((static_cast<int64_t>(I) == written ? count_write(args) : void()), ...);
+      }
+    }
+  }
+
+  static void count_write(const at::Tensor& tensor) {
+    if (const auto* impl = as_dtensor(tensor)) {
+      impl->count_write();
+    }
+  }
+  static void count_write(at::TensorList tensors) {
+    weft::count_writes(tensors);
+  }
+  static void count_write(const auto& /*no tensor*/) {}
 
   static at::Tensor& result(const PreparedCall& /*call*/, at::Tensor& /*local*/, at::Tensor& self, const auto&...) {
     return self;

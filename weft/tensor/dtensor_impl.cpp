@@ -59,18 +59,40 @@ DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
 
 void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
   storage_offset_ = base.storage_offset_ + offset;
-  copied_version_ = base.copied_version_;
-  if (is_copy && !base.is_copy_of_base()) {
-    copied_version_ = !base.version_counter_.enabled() ? 0 : base.version_counter_.current_version();
+  copied_ = base.copied_;
+  if (!is_copy) {
+    memory_.set(base.memory());
+  } else if (!base.is_copy_of_base()) {
+    auto memory = base.memory();
+    const auto moment = memory->now();
+    copied_ = {
+        std::move(memory), moment, base.version_counter_.enabled() ? base.version_counter_.current_version() : 0};
   }
   if (is_copy_of_base() && base.version_counter_.enabled() && !is_inference()) {
     version_counter_ = base.version_counter_; // below autograd nobody else makes views share it
   }
 }
 
+bool DTensorImpl::has_changed_since_copied() const {
+  const auto now = copied_.memory->now();
+  // Without a version, as in inference mode, nobody knows what a plain tensor of the same memory was used for.
+  return version_counter_.enabled()
+      ? now.writes != copied_.moment.writes || version_counter_.current_version() != copied_.version
+      : now != copied_.moment;
+}
+
+void DTensorImpl::take_copied(const DTensorImpl& other) {
+  copied_ = other.copied_;
+  if (is_copy_of_base() && version_counter_.enabled()) {
+    copied_.version = version_counter_.current_version() - (other.is_stale_copy() ? 1 : 0);
+  }
+}
+
 void DTensorImpl::release_resources() {
   TensorImpl::release_resources();
   local_ = AsyncTensor();
+  memory_.reset();
+  copied_ = {};
   shared_move_.reset();
 }
 
@@ -90,11 +112,8 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version
   copy->key_set_ = key_set_;
   // Inference tensors have no version; the copy got one where it was made outside of inference mode.
   copy->version_counter_ = copy->is_inference() ? c10::VariableVersion() : std::forward<Version>(version);
-  if (is_copy_of_base()) {
-    // The copy may count versions anew; what is stale stays so.
-    copy->copied_version_ =
-        !copy->version_counter_.enabled() ? 0 : copy->version_counter_.current_version() - (is_stale_copy() ? 1 : 0);
-  }
+  copy->memory_.set(memory());
+  copy->take_copied(*this);
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
 }
@@ -121,7 +140,9 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   spec_ = from->spec_;
   data_type_ = from->data_type_;
   storage_offset_ = from->storage_offset_;
-  copied_version_ = from->copied_version_;
+  memory_.set(from->memory());
+  take_copied(*from);
+  shared_move_.reset();
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
   take_lazy_signs(*this, if_there(local_));

@@ -2,6 +2,7 @@
 
 #include "weft/comm/pending.h"
 #include "weft/core/tensor_spec.h"
+#include "weft/tensor/local_memory.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
@@ -29,15 +30,28 @@ class DTensorImpl : public c10::TensorImpl {
     return spec_;
   }
 
-  /// Makes this a view of `base` that begins `offset` elements after it in the whole tensor. A copy had to be moved and
-  /// shares no memory with its base: it must not be written to, nor read once the base has changed.
+  /// What has happened to the memory of the local tensor.
+  LocalMemoryPtr memory() const {
+    return memory_.get();
+  }
+  /// A kernel is about to write to the local tensor.
+  void count_write() const {
+    memory_.count_write();
+  }
+  /// A plain tensor shares the memory of the local one from now on.
+  void count_exposure() const {
+    memory_.get()->count_exposure();
+  }
+
+  /// Makes this a view of `base` that begins `offset` elements after it in the global tensor. A copy had to be redistributed
+  /// and shares no memory with its base: it must not be written to, nor read once the base has changed.
   void become_view(const DTensorImpl& base, int64_t offset, bool is_copy);
   bool is_copy_of_base() const {
-    return copied_version_ != kNoCopy;
+    return copied_.memory.defined();
   }
-  /// Whether the tensor that this is a copy of has changed since. Autograd makes views share their base's version.
+  /// Whether the tensor that this is a copy of has changed since.
   bool is_stale_copy() const {
-    return is_copy_of_base() && version_counter_.enabled() && version_counter_.current_version() != copied_version_;
+    return is_copy_of_base() && has_changed_since_copied();
   }
 
   bool has_gradient_layout() const {
@@ -78,14 +92,24 @@ class DTensorImpl : public c10::TensorImpl {
   template <class Version>
   c10::intrusive_ptr<TensorImpl> detached_copy(Version&& version, bool allow_tensor_metadata_change) const;
   void take_sizes_from_spec();
+  bool has_changed_since_copied() const;
+  /// Takes over what `other`, of the same values, is a copy of. Versions may be counted anew here; what is stale stays so.
+  void take_copied(const DTensorImpl& other);
   const char* tensorimpl_type_name() const override {
     return "weft::DTensorImpl";
   }
 
   AsyncTensor local_;
   SpecPtr spec_;
-  static constexpr uint32_t kNoCopy = ~uint32_t{0};
-  uint32_t copied_version_ = kNoCopy; // of the base
+  LazyLocalMemory memory_;
+  /// Where and when a view that had to be copied was copied; no memory for others. Autograd makes views share their base's
+  /// version, by which writes through plain tensors of the same memory are noticed.
+  struct Copied {
+    LocalMemoryPtr memory;
+    LocalMemory::Moment moment = {};
+    uint32_t version = 0;
+  };
+  Copied copied_;
   bool gradient_layout_claimed_ = false;
   bool is_cast_parameter_ = false;
   std::shared_ptr<const SharedMove> shared_move_;

@@ -54,16 +54,24 @@ class DTensorKernel {
 /// Raises unless an argument is distributed, or a plain tensor that counts as replicated.
 void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor);
 
-/// The word of a distributed tensor in a key. Specs are aligned, so the lowest bits are free.
+/// The bits of a device in a word of a key: the highest, which no address uses.
+inline uint64_t device_bits(c10::Device device) {
+  return static_cast<uint64_t>(static_cast<uint8_t>(device.type())) << 56 |
+      static_cast<uint64_t>(static_cast<uint8_t>(device.index())) << 48;
+}
+
+/// The word of a distributed tensor in a key. Specs are aligned, so the lowest bits are free. The device counts, because the
+/// results of a call are on it: the same spec describes tensors with data and without (meta).
 inline uint64_t word_of(const DTensorImpl& impl, bool is_parameter) {
   const bool stays = is_parameter || impl.is_cast_parameter();
-  return reinterpret_cast<uintptr_t>(impl.spec().get()) | (stays ? 1 : 0) | (impl.is_copy_of_base() ? 2 : 0);
+  return reinterpret_cast<uintptr_t>(impl.spec().get()) | (stays ? 1 : 0) | (impl.is_copy_of_base() ? 2 : 0) |
+      device_bits(impl.device());
 }
 
 /// The first word of a plain tensor; its dim and its sizes follow.
 inline uint64_t word_of_plain(const at::Tensor& tensor) {
   const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-  return 2 | (is_number ? 4 : 0) | static_cast<uint64_t>(tensor.scalar_type()) << 3;
+  return 2 | (is_number ? 4 : 0) | static_cast<uint64_t>(tensor.scalar_type()) << 3 | device_bits(tensor.device());
 }
 
 } // namespace weft

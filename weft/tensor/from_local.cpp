@@ -114,12 +114,13 @@ using BoundaryPtr = c10::intrusive_ptr<Boundary>;
 
 at::Tensor wrapped(const at::Tensor& local, const Boundary& boundary) {
   const auto& spec = *boundary.spec;
-  const auto given = local.requires_grad() ? untracked(local) : local;
+  const auto given = untracked(local);
   const auto part = laid_out(boundary.run_check ? from_first_rank(given, spec) : given, spec);
   if (debug_enabled()) {
     check_replicas_agree("from_local", part, spec, ReplicaClaim::Values);
   }
   const auto result = make_dtensor(part, boundary.spec);
+  as_dtensor(result)->count_exposure();
   share_version(result, part);
   return result;
 }

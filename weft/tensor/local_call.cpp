@@ -130,6 +130,9 @@ class LocalCall {
 
   void run() {
     auto* arguments = stack_.data() + stack_.size() - schema_.arguments.size();
+    if (!schema_.written.empty()) {
+      count_writes(arguments);
+    }
     keep(arguments);
     if (C10_LIKELY(call_.moves.empty() && !call_.lookup)) {
       put_arguments(
@@ -155,6 +158,17 @@ class LocalCall {
   }
 
  private:
+  void count_writes(const c10::IValue* arguments) const {
+    for (const auto argument : schema_.written) {
+      const auto& value = arguments[argument];
+      if (value.isTensorList()) {
+        weft::count_writes(value.toTensorVector());
+      } else if (value.isTensor() && is_dtensor(value.toTensor())) {
+        as_dtensor(value.toTensor())->count_write();
+      }
+    }
+  }
+
   /// What is written to and what is viewed must outlive its place on the stack.
   void keep(c10::IValue* arguments) {
     for (const auto& ret : schema_.returns) {
@@ -274,6 +288,17 @@ class LocalCall {
 };
 
 } // namespace
+
+void count_writes(at::TensorList written) {
+  for (const auto& tensor : written) {
+    if (const auto* impl = as_dtensor(tensor)) {
+      impl->count_write();
+      if (!tensor.is_inference()) {
+        tensor.unsafeGetTensorImpl()->bump_version();
+      }
+    }
+  }
+}
 
 at::Tensor wrap_output(at::Tensor local, const PreparedOutput& output, const DTensorImpl* base) {
   if (!local.defined()) {

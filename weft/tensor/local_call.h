@@ -20,4 +20,8 @@ void run_local_call(
 /// The local result as a distributed tensor; `base` is what it is a view of, if it is one.
 at::Tensor wrap_output(at::Tensor local, const PreparedOutput& output, const DTensorImpl* base);
 
+/// Counts a write to each of the distributed tensors of a list. Autograd sees writes to tensors; those to lists are made known
+/// to it here.
+void count_writes(at::TensorList written);
+
 } // namespace weft

@@ -13,6 +13,7 @@ namespace {
 
 using Generator = std::optional<at::Generator>;
 
+/// The distributed tensor that is about to be filled.
 const DTensorImpl& distributed(const char* where, const at::Tensor& tensor) {
   const auto* impl = as_dtensor(tensor);
   TORCH_CHECK_TYPE(
@@ -22,6 +23,7 @@ const DTensorImpl& distributed(const char* where, const at::Tensor& tensor) {
       !impl->is_copy_of_base(), "[", where, "] ", *impl->spec(),
       " is a view that had to be redistributed, so that writing to it would not change the tensor it was taken of. "
       "Redistribute that tensor first, or clone the view.");
+  impl->count_write();
   return *impl;
 }
 

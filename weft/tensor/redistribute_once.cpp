@@ -30,15 +30,24 @@ struct SharedMove {
   Layout layout;
   uint32_t version;  // of the tensor
   bool was_recorded; // by autograd
-  /// What the tensor was moved to, unless it shares the tensor's memory: then it would keep the tensor alive, and the tensor
-  /// it. That is made again, with the node of this graph for its gradient, as long as a graph leads to the node; where none
-  /// does, a node of its own communicates the same.
+  /// What the tensor was redistributed to, unless it shares the tensor's memory: then it would keep the tensor alive, and the
+  /// tensor it. That is made again, with the node of this graph for its gradient, as long as a graph leads to the node; where
+  /// none does, a node of its own communicates the same.
   at::Tensor result;
   uint32_t result_version = 0;
+  /// When the result was made, in the memory of the tensor and in its own.
+  LocalMemory::Moment taken = {};
+  LocalMemory::Moment made = {};
   WeakNodePtr node;
 };
 
 namespace {
+
+/// Whether a plain tensor may share the memory: it was made of one, or handed out as one, and not all of those are gone.
+/// Such a tensor can be changed in ways that nobody sees, so that no copy of its values is kept.
+bool is_within_reach(const DTensorImpl& tensor) {
+  return tensor.memory()->now().exposures > 0 && tensor.local().storage().use_count() > 1;
+}
 
 bool is_still(const SharedMove& move, const at::Tensor& tensor, const Layout& layout) {
   return move.layout == layout && move.version == tensor._version() && move.was_recorded == is_recorded(tensor);
@@ -61,7 +70,9 @@ at::Tensor find(const SharedMove& move, const at::Tensor& tensor, const Layout& 
     auto node = move.node.lock();
     return node ? view_behind(tensor, std::move(node)) : at::Tensor();
   }
-  return move.result._version() == move.result_version ? move.result : at::Tensor();
+  const bool is_unchanged = move.result._version() == move.result_version &&
+      as_dtensor(tensor)->memory()->now() == move.taken && as_dtensor(move.result)->memory()->now() == move.made;
+  return is_unchanged ? move.result : at::Tensor();
 }
 
 } // namespace
@@ -87,9 +98,13 @@ at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout) {
       .node = WeakNodePtr(NodePtr())};
   if (impl->spec()->layout() == layout) {
     move.node = WeakNodePtr(result.grad_fn());
-  } else if (!result.is_inference()) {
+  } else if (result.is_inference() || is_within_reach(*impl)) {
+    return result; // not shared
+  } else {
     move.result = result;
     move.result_version = static_cast<uint32_t>(result._version());
+    move.taken = impl->memory()->now();
+    move.made = as_dtensor(result)->memory()->now();
   }
   impl->share_move(std::make_shared<const SharedMove>(std::move(move)));
   return result;

@@ -171,6 +171,7 @@ void StandIns::write(const c10::OperatorHandle& op, Stack* stack) {
   (*stack)[first] = values;
   op.callBoxed(stack);
   stack->back() = view;
+  as_dtensor(whole)->count_write();
   write_own_part(*as_dtensor(whole), view, values);
   whole.unsafeGetTensorImpl()->bump_version();
 }

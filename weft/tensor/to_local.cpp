@@ -33,6 +33,7 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
     return observed(tensor, [&] {
       // A view, so that autograd refuses to change it in place: the tensor would change and not know.
       auto local = as_dtensor(tensor)->local().alias();
+      as_dtensor(tensor)->count_exposure();
       share_version(local, tensor);
       return local;
     });
@@ -78,6 +79,7 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
   }
   return observed(tensor, [&] {
     auto local = untracked(impl.local());
+    impl.count_exposure();
     share_version(local, tensor);
     return local;
   });

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <atomic>
+
+namespace weft {
+
+/// What has happened to the memory of a local tensor, for those who keep a copy of its values: distributed tensors that
+/// share the memory (views, detached tensors, `.data`) share one of these. Unlike autograd's version it counts every write,
+/// in inference mode and through `.data` too.
+class LocalMemory : public c10::intrusive_ptr_target {
+ public:
+  /// Where a copy was taken. A copy is out of date once the writes have changed.
+  struct Moment {
+    uint32_t writes;
+    uint32_t exposures;
+    bool operator==(const Moment&) const = default;
+  };
+
+  Moment now() const {
+    return {writes_.load(std::memory_order_relaxed), exposures_.load(std::memory_order_relaxed)};
+  }
+  /// Every kernel that writes to a local tensor calls it, before it writes.
+  void count_write() {
+    writes_.fetch_add(1, std::memory_order_relaxed);
+  }
+  /// A plain tensor begins to share the memory: it may be written to in ways that nobody can count, numpy's for one.
+  void count_exposure() {
+    exposures_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<uint32_t> writes_ = 0;
+  std::atomic<uint32_t> exposures_ = 0;
+};
+
+using LocalMemoryPtr = c10::intrusive_ptr<LocalMemory>;
+
+/// A LocalMemory that is made when first asked for: most tensors are never shared, and pay for a pointer alone.
+class LazyLocalMemory {
+ public:
+  LazyLocalMemory() = default;
+  LazyLocalMemory(const LazyLocalMemory&) = delete;
+  LazyLocalMemory& operator=(const LazyLocalMemory&) = delete;
+  ~LazyLocalMemory() {
+    reset();
+  }
+
+  /// Two threads that ask at the same time get the same one.
+  LocalMemoryPtr get() const {
+    auto* found = memory_.load(std::memory_order_acquire);
+    if (found == nullptr) {
+      auto made = c10::make_intrusive<LocalMemory>();
+      if (memory_.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) {
+        found = made.release();
+      }
+    }
+    return LocalMemoryPtr::reclaim_copy(found);
+  }
+  void set(LocalMemoryPtr memory) {
+    reset();
+    memory_.store(memory.release(), std::memory_order_release);
+  }
+  void reset() {
+    if (auto* memory = memory_.load(std::memory_order_relaxed)) {
+      memory_.store(nullptr, std::memory_order_relaxed);
+      LocalMemoryPtr::reclaim(memory);
+    }
+  }
+  /// What nobody has asked for is shared with nobody, so that nobody needs to know.
+  void count_write() const {
+    if (auto* memory = memory_.load(std::memory_order_acquire)) {
+      memory->count_write();
+    }
+  }
+
+ private:
+  mutable std::atomic<LocalMemory*> memory_ = nullptr;
+};
+
+} // namespace weft
