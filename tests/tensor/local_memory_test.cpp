@@ -27,6 +27,12 @@ struct Write {
   std::function<void(at::Tensor x)> write;
 };
 
+/// What one more module is given that the tensor enters.
+at::Tensor at_new_place(const at::Tensor& tensor, const Layout& layout) {
+  thread_local uintptr_t last = 0;
+  return redistribute_once(tensor, layout, reinterpret_cast<const void*>(++last));
+}
+
 at::Tensor other_like(const at::Tensor& x) {
   return x.mul(2).add(1);
 }
@@ -61,12 +67,6 @@ const std::vector<Write>& all_writes() {
   };
   return kAll;
 }
-
-/// Where a plain tensor shares the memory, it can be written to so that no counter of torch's moves.
-const Write kUnseen = {"the memory of to_local", [](at::Tensor x) {
-                         const auto local = to_local(x);
-                         std::fill_n(local.mutable_data_ptr<float>(), local.numel(), 42.0F);
-                       }};
 
 enum class Mode { Grad, NoGrad, Inference };
 
@@ -140,6 +140,33 @@ TEST(LocalMemory, AViewThatWasCopiedKeepsTheValuesOfMemoryThatItsBaseHasLeft) {
   });
 }
 
+TEST(LocalMemory, InInferenceModeViewsOfANormalTensorAreNormal) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    for (const auto& placement : {Replicate(), Shard(0)}) {
+      auto x = sample(mesh, placement);
+      const auto before = x._version();
+      {
+        const c10::InferenceMode inference;
+        for (const auto& view : {x.view({-1}), x.detach(), x.narrow(0, 1, 2), x.t(), x.select(1, 0), x.alias()}) {
+          EXPECT_FALSE(view.is_inference());
+        }
+        x.view({-1}).add_(1);
+        EXPECT_GT(x._version(), before);
+        expect_equal(full_tensor(x), whole_numbers({4, 3}) + 1);
+        x.set_data(x.detach() * 2);
+      }
+      expect_equal(full_tensor(x), (whole_numbers({4, 3}) + 1) * 2);
+      at::Tensor made;
+      {
+        const c10::InferenceMode inference;
+        made = sample(mesh, placement);
+      }
+      EXPECT_TRUE(made.view({-1}).is_inference());
+      EXPECT_TRUE(made.narrow(0, 1, 2).is_inference());
+    }
+  });
+}
+
 TEST(LocalMemory, ACopyOfACopiedViewStaysStale) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = sample(mesh, Shard(0));
@@ -159,10 +186,10 @@ TEST(LocalMemory, WhatIsSharedByRedistributeOnceIsNotReadAfterAWriteOfAnyKind) {
       [](const Write& write, Mode /*mode*/, const at::Tensor& x) {
         for (const auto& placement : {Replicate(), Shard(1)}) {
           for (const auto* each : {&write, &kReplace}) {
-            const auto first = redistribute_once(x, {placement});
+            const auto first = at_new_place(x, {placement});
             each->write(x);
-            expect_equal(full_tensor(redistribute_once(x, {placement})), full_tensor(x));
-            EXPECT_FALSE(first.is_same(redistribute_once(x, {placement}))) << each->name;
+            expect_equal(full_tensor(at_new_place(x, {placement})), full_tensor(x));
+            EXPECT_FALSE(first.is_same(at_new_place(x, {placement}))) << each->name;
           }
         }
       },
@@ -172,41 +199,10 @@ TEST(LocalMemory, WhatIsSharedByRedistributeOnceIsNotReadAfterAWriteOfAnyKind) {
 TEST(LocalMemory, WhatIsSharedByRedistributeOnceMayBeWrittenTo) {
   on_all_writes(
       [](const Write& write, Mode /*mode*/, const at::Tensor& x) {
-        write.write(redistribute_once(x, {Replicate()}));
-        expect_equal(full_tensor(redistribute_once(x, {Replicate()})), whole_numbers({4, 3}));
+        write.write(at_new_place(x, {Replicate()}));
+        expect_equal(full_tensor(at_new_place(x, {Replicate()})), whole_numbers({4, 3}));
       },
       /*is_activation=*/true);
-}
-
-TEST(LocalMemory, NothingIsSharedWhileAPlainTensorReachesTheMemory) {
-  on_mesh({2}, [](const DeviceMesh& mesh) {
-    const c10::NoGradGuard no_grad;
-    for (const auto& placement : {Replicate(), Shard(1)}) {
-      const auto handed_out = sample(mesh, Shard(0));
-      redistribute_once(handed_out, {placement});
-      kUnseen.write(handed_out); // after the first
-      expect_equal(full_tensor(redistribute_once(handed_out, {placement})), at::full({4, 3}, 42.0));
-
-      const auto held = to_local(handed_out);
-      redistribute_once(handed_out, {placement});
-      std::fill_n(held.mutable_data_ptr<float>(), held.numel(), 1.0F); // handed out before the first
-      expect_equal(full_tensor(redistribute_once(handed_out, {placement})), at::ones({4, 3}));
-
-      const auto given = at::zeros({2, 3});
-      const auto made = from_local(given, mesh, {Shard(0)});
-      redistribute_once(made, {placement});
-      std::fill_n(given.mutable_data_ptr<float>(), given.numel(), 5.0F);
-      expect_equal(full_tensor(redistribute_once(made, {placement})), at::full({4, 3}, 5.0));
-    }
-  });
-}
-
-TEST(LocalMemory, WhatAPlainTensorNoLongerReachesIsShared) {
-  on_mesh({2}, [](const DeviceMesh& mesh) {
-    const c10::NoGradGuard no_grad;
-    const auto x = from_local(at::ones({2, 3}), mesh, {Shard(0)});
-    EXPECT_TRUE(redistribute_once(x, {Replicate()}).is_same(redistribute_once(x, {Replicate()})));
-  });
 }
 
 TEST(LocalMemory, AutogradSeesWritesToLists) {

@@ -70,9 +70,9 @@ TEST(MoveObserver, NormsAreOfWholeTensorsWhileItWatches) {
 TEST(MoveObserver, SeesAgainWhatWasMovedBefore) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({4, 2}), mesh, {Shard(0)});
-    redistribute_once(x, {Replicate()});
+    redistribute_once(x, {Replicate()}, &mesh);
     Listing listing;
-    redistribute_once(x, {Replicate()});
+    redistribute_once(x, {Replicate()}, &mesh);
     EXPECT_EQ(listing.moves.size(), 1U);
   });
 }

@@ -18,6 +18,12 @@ using namespace weft::testing;
 
 const Layout kWhole = {Replicate()};
 
+/// What one more module is given that the tensor enters.
+at::Tensor at_new_place(const at::Tensor& tensor, const Layout& layout) {
+  thread_local uintptr_t last = 0;
+  return redistribute_once(tensor, layout, reinterpret_cast<const void*>(++last));
+}
+
 /// An activation: not a leaf.
 at::Tensor activation(const DeviceMesh& mesh, const Placement& placement) {
   const auto whole = whole_numbers({4, 2});
@@ -28,11 +34,30 @@ TEST(RedistributeOnce, TheSameTensorMovesOnce) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = activation(mesh, Shard(0));
     CommLog log(mesh);
-    const auto first = redistribute_once(x, kWhole);
-    EXPECT_TRUE(first.is_same(redistribute_once(x, kWhole)));
+    const auto first = at_new_place(x, kWhole);
+    EXPECT_TRUE(first.is_same(at_new_place(x, kWhole)));
     EXPECT_EQ(log.calls(), 1);
     expect_equal(full_tensor(first), whole_numbers({4, 2}));
-    EXPECT_EQ(spec_of(redistribute_once(x, {Shard(1)}))->layout(), Layout{Shard(1)});
+    EXPECT_EQ(spec_of(at_new_place(x, {Shard(1)}))->layout(), Layout{Shard(1)});
+  });
+}
+
+TEST(RedistributeOnce, APlaceThatAsksAgainIsGivenTheValuesAnew) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = activation(mesh, Shard(0)).detach();
+    const int query = 0;
+    const int key = 0;
+    for (const auto* written : {"", "unseen", "", "unseen"}) {
+      if (std::string_view(written) == "unseen") {
+        const auto local = to_local(x);
+        std::fill_n(local.mutable_data_ptr<float>(), local.numel(), 7.0F); // as numpy does
+      }
+      CommLog log(mesh);
+      const auto first = redistribute_once(x, kWhole, &query);
+      EXPECT_TRUE(first.is_same(redistribute_once(x, kWhole, &key)));
+      EXPECT_EQ(log.calls(), 1);
+      expect_equal(full_tensor(first), full_tensor(x));
+    }
   });
 }
 
@@ -42,8 +67,7 @@ TEST(RedistributeOnce, TheGradientsOfAllUsesAreReducedOnce) {
       const auto x = activation(mesh, placement);
       x.retain_grad();
       const auto weight = from_local(at::ones({2, 3}), mesh, {Shard(1)});
-      const auto loss =
-          (redistribute_once(x, kWhole).matmul(weight) + redistribute_once(x, kWhole).matmul(weight * 2)).sum();
+      const auto loss = (at_new_place(x, kWhole).matmul(weight) + at_new_place(x, kWhole).matmul(weight * 2)).sum();
       CommLog log(mesh);
       loss.backward();
       EXPECT_EQ(log.calls(), 1) << log.to_string();
@@ -59,7 +83,7 @@ TEST(RedistributeOnce, TheGradientIsReducedOnceThoughNobodyKeepsTheTensor) {
     x.retain_grad();
     const auto weight = from_local(at::ones({2, 3}), mesh, {Shard(1)}).to(at::kBFloat16);
     // As under autocast: what backward needs is another tensor than the one that was entered with.
-    const auto used = [&] { return redistribute_once(x, kWhole).to(at::kBFloat16).matmul(weight); };
+    const auto used = [&] { return at_new_place(x, kWhole).to(at::kBFloat16).matmul(weight); };
     const auto loss = (used() + used() + used()).sum();
     CommLog log(mesh);
     loss.backward();
@@ -71,8 +95,8 @@ TEST(RedistributeOnce, TheGradientIsReducedOnceThoughNobodyKeepsTheTensor) {
 TEST(RedistributeOnce, WhatSharesTheTensorsMemoryIsNotChangedInPlace) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = activation(mesh, Replicate());
-    const auto first = redistribute_once(x, kWhole);
-    for (const auto& entered : {first, redistribute_once(x, kWhole)}) {
+    const auto first = at_new_place(x, kWhole);
+    for (const auto& entered : {first, at_new_place(x, kWhole)}) {
       EXPECT_TRUE(entered.is_view());
       EXPECT_THROW(entered.add_(1), c10::Error);
     }
@@ -83,11 +107,11 @@ TEST(RedistributeOnce, AChangedTensorMovesAgain) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const c10::NoGradGuard no_grad;
     const auto x = activation(mesh, Shard(0));
-    const auto first = redistribute_once(x, kWhole);
+    const auto first = at_new_place(x, kWhole);
     x.add_(1);
-    expect_equal(full_tensor(redistribute_once(x, kWhole)), whole_numbers({4, 2}) + 1);
-    redistribute_once(x, kWhole).add_(5);
-    expect_equal(full_tensor(redistribute_once(x, kWhole)), whole_numbers({4, 2}) + 1);
+    expect_equal(full_tensor(at_new_place(x, kWhole)), whole_numbers({4, 2}) + 1);
+    at_new_place(x, kWhole).add_(5);
+    expect_equal(full_tensor(at_new_place(x, kWhole)), whole_numbers({4, 2}) + 1);
   });
 }
 
@@ -96,9 +120,9 @@ TEST(RedistributeOnce, WhatWasMadeWithoutAGraphIsNotUsedWithOne) {
     const auto x = activation(mesh, Shard(0));
     {
       const c10::NoGradGuard no_grad;
-      EXPECT_FALSE(redistribute_once(x, kWhole).requires_grad());
+      EXPECT_FALSE(at_new_place(x, kWhole).requires_grad());
     }
-    EXPECT_TRUE(redistribute_once(x, kWhole).requires_grad());
+    EXPECT_TRUE(at_new_place(x, kWhole).requires_grad());
   });
 }
 
@@ -106,7 +130,7 @@ TEST(RedistributeOnce, NeitherTensorKeepsTheOtherAliveForEver) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     for (const auto& placement : {Replicate(), Shard(0)}) {
       auto x = activation(mesh, placement);
-      auto moved = redistribute_once(x, kWhole);
+      auto moved = at_new_place(x, kWhole);
       const c10::weak_intrusive_ptr<c10::TensorImpl> tensor(x.getIntrusivePtr());
       const c10::weak_intrusive_ptr<c10::TensorImpl> result(moved.getIntrusivePtr());
       x.reset();
@@ -120,14 +144,14 @@ TEST(RedistributeOnce, NeitherTensorKeepsTheOtherAliveForEver) {
 TEST(RedistributeOnce, ALeafThatRequiresAGradientAndAnInferenceTensorAreNotShared) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     auto leaf = activation(mesh, Shard(0)).detach().set_requires_grad(true);
-    EXPECT_FALSE(redistribute_once(leaf, kWhole).is_same(redistribute_once(leaf, kWhole)));
+    EXPECT_FALSE(at_new_place(leaf, kWhole).is_same(at_new_place(leaf, kWhole)));
     const c10::weak_intrusive_ptr<c10::TensorImpl> weak(leaf.getIntrusivePtr());
     leaf.reset();
     EXPECT_TRUE(weak.expired());
     const c10::InferenceMode inference;
     const auto x = from_local(at::ones({2, 2}), mesh, {Shard(0)});
-    expect_equal(full_tensor(redistribute_once(x, kWhole)), at::ones({4, 2}));
-    EXPECT_FALSE(redistribute_once(x, kWhole).is_same(redistribute_once(x, kWhole)));
+    expect_equal(full_tensor(at_new_place(x, kWhole)), at::ones({4, 2}));
+    EXPECT_FALSE(at_new_place(x, kWhole).is_same(at_new_place(x, kWhole)));
   });
 }
 

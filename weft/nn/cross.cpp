@@ -24,7 +24,7 @@ at::Tensor Crosser::crossed(const at::Tensor& tensor, const Crossing& crossing, 
 at::Tensor Crosser::enter(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const {
   return crossed(tensor, crossing, as_local, [&](const at::Tensor& t, const Layout& layout, bool is_there) {
     // Cut as wanted, a tensor has a gradient that is cut so; only a replicated one may have a partial gradient.
-    return is_there && !crossing.to->is_replicate() ? t : redistribute_once(t, layout);
+    return is_there && !crossing.to->is_replicate() ? t : redistribute_once(t, layout, &crossing);
   });
 }
 

@@ -15,7 +15,8 @@ class Crosser {
       : where_(std::move(where)), mesh_(std::move(mesh)), mesh_dim_(mesh_dim) {}
 
   /// An input. One that is replicated where it enters is so for its gradient too, which is then reduced here, once for all
-  /// modules that this very tensor enters.
+  /// modules that this very tensor enters. `crossing` is the same object in every call of a module, by which a module that is
+  /// called anew is told from another one.
   at::Tensor enter(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const;
   /// An output.
   at::Tensor leave(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const;

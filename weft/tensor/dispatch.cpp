@@ -42,6 +42,11 @@ std::vector<std::pair<std::string, const DTensorKernel*>>& kernels() {
   return *all;
 }
 
+/// What `tensor.data = from` asks.
+bool can_take_place(const at::Tensor& tensor, const at::Tensor& from) {
+  return is_dtensor(tensor) && is_dtensor(from);
+}
+
 void register_all() {
   // Kept for the life of the process, as ATen's own kernels are.
   static auto* library = new torch::Library(torch::Library::IMPL, "aten", kDTensorKey, __FILE__, __LINE__);
@@ -56,6 +61,7 @@ void register_all() {
     register_selecting_backward(*each);
     register_composites(*each);
     register_shared_heads(*each);
+    each->impl("_has_compatible_shallow_copy_type", TORCH_FN(can_take_place));
   }
   register_rms_norm_backward(*autograd);
   register_einsum(*autograd);

@@ -59,14 +59,20 @@ DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
 
 void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
   storage_offset_ = base.storage_offset_ + offset;
+  constexpr auto kView = c10::DispatchKey::ADInplaceOrView;
+  if (C10_UNLIKELY(key_set_.has(kView) != base.key_set_.has(kView))) {
+    // A view is an inference tensor, which has none of these keys, if its base is one, wherever it is taken.
+    constexpr auto kTracked = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+    key_set_ = (key_set_ - kTracked) | (base.key_set_ & kTracked);
+    version_counter_ = is_inference() ? c10::VariableVersion() : c10::VariableVersion(0);
+  }
   copied_ = base.copied_;
   if (!is_copy) {
     memory_.set(base.memory());
   } else if (!base.is_copy_of_base()) {
-    auto memory = base.memory();
-    const auto moment = memory->now();
-    copied_ = {
-        std::move(memory), moment, base.version_counter_.enabled() ? base.version_counter_.current_version() : 0};
+    copied_.memory = base.memory();
+    copied_.writes = copied_.memory->writes();
+    copied_.version = base.version_counter_.enabled() ? base.version_counter_.current_version() : 0;
   }
   if (is_copy_of_base() && base.version_counter_.enabled() && !is_inference()) {
     version_counter_ = base.version_counter_; // below autograd nobody else makes views share it
@@ -74,11 +80,8 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
 }
 
 bool DTensorImpl::has_changed_since_copied() const {
-  const auto now = copied_.memory->now();
-  // Without a version, as in inference mode, nobody knows what a plain tensor of the same memory was used for.
-  return version_counter_.enabled()
-      ? now.writes != copied_.moment.writes || version_counter_.current_version() != copied_.version
-      : now != copied_.moment;
+  return copied_.memory->writes() != copied_.writes ||
+      (version_counter_.enabled() && version_counter_.current_version() != copied_.version);
 }
 
 void DTensorImpl::take_copied(const DTensorImpl& other) {

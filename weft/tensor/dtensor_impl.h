@@ -38,10 +38,6 @@ class DTensorImpl : public c10::TensorImpl {
   void count_write() const {
     memory_.count_write();
   }
-  /// A plain tensor shares the memory of the local one from now on.
-  void count_exposure() const {
-    memory_.get()->count_exposure();
-  }
 
   /// Makes this a view of `base` that begins `offset` elements after it in the global tensor. A copy had to be redistributed
   /// and shares no memory with its base: it must not be written to, nor read once the base has changed.
@@ -63,10 +59,10 @@ class DTensorImpl : public c10::TensorImpl {
   }
 
   /// What redistribute_once made of this tensor last.
-  const std::shared_ptr<const SharedMove>& shared_move() const {
+  const std::shared_ptr<SharedMove>& shared_move() const {
     return shared_move_;
   }
-  void share_move(std::shared_ptr<const SharedMove> move) {
+  void share_move(std::shared_ptr<SharedMove> move) {
     shared_move_ = std::move(move);
   }
 
@@ -106,13 +102,13 @@ class DTensorImpl : public c10::TensorImpl {
   /// version, by which writes through plain tensors of the same memory are noticed.
   struct Copied {
     LocalMemoryPtr memory;
-    LocalMemory::Moment moment = {};
+    uint64_t writes = 0;
     uint32_t version = 0;
   };
   Copied copied_;
   bool gradient_layout_claimed_ = false;
   bool is_cast_parameter_ = false;
-  std::shared_ptr<const SharedMove> shared_move_;
+  std::shared_ptr<SharedMove> shared_move_;
 };
 
 inline bool is_dtensor(const at::TensorBase& tensor) {

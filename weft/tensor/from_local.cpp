@@ -120,7 +120,6 @@ at::Tensor wrapped(const at::Tensor& local, const Boundary& boundary) {
     check_replicas_agree("from_local", part, spec, ReplicaClaim::Values);
   }
   const auto result = make_dtensor(part, boundary.spec);
-  as_dtensor(result)->count_exposure();
   share_version(result, part);
   return result;
 }

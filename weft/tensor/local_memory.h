@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/core/TensorImpl.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
@@ -11,28 +12,22 @@ namespace weft {
 /// in inference mode and through `.data` too.
 class LocalMemory : public c10::intrusive_ptr_target {
  public:
-  /// Where a copy was taken. A copy is out of date once the writes have changed.
-  struct Moment {
-    uint32_t writes;
-    uint32_t exposures;
-    bool operator==(const Moment&) const = default;
-  };
-
-  Moment now() const {
-    return {writes_.load(std::memory_order_relaxed), exposures_.load(std::memory_order_relaxed)};
+  /// How many writes there have been. A copy is out of date once there are more than when it was taken.
+  uint64_t writes() const {
+    return writes_.load(std::memory_order_relaxed) + plain_writes_.current_version();
   }
   /// Every kernel that writes to a local tensor calls it, before it writes.
   void count_write() {
     writes_.fetch_add(1, std::memory_order_relaxed);
   }
-  /// A plain tensor begins to share the memory: it may be written to in ways that nobody can count, numpy's for one.
-  void count_exposure() {
-    exposures_.fetch_add(1, std::memory_order_relaxed);
+  /// The version of plain tensors that are given this memory in inference mode, where the tensor itself has none.
+  const c10::VariableVersion& plain_writes() const {
+    return plain_writes_;
   }
 
  private:
-  std::atomic<uint32_t> writes_ = 0;
-  std::atomic<uint32_t> exposures_ = 0;
+  std::atomic<uint64_t> writes_ = 0;
+  c10::VariableVersion plain_writes_{0};
 };
 
 using LocalMemoryPtr = c10::intrusive_ptr<LocalMemory>;

@@ -35,19 +35,15 @@ struct SharedMove {
   /// none does, a node of its own communicates the same.
   at::Tensor result;
   uint32_t result_version = 0;
-  /// When the result was made, in the memory of the tensor and in its own.
-  LocalMemory::Moment taken = {};
-  LocalMemory::Moment made = {};
+  /// Writes to the memory of the tensor, and to that of the result, when it was made.
+  uint64_t writes = 0;
+  uint64_t result_writes = 0;
+  /// Where the result has been used.
+  c10::SmallVector<const void*, 4> places = {};
   WeakNodePtr node;
 };
 
 namespace {
-
-/// Whether a plain tensor may share the memory: it was made of one, or handed out as one, and not all of those are gone.
-/// Such a tensor can be changed in ways that nobody sees, so that no copy of its values is kept.
-bool is_within_reach(const DTensorImpl& tensor) {
-  return tensor.memory()->now().exposures > 0 && tensor.local().storage().use_count() > 1;
-}
 
 bool is_still(const SharedMove& move, const at::Tensor& tensor, const Layout& layout) {
   return move.layout == layout && move.version == tensor._version() && move.was_recorded == is_recorded(tensor);
@@ -62,7 +58,7 @@ at::Tensor view_behind(const at::Tensor& tensor, NodePtr node) {
   return view;
 }
 
-at::Tensor find(const SharedMove& move, const at::Tensor& tensor, const Layout& layout) {
+at::Tensor find(SharedMove& move, const at::Tensor& tensor, const Layout& layout, const void* place) {
   if (!is_still(move, tensor, layout)) {
     return {};
   }
@@ -71,13 +67,19 @@ at::Tensor find(const SharedMove& move, const at::Tensor& tensor, const Layout& 
     return node ? view_behind(tensor, std::move(node)) : at::Tensor();
   }
   const bool is_unchanged = move.result._version() == move.result_version &&
-      as_dtensor(tensor)->memory()->now() == move.taken && as_dtensor(move.result)->memory()->now() == move.made;
-  return is_unchanged ? move.result : at::Tensor();
+      as_dtensor(tensor)->memory()->writes() == move.writes &&
+      as_dtensor(move.result)->memory()->writes() == move.result_writes;
+  const bool is_new_place = std::find(move.places.begin(), move.places.end(), place) == move.places.end();
+  if (!is_unchanged || !is_new_place) {
+    return {};
+  }
+  move.places.push_back(place);
+  return move.result;
 }
 
 } // namespace
 
-at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout) {
+at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout, const void* place) {
   auto* impl = as_dtensor(tensor);
   // The graph of what is made of a leaf holds the leaf.
   const bool is_shared = impl != nullptr && !tensor.is_inference() && !(tensor.is_leaf() && tensor.requires_grad());
@@ -85,7 +87,7 @@ at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout) {
     return redistribute(tensor, layout);
   }
   if (const auto& shared = impl->shared_move()) {
-    if (auto found = find(*shared, tensor, layout); found.defined()) {
+    if (auto found = find(*shared, tensor, layout, place); found.defined()) {
       return found;
     }
   }
@@ -98,15 +100,14 @@ at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout) {
       .node = WeakNodePtr(NodePtr())};
   if (impl->spec()->layout() == layout) {
     move.node = WeakNodePtr(result.grad_fn());
-  } else if (result.is_inference() || is_within_reach(*impl)) {
-    return result; // not shared
-  } else {
+  } else if (!result.is_inference()) {
     move.result = result;
     move.result_version = static_cast<uint32_t>(result._version());
-    move.taken = impl->memory()->now();
-    move.made = as_dtensor(result)->memory()->now();
+    move.writes = impl->memory()->writes();
+    move.result_writes = as_dtensor(result)->memory()->writes();
+    move.places = {place};
   }
-  impl->share_move(std::make_shared<const SharedMove>(std::move(move)));
+  impl->share_move(std::make_shared<SharedMove>(std::move(move)));
   return result;
 }
 

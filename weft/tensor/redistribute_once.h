@@ -4,11 +4,16 @@
 
 namespace weft {
 
-/// As redistribute; where the same is asked again of this very tensor, unchanged, nothing moves again. What three modules
-/// take is then gathered once, and its gradient, their sum, reduced once.
+/// As redistribute; where the same is asked of this very tensor, unchanged, at another place, nothing moves again. What three
+/// modules take is then gathered once, and its gradient, their sum, reduced once.
+///
+/// `place` tells who asks: the input of one module. One that asks again is called anew, with a tensor that may have been
+/// written to in ways that nobody sees (by numpy, to the memory of to_local()), so that the values are communicated anew. Of
+/// such writes between two modules of one forward nothing is known. All ranks decide alike, because the decision follows from
+/// the calls of the program alone.
 ///
 /// A result with memory of its own lives as long as the tensor. One that shares the tensor's memory is made again, and the
 /// gradients of all that are made are added up before they move.
-at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout);
+at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout, const void* place);
 
 } // namespace weft

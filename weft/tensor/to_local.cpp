@@ -33,7 +33,6 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
     return observed(tensor, [&] {
       // A view, so that autograd refuses to change it in place: the tensor would change and not know.
       auto local = as_dtensor(tensor)->local().alias();
-      as_dtensor(tensor)->count_exposure();
       share_version(local, tensor);
       return local;
     });
@@ -60,6 +59,18 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
   }
 };
 
+/// The local tensor of one made in inference mode. It is no inference tensor itself, so that writes to it are counted.
+at::Tensor counting_alias(const DTensorImpl& impl) {
+  const c10::InferenceMode normal(false);
+  const auto& local = impl.local();
+  auto alias = at::empty({0}, local.options());
+  alias.set_(local.storage(), local.storage_offset(), local.sizes(), local.strides());
+  alias._set_conj(local.is_conj());
+  alias._set_neg(local.is_neg());
+  alias.unsafeGetTensorImpl()->set_version_counter(impl.memory()->plain_writes());
+  return alias;
+}
+
 } // namespace
 
 at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
@@ -78,8 +89,10 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
     checked_gradient_layout("to_local", *spec, options.grad_placements);
   }
   return observed(tensor, [&] {
+    if (tensor.is_inference()) {
+      return counting_alias(impl);
+    }
     auto local = untracked(impl.local());
-    impl.count_exposure();
     share_version(local, tensor);
     return local;
   });
