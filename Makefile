@@ -4,12 +4,13 @@ JOBS ?= $(shell nproc)
 PYTHON = $(or $(WEFT_PYTHON),.venv/bin/python)
 SOURCES = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' | xargs -0r ls -d 2>/dev/null
 
-.PHONY: help setup demo test bench lint format asan tsan fuzz clean
+.PHONY: help setup demo test faults bench lint format asan tsan fuzz clean
 .PRECIOUS: build/%/build.ninja
 
 help:
 	@echo "make demo            export a decoder, shard it over four ranks, run it, compare with PyTorch"
 	@echo "make test            build with warnings as errors, run all tests"
+	@echo "make faults          kill, stop or confuse a rank of a training run, RUNS times each (50); seeds are printed"
 	@echo "make lint            format, layers, mirror of sources and tests, file sizes"
 	@echo "make format          format all sources"
 	@echo "make bench [ONLY=x]  build and run the benchmarks, or only x"
@@ -39,6 +40,11 @@ tsan: check-tsan
 check-%: build/%/build.ninja
 	cmake --build --preset $* -j $(JOBS)
 	ctest --preset $* -j $(JOBS)
+
+RUNS ?= 50
+faults: build/dev/build.ninja
+	cmake --build --preset dev -j $(JOBS) --target faults_tests
+	OMP_NUM_THREADS=1 WEFT_FAULT_RUNS=$(RUNS) WEFT_FAULT_JOBS=$(JOBS) build/dev/tests/faults_tests
 
 # What is found goes to build/fuzz/found, what breaks to build/fuzz; fuzz/corpus stays as it is.
 FUZZ_SECONDS ?= 600

@@ -32,10 +32,12 @@ void bind_groups(py::module_& module) {
       .def_property_readonly("size", &Communicator::size)
       .def(
           "adopt",
-          [](Communicator& self, py::handle backend, std::vector<int64_t> ranks, const std::string& device_type) {
-            adopt_group(self, {shared<c10d::Backend>(backend), std::move(ranks)}, device_type_from(device_type));
+          [](Communicator& /*self*/, const DeviceMesh& mesh, int64_t mesh_dim, py::handle backend,
+             std::vector<int64_t> ranks) {
+            adopt_group(mesh, mesh_dim, {shared<c10d::Backend>(backend), std::move(ranks)});
           },
-          py::arg("backend"), py::arg("ranks"), py::arg("device_type"))
+          py::arg("mesh"), py::arg("mesh_dim"), py::arg("backend"), py::arg("ranks"))
+      .def_property_readonly("group_count", &Communicator::group_count)
       .def(
           "mesh",
           [](const c10::intrusive_ptr<Communicator>& self, const std::string& device_type,

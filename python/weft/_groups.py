@@ -62,7 +62,10 @@ def make_mesh(device_type, mesh, mesh_dim_names=None, backend_override=None):
         return _C.current_world().mesh(device_type, list(ranks.shape), ranks.flatten().tolist(), names)
     # Checked first: a mesh that cannot be must not make groups.
     world = _world_of_torch(distributed)
-    world.mesh(device_type, list(ranks.shape), ranks.flatten().tolist(), names)
+    result = world.mesh(device_type, list(ranks.shape), ranks.flatten().tolist(), names)
+    # Process groups are never given back by torch.distributed: a mesh that is made again stands on those it has.
+    if result in _torch_meshes and backend_override is None:
+        return result
     from torch.distributed.device_mesh import DeviceMesh, _normalize_backend_override
 
     if backend_override is not None:
@@ -123,7 +126,7 @@ def converted_mesh(where, mesh):
                 backend = group._get_backend(torch.device(mesh.device_type))
                 # Over gloo Weft connects by itself, once per direction: on one connection sending and receiving meet.
                 if backend.name() != "gloo":
-                    world.adopt(backend, distributed.get_process_group_ranks(group), mesh.device_type)
+                    world.adopt(result, dim, backend, distributed.get_process_group_ranks(group))
         _torch_meshes[result] = mesh
     return result
 

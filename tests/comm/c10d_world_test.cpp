@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <csignal>
+#include <thread>
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -87,6 +88,70 @@ TEST(C10dWorld, ConnectsRanksThatHaveOnlyOpenMpisVariables) {
   for (size_t rank = 0; rank < 2; ++rank) {
     expect_ended_well(ranks, rank);
     EXPECT_TRUE(ranks[rank].has_line("rank " + std::to_string(rank) + " of 2 has the sum 3")) << describe(ranks);
+  }
+}
+
+/// A few hundred calls, small and of two stages, with values that are known: the number of wrong ones.
+int64_t count_wrong(const DeviceMesh& mesh, double weight) {
+  const auto rank = static_cast<double>(mesh.world()->rank());
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < 200; ++i) {
+    const auto length = i % 10 == 0 ? 200'000 : 8;
+    const auto sum = all_reduce(at::full({length}, weight * (rank + 1)), mesh, 0, ReduceOp::Sum);
+    const auto parts = all_gather(at::full({2}, weight * rank), mesh, 0, 0).wait();
+    wrong += at::equal(sum.wait(), at::full({length}, weight * 3)) ? 0 : 1;
+    wrong += at::equal(parts, at::tensor({0.0, 0.0, weight, weight}, at::kFloat)) ? 0 : 1;
+  }
+  return wrong;
+}
+
+RANK_ROLE(uses_two_meshes_on_two_threads) {
+  const auto world = current_world();
+  const auto run = [&](const char* name, double weight) {
+    return [&world, name, weight] {
+      say(name, " wrong: ", count_wrong(DeviceMesh(world, c10::kCPU, {2}, {name}), weight));
+    };
+  };
+  // The ranks begin with different meshes, so that their threads make them in different orders.
+  const bool is_first = world->rank() == 0;
+  std::thread other(is_first ? run("dp", 12) : run("tp", 24));
+  is_first ? run("tp", 24)() : run("dp", 12)();
+  other.join();
+  barrier(DeviceMesh(world, c10::kCPU, {2}, {"end"}), 0);
+}
+
+TEST(C10dWorld, TwoThreadsOfEveryRankUseTwoMeshesOverTheSameRanks) {
+  const auto ranks = run_process_ranks("uses_two_meshes_on_two_threads", 2);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    expect_ended_well(ranks, rank);
+    EXPECT_TRUE(ranks[rank].has_line("dp wrong: 0") && ranks[rank].has_line("tp wrong: 0")) << describe(ranks);
+  }
+}
+
+RANK_ROLE(makes_many_meshes) {
+  const auto world = current_world();
+  const auto rank = world->rank();
+  std::vector<DeviceMesh> held;
+  for (int64_t i = 0; i < 60; ++i) {
+    const DeviceMesh mesh(world, c10::kCPU, {2}, {"d" + std::to_string(i % 40)});
+    const auto sum = all_reduce(at::full({1}, rank + i), mesh, 0, ReduceOp::Sum).wait().item<int64_t>();
+    TORCH_CHECK(sum == 2 * i + 1, "the sum is ", sum);
+    // One rank lets go of its meshes later than the other.
+    held.push_back(mesh);
+    if (static_cast<int64_t>(held.size()) > (rank == 0 ? 3 : 0)) {
+      held.erase(held.begin());
+    }
+  }
+  held.clear();
+  say("groups ", world->group_count(), ", few connections: ", connected_channels(*world) <= 6);
+  barrier(DeviceMesh(world, c10::kCPU, {2}, {"end"}), 0);
+}
+
+TEST(C10dWorld, MeshesThatAreGoneLeaveNoGroupsAndFewConnectionsBehind) {
+  const auto ranks = run_process_ranks("makes_many_meshes", 2);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    expect_ended_well(ranks, rank);
+    EXPECT_TRUE(ranks[rank].has_line("groups 0, few connections: 1")) << describe(ranks);
   }
 }
 
@@ -172,8 +237,8 @@ TEST(C10dWorld, WithoutTheRankThatServesTheStoreTheOthersGetErrors) {
 TEST(C10dWorld, ARankThatDiesWhileAGroupIsConnectedIsAnErrorThatNamesTheGroup) {
   // A rank that has announced itself and then does not connect.
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  for (const char* key : {"arrived/1", "cpu/0,1/arrived/1"}) {
-    store->set(key, std::vector<uint8_t>{1});
+  for (const char* key : {"arrived/1", "meeting/tp from rank 0 of mesh(tp=2)/arrived/1"}) {
+    store->set(key, std::vector<uint8_t>{'0'});
   }
   const auto world = make_c10d_world(store, 0, 2, std::chrono::milliseconds(500));
   const DeviceMesh mesh(world, c10::kCPU, {2}, {"tp"});
@@ -237,11 +302,12 @@ RANK_ROLE(stands_on_existing_groups) {
   TORCH_CHECK(mesh.coordinate() == c10::IntArrayRef({rank / 2, rank % 2}));
   TORCH_CHECK(Communicator::of(mesh).group_count() == 0);
   TORCH_CHECK(Communicator::of(mesh).group(mesh, 1)->ranks() == rows.ranks);
-  testing::check_lazy_groups(mesh);
   testing::check_wait_orders(mesh);
   testing::check_comm_log(mesh);
-  // Only the group of both dims has been made through the store.
-  TORCH_CHECK(store->check({"weft/cpu/0,1,2,3/arrived/0"}) && !store->check({"weft/cpu/0,1/arrived/0"}));
+  TORCH_CHECK(connected_channels(Communicator::of(mesh)) == 1, "only the group of both dims is made through the store");
+  all_reduce(at::ones({2}), mesh.submesh({"tp"}), 0, ReduceOp::Sum).wait();
+  TORCH_CHECK(connected_channels(Communicator::of(mesh)) == 1, "a sub-mesh stands on the groups of its mesh");
+  testing::check_lazy_groups(mesh);
   say("all is well");
   testing::meet_in_store(*store, "end", rank, 4);
 }

@@ -36,8 +36,8 @@ void on_ranks(int64_t size, const std::function<void(const DeviceMesh& mesh, Gro
 /// As groups on a device are: waiting orders the stream, and messages go in exchanges.
 class GroupOnStream : public Group {
  public:
-  GroupOnStream(Communicator& communicator, std::shared_ptr<Group> inner)
-      : Group(communicator, inner->label(), inner->ranks(), inner->rank()), inner_(std::move(inner)) {}
+  GroupOnStream(const DeviceMesh& mesh, std::shared_ptr<Group> inner)
+      : Group(Communicator::of(mesh), describe_group(mesh, 0)), inner_(std::move(inner)) {}
   bool blocks_host() const override {
     return false;
   }
@@ -154,7 +154,7 @@ TEST(ChunkPipeline, AScatterReducesEveryMembersAddends) {
 TEST(ChunkPipeline, WhereWaitingDoesNotBlockTheHostEveryTurnIsOneExchange) {
   for (int64_t members = 2; members <= 4; ++members) {
     on_ranks(members, [&](const DeviceMesh& mesh, Group& inner) {
-      const auto group = std::make_shared<GroupOnStream>(Communicator::of(mesh), inner.shared_from_this());
+      const auto group = std::make_shared<GroupOnStream>(mesh, inner.shared_from_this());
       for (const int64_t size : {24, 7, 1, 0}) {
         for (int64_t chunks = 1; chunks <= 7; ++chunks) {
           check_gather(*group, {1, size, chunks}, /*keeps=*/false);

@@ -45,13 +45,65 @@ TEST(Communicator, AFusedGroupCountsItsMembersRowMajor) {
   EXPECT_EQ(group->rank(), 2);
 }
 
-TEST(Communicator, MeshesOverTheSameRanksShareAGroupOfTheSameName) {
+TEST(Communicator, EqualMeshesShareTheirGroupsAndOthersHaveTheirOwn) {
   const auto world = make_fake_world(4);
   const DeviceMesh mesh(world, c10::kCPU, {2, 2}, {"dp", "tp"});
   const DeviceMesh again(world, c10::kCPU, {2, 2}, {"dp", "tp"});
-  const DeviceMesh renamed(world, c10::kCPU, {2, 2}, {"dp", "ep"});
   EXPECT_EQ(world->group(mesh, 1), world->group(again, 1));
-  EXPECT_NE(world->group(mesh, 1), world->group(renamed, 1)) << "logs and errors name the dim that was used";
+  EXPECT_EQ(world->group(mesh, {1, 0}), world->group(again, {0, 1}));
+  const DeviceMesh renamed(world, c10::kCPU, {2, 2}, {"ep", "tp"});
+  const DeviceMesh cuda(world, c10::kCUDA, {2, 2}, {"dp", "tp"});
+  const DeviceMesh reordered(world, c10::kCPU, {2, 2}, {0, 1, 3, 2}, {"dp", "tp"});
+  for (const auto& other : {renamed, cuda, reordered}) {
+    EXPECT_EQ(world->group(mesh, 1)->ranks(), world->group(other, 1)->ranks());
+    EXPECT_NE(world->group(mesh, 1), world->group(other, 1)) << other;
+  }
+  EXPECT_NE(world->group(mesh, 1), world->group(mesh.submesh({"tp"}), 0)) << "a sub-mesh is a mesh of its own";
+  EXPECT_EQ(world->group(mesh.submesh({"tp"}), 0), world->group(again.submesh({"tp"}), 0));
+}
+
+TEST(Communicator, AGroupLivesAsLongAsAMeshThatHasAskedForIt) {
+  const auto world = make_fake_world(4);
+  const auto make = [&] { return DeviceMesh(world, c10::kCPU, {2, 2}, {"dp", "tp"}); };
+  auto mesh = make();
+  world->group(mesh, 1);
+  const auto again = make();
+  world->group(again, 1);
+  EXPECT_EQ(world->group_count(), 1);
+  mesh = {};
+  EXPECT_EQ(world->group_count(), 1);
+  auto copy = again;
+  EXPECT_EQ(world->group(copy, 1), world->group(again, 1));
+  EXPECT_EQ(world->group_count(), 1);
+}
+
+TEST(Communicator, MeshesThatAreGoneLeaveNothingBehind) {
+  const auto world = make_fake_world(4);
+  for (int i = 0; i < 100; ++i) {
+    const DeviceMesh mesh(world, c10::kCPU, {2, 2}, {"dp" + std::to_string(i), "tp"});
+    world->group(mesh, 0);
+    world->group(mesh.submesh({"tp"}), 0);
+    EXPECT_EQ(world->group_count(), 1) << "the sub-mesh is gone";
+  }
+  EXPECT_EQ(world->group_count(), 0);
+}
+
+/// Stands for a cache that keeps meshes which nobody else holds.
+std::vector<DeviceMesh>& kept_meshes() {
+  static std::vector<DeviceMesh> meshes;
+  return meshes;
+}
+
+TEST(Communicator, ManyGroupsMakeCachesLetGoOfTheirs) {
+  on_many_groups([] { kept_meshes().clear(); });
+  const auto world = make_fake_world(2);
+  for (size_t i = 0; i < 10 * kManyGroups; ++i) {
+    const DeviceMesh mesh(world, c10::kCPU, {2}, {"d" + std::to_string(i)});
+    world->group(mesh, 0);
+    kept_meshes().push_back(mesh);
+    EXPECT_LE(world->group_count(), kManyGroups);
+  }
+  kept_meshes().clear();
 }
 
 TEST(Communicator, ARankOutsideTheMeshGetsAnError) {

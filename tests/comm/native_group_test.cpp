@@ -40,7 +40,7 @@ struct NativeRanks {
     const auto channel =
         std::make_shared<BackendChannel>(store, make_gloo_backend(store, rank, size, default_timeout()));
     const DeviceMesh mesh(world, c10::kCPU, {size}, {"tp"});
-    group = make_native_group(*world, "tp", mesh.ranks().vec(), rank, channel);
+    group = make_native_group(*world, describe_group(mesh, 0), channel);
   }
 
   std::vector<at::Tensor> samples(c10::IntArrayRef sizes) const {

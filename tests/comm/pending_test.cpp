@@ -215,6 +215,67 @@ TEST(Progress, IsNotKeptAliveByWhatItHasCompleted) {
   EXPECT_TRUE(watched.expired());
 }
 
+TEST(Progress, AWaitLeavesAloneWhatAnotherThreadHasStartedOnOtherGroups) {
+  // Were it to wait for these, two threads that use two meshes could each wait for the ranks of the other's.
+  Recorder recorder;
+  const auto progress = std::make_shared<Progress>();
+  const auto own_group = std::make_shared<GroupUse>("group dp");
+  const auto other_group = std::make_shared<GroupUse>("group tp");
+  Pending other;
+  Pending same_group;
+  std::thread([&] {
+    other = progress->track(recorder.operation("another thread's"), 2, other_group);
+    same_group = progress->track(recorder.operation("another thread's, of the same group"), 2, own_group);
+  }).join();
+  auto own = progress->track(recorder.operation("own"), 2, own_group);
+  own.wait();
+  EXPECT_EQ(recorder.finished, Names({"another thread's, of the same group", "own"}));
+  other.wait();
+  EXPECT_EQ(recorder.finished, Names({"another thread's, of the same group", "own", "another thread's"}));
+}
+
+TEST(Progress, TwoThreadsMayWaitForOneOperation) {
+  std::atomic<int> finished = 0;
+  const auto progress = std::make_shared<Progress>();
+  for (int i = 0; i < 100; ++i) {
+    auto pending = progress->track(Pending([&] { std::this_thread::yield(); }, [&] { ++finished; }), 2);
+    std::thread other([&] { pending.wait(); });
+    pending.wait();
+    other.join();
+  }
+  EXPECT_EQ(finished, 100);
+}
+
+TEST(GroupUse, ACallDuringAnothersThreadsCallIsAnErrorForBoth) {
+  const auto progress = std::make_shared<Progress>();
+  const auto use = std::make_shared<GroupUse>("group tp (ranks 0,1)");
+  const auto text =
+      "one thread at a time may use group tp (ranks 0,1), but two threads have made calls at the same time. Make a mesh "
+      "with other names of dims for each thread.";
+  const auto another_thread_calls = [&] {
+    std::thread([&] {
+      EXPECT_EQ(error_text<c10::DistBackendError>([&] { use->check_turn("all_reduce"); }), c10::str("[all_reduce] ", text));
+    }).join();
+  };
+  auto pending = progress->track(Pending(another_thread_calls), 1, use);
+  EXPECT_EQ(error_text<c10::DistBackendError>([&] { pending.wait(); }), c10::str("[comm] ", text));
+  EXPECT_EQ(error_text<c10::DistBackendError>([&] { use->check_turn("send"); }), c10::str("[send] ", text));
+}
+
+TEST(GroupUse, ThreadsMayTakeTurnsAndReadWhatOthersHaveStarted) {
+  const auto progress = std::make_shared<Progress>();
+  const auto use = std::make_shared<GroupUse>("group tp (ranks 0,1)");
+  auto first = progress->track(Pending([] {}), 1, use);
+  std::thread([&] {
+    EXPECT_NO_THROW(use->check_turn("all_reduce")) << "the other thread has started a call, but is not in it";
+    progress->track(Pending([] {}), 1, use).wait();
+  }).join();
+  first.wait();
+  auto read = progress->track(Pending([&] { EXPECT_NO_THROW(use->check_turn("all_reduce")); }), 1, use);
+  std::thread([&] { read.wait(); }).join();
+  EXPECT_NO_THROW(use->check_turn("all_reduce"));
+}
+
 TEST(AsyncTensor, AValueThatIsThereIsReady) {
   const AsyncTensor value(at::ones({2}));
   EXPECT_TRUE(value.ready());

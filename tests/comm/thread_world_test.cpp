@@ -121,15 +121,116 @@ TEST(ThreadWorld, ARankThatHasStartedACallNeedNotWaitForIt) {
   });
 }
 
-TEST(ThreadWorld, GroupsOfTheSameRanksUnderTwoNamesCountTheirCallsTogether) {
-  run_on_ranks(2, [](int64_t rank) {
-    const auto one = init_device_mesh("cpu", {2}, {"dp"});
-    const auto other = init_device_mesh("cpu", {2}, {"tp"});
-    const auto text = error_text([&] {
-      (rank == 0 ? all_gather(at::ones({2}), one, 0, 0) : all_reduce(at::ones({2}), other, 0, ReduceOp::Sum)).wait();
-    });
-    expect_contains(text, "all ranks must make the same call");
+/// Runs `first` and `second` on two threads of the rank, in its world.
+void run_on_two_threads(const std::function<void()>& first, const std::function<void()>& second) {
+  const auto world = current_world();
+  std::exception_ptr error;
+  std::thread other([&] {
+    const WorldScope scope(world);
+    try {
+      second();
+    } catch (...) {
+      error = std::current_exception();
+    }
   });
+  try {
+    first();
+  } catch (...) {
+    other.join();
+    throw;
+  }
+  other.join();
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+/// A few hundred calls, small and of two stages, with a value that is known.
+void reduce_often(const DeviceMesh& mesh, int64_t rank, double weight) {
+  for (int64_t i = 0; i < 300; ++i) {
+    const auto length = i % 10 == 0 ? 200'000 : 8;
+    const auto sum = all_reduce(at::full({length}, weight * (rank + 1), at::kDouble), mesh, 0, ReduceOp::Sum);
+    const auto parts = all_gather(at::full({2}, weight * rank + i, at::kDouble), mesh, 0, 0).wait();
+    check_same(sum.wait(), at::full({length}, weight * 6, at::kDouble), "the sum of three ranks");
+    check_same(parts.select(0, 4), at::scalar_tensor(weight * 2 + i, at::kDouble), "what the last rank gives");
+  }
+}
+
+TEST(ThreadWorld, TwoThreadsOfEveryRankUseTwoMeshesOverTheSameRanks) {
+  run_on_ranks(3, [](int64_t rank) {
+    const auto run = [rank](const char* name, double weight) {
+      return [=] { reduce_often(init_device_mesh("cpu", {3}, {name}), rank, weight); };
+    };
+    // Ranks begin with different meshes, so that their threads make them in different orders.
+    if (rank == 0) {
+      run_on_two_threads(run("dp", 1), run("tp", 100));
+    } else {
+      run_on_two_threads(run("tp", 100), run("dp", 1));
+    }
+  });
+}
+
+TEST(ThreadWorld, MeshesThatAreMadeAgainGoOnWhereTheyWere) {
+  const auto hub = std::make_shared<ThreadHub>(2, std::chrono::minutes(1));
+  const auto worlds = {hub->communicator(0), hub->communicator(1)};
+  const auto mesh_of = [&](int64_t rank) { return DeviceMesh(worlds.begin()[rank], c10::kCPU, {2}, {"tp"}); };
+  const auto exchange = [&](const DeviceMesh& first, const DeviceMesh& second) {
+    const auto mine = all_gather(at::zeros({1}), first, 0, 0);
+    const auto theirs = all_gather(at::ones({1}), second, 0, 0);
+    EXPECT_TRUE(at::equal(mine.wait(), theirs.wait()));
+  };
+  const auto held = mesh_of(1);
+  exchange(mesh_of(0), held);
+  EXPECT_EQ(hub->room_count(), 1) << "rank 1 holds the mesh";
+  exchange(mesh_of(0), held);
+  exchange(mesh_of(0), mesh_of(1));
+}
+
+TEST(ThreadWorld, MeshesThatAreGoneLeaveNothingBehind) {
+  const auto hub = std::make_shared<ThreadHub>(2, std::chrono::minutes(1));
+  const auto worlds = {hub->communicator(0), hub->communicator(1)};
+  for (int i = 0; i < 50; ++i) {
+    const auto name = "d" + std::to_string(i % 3);
+    const DeviceMesh first(worlds.begin()[0], c10::kCPU, {2}, {name});
+    const DeviceMesh second(worlds.begin()[1], c10::kCPU, {2}, {name});
+    const auto mine = all_gather(at::zeros({1}), first, 0, 0);
+    const auto theirs = all_gather(at::ones({1}), second, 0, 0);
+    EXPECT_TRUE(at::equal(mine.wait(), theirs.wait()));
+    EXPECT_EQ(hub->room_count(), 1);
+  }
+  EXPECT_EQ(hub->room_count(), 0);
+}
+
+TEST(ThreadWorld, ACallWhileAnotherThreadIsInOneOfTheSameMeshIsAnErrorForBoth) {
+  const auto hub = std::make_shared<ThreadHub>(2, std::chrono::seconds(60));
+  const DeviceMesh mesh(hub->communicator(0), c10::kCPU, {2}, {"tp"});
+  const DeviceMesh peer(hub->communicator(1), c10::kCPU, {2}, {"tp"});
+  auto first = all_gather(at::ones({1}), mesh, 0, 0);
+  std::string text;
+  std::thread intruder([&] {
+    // Until the first thread waits, the two make their calls one after the other, which is no mistake.
+    std::vector<Pending> messages;
+    while (text.empty()) {
+      try {
+        messages.push_back(send(at::ones({1}), mesh, 0, 1));
+        std::this_thread::yield();
+      } catch (const c10::DistBackendError& error) {
+        text = error.what_without_backtrace();
+      }
+    }
+    const auto value = all_gather(at::ones({1}), peer, 0, 0);
+    hub->leave(1, "it takes no messages");
+    for (auto& message : messages) {
+      error_text([&] { message.wait(); });
+    }
+  });
+  const auto own = error_text<c10::DistBackendError>([&] { first.wait(); });
+  intruder.join();
+  EXPECT_EQ(
+      text,
+      "[send] one thread at a time may use group tp (ranks 0,1), but two threads have made calls at the same time. Make a "
+      "mesh with other names of dims for each thread.");
+  expect_contains(own, "one thread at a time may use group tp (ranks 0,1)");
 }
 
 TEST(ThreadHub, ARankThatHasLeftIsAnErrorForThoseThatWaitForIt) {

@@ -292,6 +292,21 @@ TEST(DeviceMesh, ImpossibleRankArraysRaise) {
   }
 }
 
+TEST(DeviceMesh, KeepsAValuePerSetOfDimsForAsLongAsAHandleLives) {
+  auto mesh = DeviceMesh::parse("mesh(dp=2,tp=4)");
+  auto value = std::make_shared<int>(7);
+  const std::weak_ptr<int> watched = value;
+  mesh.keep_for({1, 0}, std::move(value));
+  EXPECT_EQ(mesh.kept_for({0, 1}), watched.lock());
+  EXPECT_EQ(mesh.kept_for(0), nullptr);
+  auto copy = mesh;
+  mesh = {};
+  EXPECT_EQ(copy.kept_for({0, 1}), watched.lock());
+  EXPECT_EQ(DeviceMesh::parse("mesh(dp=2,tp=4)").kept_for({0, 1}), nullptr);
+  copy = {};
+  EXPECT_TRUE(watched.expired());
+}
+
 } // namespace device_mesh_test
 
 } // namespace weft

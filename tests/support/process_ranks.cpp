@@ -4,7 +4,9 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <mutex>
 #include <random>
+#include <set>
 
 #include <netinet/in.h>
 #include <sys/prctl.h>
@@ -61,10 +63,14 @@ RoleRegistration::RoleRegistration(const char* name, void (*role)()) {
 }
 
 int64_t free_port() {
+  // No port is given twice: programs that are started at the same time bind theirs later.
+  static std::mutex mutex;
+  static std::set<int64_t> given;
   static std::mt19937 random(std::random_device{}());
+  const std::lock_guard lock(mutex);
   std::uniform_int_distribution<int64_t> ports(12000, 32000);
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    if (const auto port = ports(random); can_bind(port)) {
+    if (const auto port = ports(random); can_bind(port) && given.insert(port).second) {
       return port;
     }
   }

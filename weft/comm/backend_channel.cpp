@@ -11,6 +11,20 @@ uint64_t BackendChannel::next_message(Collective direction, int64_t peer) {
   return messages_[{direction, peer}]++;
 }
 
+BackendChannel::Counters BackendChannel::counters() const {
+  const std::lock_guard lock(mutex_);
+  Counters result{.calls = calls_};
+  for (const auto& [message, count] : messages_) {
+    (message.first == Collective::Send ? result.sent : result.received) += count;
+  }
+  return result;
+}
+
+bool BackendChannel::has_failed() const {
+  const std::lock_guard lock(mutex_);
+  return !first_failure_.empty();
+}
+
 SymmetricMemory* BackendChannel::symmetric_memory(c10::Device device, std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
   if (!symmetric_memory_) {

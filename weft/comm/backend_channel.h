@@ -11,7 +11,7 @@
 
 namespace weft {
 
-/// One c10d group as one rank sees it, shared by every label it goes under, so that its calls are numbered once.
+/// What the members of a group talk through, as one of them sees it: connections, and the numbers of the calls made.
 class BackendChannel {
  public:
   /// With a second backend of the same members, each pair has a connection per direction: a thread that sends then does
@@ -33,6 +33,15 @@ class BackendChannel {
     return calls_++;
   }
   uint64_t next_message(Collective direction, int64_t peer);
+
+  /// How many calls this member has made so far.
+  struct Counters {
+    uint64_t calls = 0;
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    bool operator==(const Counters&) const = default;
+  };
+  Counters counters() const;
   /// As SymmetricMemory::make, once.
   SymmetricMemory* symmetric_memory(c10::Device device, std::chrono::milliseconds timeout);
 
@@ -40,13 +49,14 @@ class BackendChannel {
   /// once, since its members no longer agree on where they are.
   [[noreturn]] void fail(const Group& group, const Call& call, std::string_view what);
   void check_usable(const Group& group, const Call& call);
+  bool has_failed() const;
 
  private:
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Backend> backend_;
   c10::intrusive_ptr<c10d::Backend> downward_; // to lower members; none: backend_ carries everything
   std::atomic<uint64_t> calls_ = 0;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::pair<Collective, int64_t>, uint64_t> messages_;
   std::string first_failure_;
   std::optional<std::unique_ptr<SymmetricMemory>> symmetric_memory_;
@@ -57,13 +67,9 @@ class BackendGroup : public Group {
  public:
   BackendGroup(
       Communicator& communicator,
-      std::string label,
-      std::vector<int64_t> ranks,
-      int64_t rank,
+      GroupDescription description,
       std::shared_ptr<BackendChannel> channel)
-      : Group(communicator, std::move(label), std::move(ranks), rank),
-        communicator_(communicator),
-        channel_(std::move(channel)) {}
+      : Group(communicator, std::move(description)), communicator_(communicator), channel_(std::move(channel)) {}
 
   /// Memory that the members share between their devices; nullptr where they cannot. All ask together the first time.
   SymmetricMemory* symmetric_memory(c10::Device device);

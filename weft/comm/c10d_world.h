@@ -29,8 +29,13 @@ c10::intrusive_ptr<Communicator> join_c10d_world(
     int64_t rank,
     int64_t size,
     std::chrono::milliseconds timeout);
-/// Such a world uses this group where it would make one of the same ranks; of two such groups the first counts.
-void adopt_group(Communicator& world, const ExistingGroup& group, c10::DeviceType device_type);
+/// The mesh uses this group along the dim, if its ranks are those along the dim, in their order. So do other meshes of the
+/// world with a dim of that name and those ranks, such as sub-meshes, that have adopted none; of two the first counts. Meshes
+/// that share a group are not independent of each other.
+void adopt_group(const DeviceMesh& mesh, int64_t mesh_dim, const ExistingGroup& group);
+
+/// How often the ranks of a group have been connected in such a world: no more than as many groups were held at once.
+size_t connected_channels(Communicator& world);
 
 /// A mesh whose dims stand on existing groups, one per dim, each containing this rank; groups over several dims are made
 /// through the store when first used. `ranks` is the whole rank array, row-major.

@@ -4,11 +4,47 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
 
 namespace weft {
+
+namespace {
+
+std::mutex& hooks_mutex() {
+  static auto* mutex = new std::mutex();
+  return *mutex;
+}
+
+std::vector<void (*)()>& hooks() {
+  static auto* all = new std::vector<void (*)()>();
+  return *all;
+}
+
+} // namespace
+
+void on_many_groups(void (*drop)()) {
+  const std::lock_guard lock(hooks_mutex());
+  hooks().push_back(drop);
+}
+
+GroupDescription describe_group(const DeviceMesh& mesh, c10::IntArrayRef mesh_dims) {
+  MeshDims ordered(mesh_dims.begin(), mesh_dims.end());
+  std::sort(ordered.begin(), ordered.end());
+  GroupDescription description{
+      .label = mesh.dims_text(ordered),
+      .ranks = mesh.ranks_along(ordered),
+      .rank = 0,
+      .device_type = mesh.device_type(),
+      .identity = {}};
+  const auto& ranks = description.ranks;
+  description.rank = std::find(ranks.begin(), ranks.end(), mesh.world()->rank()) - ranks.begin();
+  // A mesh is its text. Its groups along a dim differ in their first rank, since no rank is in two of them.
+  description.identity = c10::str(description.label, " from rank ", ranks[0], " of ", mesh);
+  return description;
+}
 
 Communicator& Communicator::of(const DeviceMesh& mesh) {
   auto* communicator = dynamic_cast<Communicator*>(mesh.world().get());
@@ -19,21 +55,72 @@ Communicator& Communicator::of(const DeviceMesh& mesh) {
 }
 
 std::shared_ptr<Group> Communicator::group(const DeviceMesh& mesh, c10::IntArrayRef mesh_dims) {
-  auto ranks = mesh.ranks_along(mesh_dims);
-  auto label = mesh.dims_text(mesh_dims);
-  const std::lock_guard lock(mutex_);
-  const GroupKey key{ranks, label, mesh.device_type()};
-  if (const auto found = groups_.find(key); found != groups_.end()) {
-    return found->second;
+  if (const auto kept = mesh.kept_for(mesh_dims)) {
+    return std::static_pointer_cast<Group>(kept);
   }
-  const auto position = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
+  auto group = find_or_make(describe_group(mesh, mesh_dims));
+  mesh.keep_for(mesh_dims, group);
+  return group;
+}
+
+std::shared_ptr<Group> Communicator::find_or_make(GroupDescription description) {
+  drop_cached_groups();
+  const auto identity = description.identity;
   const WaitScope wait_scope; // the members meet
-  return groups_[key] = make_group(std::move(label), std::move(ranks), position, mesh.device_type());
+  if (auto found = find_or_take(identity)) {
+    return found;
+  }
+  std::shared_ptr<Group> group;
+  const auto hand_over = [&] {
+    const std::lock_guard lock(mutex_);
+    groups_[identity] = {.group = group};
+    made_.notify_all();
+  };
+  try {
+    group = make_group(std::move(description)); // without the lock: other threads may be making other groups
+  } catch (...) {
+    hand_over();
+    throw;
+  }
+  hand_over();
+  return group;
+}
+
+std::shared_ptr<Group> Communicator::find_or_take(const std::string& identity) {
+  std::unique_lock lock(mutex_);
+  made_.wait(lock, [&] { return !groups_[identity].is_being_made; }); // whoever makes it ends within the timeout
+  auto& slot = groups_[identity];
+  auto group = slot.group.lock();
+  slot.is_being_made = group == nullptr;
+  return group;
+}
+
+void Communicator::drop_cached_groups() {
+  if (forget_dead_groups() < most_groups_) {
+    return;
+  }
+  std::vector<void (*)()> all;
+  {
+    const std::lock_guard lock(hooks_mutex());
+    all = hooks();
+  }
+  for (const auto drop : all) {
+    drop();
+  }
+  most_groups_ = std::max(kManyGroups, 2 * forget_dead_groups()); // the more are in use, the more rarely
+}
+
+size_t Communicator::forget_dead_groups() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(
+      groups_, [](const auto& entry) { return entry.second.group.expired() && !entry.second.is_being_made; });
+  return groups_.size();
 }
 
 size_t Communicator::group_count() const {
   const std::lock_guard lock(mutex_);
-  return groups_.size();
+  return std::count_if(
+      groups_.begin(), groups_.end(), [](const auto& entry) { return !entry.second.group.expired(); });
 }
 
 void Communicator::attach(CommLog* log) {

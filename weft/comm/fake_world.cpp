@@ -53,12 +53,8 @@ class FakeCommunicator : public Communicator {
   FakeCommunicator(int64_t rank, int64_t size) : Communicator(rank, size, default_timeout()) {}
 
  protected:
-  std::shared_ptr<Group> make_group(
-      std::string label,
-      std::vector<int64_t> ranks,
-      int64_t rank_in_group,
-      c10::DeviceType /*device_type*/) override {
-    return std::make_shared<FakeGroup>(*this, std::move(label), std::move(ranks), rank_in_group);
+  std::shared_ptr<Group> make_group(GroupDescription description) override {
+    return std::make_shared<FakeGroup>(*this, std::move(description));
   }
 };
 

@@ -76,21 +76,24 @@ void check_reducible(const Call& call) {
 
 } // namespace
 
-Group::Group(Communicator& communicator, std::string label, std::vector<int64_t> ranks, int64_t rank)
-    : communicator_(communicator), label_(std::move(label)), ranks_(std::move(ranks)), rank_(rank) {}
+Group::Group(Communicator& communicator, GroupDescription description)
+    : communicator_(communicator), description_(std::move(description)), use_(std::make_shared<GroupUse>(to_string())) {}
 
 std::string Group::to_string() const {
-  auto text = "group " + label_ + " (ranks ";
+  auto text = "group " + label() + " (ranks ";
   // A group of thousands is recognised by its first ranks.
   constexpr size_t kShown = 16;
-  for (size_t i = 0; i < std::min(ranks_.size(), kShown); ++i) {
-    text += (i == 0 ? "" : ",") + std::to_string(ranks_[i]);
+  for (size_t i = 0; i < std::min(ranks().size(), kShown); ++i) {
+    text += (i == 0 ? "" : ",") + std::to_string(ranks()[i]);
   }
-  return text + (ranks_.size() > kShown ? ", ... " + std::to_string(ranks_.size()) + " in all)" : ")");
+  return text + (ranks().size() > kShown ? ", ... " + std::to_string(ranks().size()) + " in all)" : ")");
 }
 
 Call Group::make_call(Collective collective, const at::Tensor& tensor, Reserved reserved) {
   Call call{.collective = collective};
+  if (reserved.sequence < 0) { // a call that was numbered before may be made on any thread
+    use_->check_turn(weft::to_string(collective));
+  }
   if (!is_message(collective)) {
     call.sequence = reserved.sequence >= 0 ? reserved.sequence : next_sequence();
   }
@@ -103,15 +106,15 @@ Call Group::make_call(Collective collective, const at::Tensor& tensor, Reserved 
 
 Pending Group::track(const Call& call, int64_t received_bytes, Pending pending, int64_t stages) {
   communicator_.log_call(call, *this, received_bytes);
-  return communicator_.progress().track(std::move(pending), stages);
+  return communicator_.progress().track(std::move(pending), stages, use_);
 }
 
 Pending Group::all_to_all(Tensors sends, Tensors recvs, Reserved reserved) {
   at::AutoDispatchBelowADInplaceOrView guard;
   TORCH_INTERNAL_ASSERT(static_cast<int64_t>(sends.size()) == size() && static_cast<int64_t>(recvs.size()) == size());
   const auto copy_own = [&] {
-    if (sends[rank_].defined() && recvs[rank_].defined()) {
-      recvs[rank_].copy_(sends[rank_]);
+    if (sends[rank()].defined() && recvs[rank()].defined()) {
+      recvs[rank()].copy_(sends[rank()]);
     }
   };
   if (size() == 1) {
@@ -119,7 +122,7 @@ Pending Group::all_to_all(Tensors sends, Tensors recvs, Reserved reserved) {
     return {};
   }
   const auto call = make_call(Collective::AllToAll, first_defined(sends, recvs), reserved);
-  int64_t received = -bytes_of(recvs[rank_]);
+  int64_t received = -bytes_of(recvs[rank()]);
   for (const auto& tensor : recvs) {
     received += bytes_of(tensor);
   }
@@ -131,8 +134,8 @@ Pending Group::all_to_all(Tensors sends, Tensors recvs, Reserved reserved) {
 Pending Group::all_gather(const at::Tensor& input, Tensors outputs, Reserved reserved) {
   at::AutoDispatchBelowADInplaceOrView guard;
   const auto copy_own = [&] {
-    if (outputs[rank_].defined()) {
-      outputs[rank_].copy_(input);
+    if (outputs[rank()].defined()) {
+      outputs[rank()].copy_(input);
     }
   };
   if (size() == 1) {
@@ -157,7 +160,7 @@ Pending Group::all_gather(
     Reserved reserved) {
   at::AutoDispatchBelowADInplaceOrView guard;
   const auto copy_own = [&] {
-    const auto begin = std::accumulate(lengths.begin(), lengths.begin() + rank_, int64_t{0});
+    const auto begin = std::accumulate(lengths.begin(), lengths.begin() + rank(), int64_t{0});
     copy_part(input, output, dim, begin);
   };
   if (size() == 1) {
@@ -205,7 +208,7 @@ Pending Group::broadcast(const at::Tensor& tensor, int64_t root) {
   }
   auto call = make_call(Collective::Broadcast, tensor);
   call.root = root;
-  return track(call, rank_ == root ? 0 : bytes_of(tensor), do_broadcast(call, tensor));
+  return track(call, rank() == root ? 0 : bytes_of(tensor), do_broadcast(call, tensor));
 }
 
 Pending Group::scatter(Tensors inputs, const at::Tensor& output, int64_t root) {
@@ -218,13 +221,13 @@ Pending Group::scatter(Tensors inputs, const at::Tensor& output, int64_t root) {
   call.root = root;
   std::vector<at::Tensor> sends(size());
   std::vector<at::Tensor> recvs(size());
-  if (rank_ == root) {
+  if (rank() == root) {
     sends.assign(inputs.begin(), inputs.end());
     output.copy_(inputs[root]);
   } else {
     recvs[root] = output;
   }
-  return track(call, rank_ == root ? 0 : bytes_of(output), do_exchange(call, sends, recvs));
+  return track(call, rank() == root ? 0 : bytes_of(output), do_exchange(call, sends, recvs));
 }
 
 Pending Group::send(const at::Tensor& tensor, int64_t to) {
@@ -285,13 +288,13 @@ Pending Group::do_all_gather_into(
 
 Pending Group::do_reduce_scatter(const Call& call, Tensors inputs, const at::Tensor& output) {
   // One of the first two pieces may arrive in the output itself.
-  const auto into_output = rank_ == 0 ? 1 : 0;
+  const auto into_output = rank() == 0 ? 1 : 0;
   std::vector<at::Tensor> pieces(size());
   for (int64_t i = 0; i < size(); ++i) {
     pieces[i] = i == into_output ? output : at::empty_like(output);
   }
   auto arrival = std::make_shared<Pending>(do_exchange(call, inputs, pieces));
-  pieces[rank_] = inputs[rank_];
+  pieces[rank()] = inputs[rank()];
   return Pending([arrival, output, op = call.op, pieces = std::move(pieces)] {
     at::AutoDispatchBelowADInplaceOrView guard;
     arrival->wait();
@@ -310,14 +313,14 @@ Pending Group::do_all_reduce(const Call& call, const at::Tensor& input, const at
     return do_reduce_scatter(call, std::vector<at::Tensor>(size(), input), output);
   }
   const auto outputs = flat_chunks(output, size());
-  auto scattered = std::make_shared<Pending>(do_reduce_scatter(call, flat_chunks(input, size()), outputs[rank_]));
+  auto scattered = std::make_shared<Pending>(do_reduce_scatter(call, flat_chunks(input, size()), outputs[rank()]));
   auto gather = call;
   gather.stage = 1;
   auto gathered = std::make_shared<Pending>();
   const auto start_second = [this, self = shared_from_this(), scattered, gathered, gather, outputs] {
     at::AutoDispatchBelowADInplaceOrView guard;
     scattered->wait();
-    *gathered = do_all_gather(gather, outputs[rank_], outputs);
+    *gathered = do_all_gather(gather, outputs[rank()], outputs);
   };
   return Pending(start_second, [gathered] { gathered->wait(); });
 }
@@ -325,7 +328,7 @@ Pending Group::do_all_reduce(const Call& call, const at::Tensor& input, const at
 Pending Group::do_broadcast(const Call& call, const at::Tensor& tensor) {
   std::vector<at::Tensor> sends(size());
   std::vector<at::Tensor> recvs(size());
-  if (rank_ == call.root) {
+  if (rank() == call.root) {
     sends.assign(size(), tensor);
   } else {
     recvs[call.root] = tensor;

@@ -19,7 +19,19 @@ struct Reserved {
   int64_t sequence = -1; // none: the call takes the next number itself
 };
 
+/// What a group is: the ranks along some dims of a mesh. Ranks that make the same mesh describe its groups alike.
+struct GroupDescription {
+  std::string label;          // the mesh dims: "tp" or "dp,tp"
+  std::vector<int64_t> ranks; // the members, in order
+  int64_t rank;               // this member's number
+  c10::DeviceType device_type;
+  std::string identity; // a text that differs between the groups of all meshes of a world
+};
+
 /// Some ranks that communicate, as one of them sees it; members are counted in the order of `ranks()`.
+///
+/// One thread at a time may use a group. A call that another thread makes meanwhile is an error where it can be seen,
+/// because ranks could then number the calls of their threads differently and take each other's data.
 ///
 /// Every call starts the operation and returns at once. All members must make the same calls in the same order; where
 /// they do not, or where one is gone, every member gets an error within the timeout. Tensors need not be contiguous.
@@ -36,24 +48,24 @@ struct Reserved {
 ///   scatter          one exchange from the root, b/n
 class Group : public std::enable_shared_from_this<Group> {
  public:
-  Group(Communicator& communicator, std::string label, std::vector<int64_t> ranks, int64_t rank);
+  Group(Communicator& communicator, GroupDescription description);
   virtual ~Group() = default;
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
   /// This member's number, and how many there are.
   int64_t rank() const {
-    return rank_;
+    return description_.rank;
   }
   int64_t size() const {
-    return static_cast<int64_t>(ranks_.size());
+    return static_cast<int64_t>(description_.ranks.size());
   }
   const std::vector<int64_t>& ranks() const {
-    return ranks_;
+    return description_.ranks;
   }
   /// The mesh dims it was made for: "tp" or "dp,tp".
   const std::string& label() const {
-    return label_;
+    return description_.label;
   }
   /// "group tp (ranks 0,1)"
   std::string to_string() const;
@@ -113,9 +125,8 @@ class Group : public std::enable_shared_from_this<Group> {
   bool is_small(const at::Tensor& tensor) const;
 
   Communicator& communicator_;
-  std::string label_;
-  std::vector<int64_t> ranks_;
-  int64_t rank_;
+  GroupDescription description_;
+  std::shared_ptr<GroupUse> use_;
 };
 
 } // namespace weft

@@ -144,11 +144,9 @@ class MessageGroup : public BackendGroup {
 
 std::shared_ptr<Group> make_message_group(
     Communicator& communicator,
-    std::string label,
-    std::vector<int64_t> ranks,
-    int64_t rank,
+    GroupDescription description,
     std::shared_ptr<BackendChannel> channel) {
-  return std::make_shared<MessageGroup>(communicator, std::move(label), std::move(ranks), rank, std::move(channel));
+  return std::make_shared<MessageGroup>(communicator, std::move(description), std::move(channel));
 }
 
 } // namespace weft

@@ -10,9 +10,7 @@ namespace weft {
 /// tagged by what they belong to, so that ranks that make different calls never take each other's data.
 std::shared_ptr<Group> make_message_group(
     Communicator& communicator,
-    std::string label,
-    std::vector<int64_t> ranks,
-    int64_t rank,
+    GroupDescription description,
     std::shared_ptr<BackendChannel> channel);
 
 } // namespace weft

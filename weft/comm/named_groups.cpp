@@ -46,7 +46,7 @@ DeviceMesh wrap(const std::string& name, c10d::ProcessGroup& process_group, c10:
   const auto backend = process_group.getBackend(device_type);
   // Over gloo Weft connects by itself, once per direction: on one connection sending and receiving meet.
   if (backend->getBackendName() != "gloo") {
-    adopt_group(*world, {backend, mesh.ranks_along(0)}, device_type);
+    adopt_group(mesh, 0, {backend, mesh.ranks_along(0)});
   }
   return mesh;
 }

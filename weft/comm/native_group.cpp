@@ -147,11 +147,9 @@ class NativeGroup : public BackendGroup {
 
 std::shared_ptr<Group> make_native_group(
     Communicator& communicator,
-    std::string label,
-    std::vector<int64_t> ranks,
-    int64_t rank,
+    GroupDescription description,
     std::shared_ptr<BackendChannel> channel) {
-  return std::make_shared<NativeGroup>(communicator, std::move(label), std::move(ranks), rank, std::move(channel));
+  return std::make_shared<NativeGroup>(communicator, std::move(description), std::move(channel));
 }
 
 } // namespace weft

@@ -8,9 +8,7 @@ namespace weft {
 /// the current stream behind them and does not block the host.
 std::shared_ptr<Group> make_native_group(
     Communicator& communicator,
-    std::string label,
-    std::vector<int64_t> ranks,
-    int64_t rank,
+    GroupDescription description,
     std::shared_ptr<BackendChannel> channel);
 
 } // namespace weft

@@ -5,8 +5,8 @@
 #include <c10/util/Exception.h>
 
 #include <condition_variable>
+#include <deque>
 #include <exception>
-#include <thread>
 
 namespace weft {
 
@@ -57,31 +57,57 @@ Background& background() {
 
 } // namespace
 
+void GroupUse::check_turn(std::string_view collective) {
+  const auto waiting = waiting_.load();
+  if (waiting != std::thread::id() && waiting != std::this_thread::get_id()) {
+    is_shared_ = true;
+  }
+  check_alone(collective);
+}
+
+void GroupUse::check_alone(std::string_view where) const {
+  TORCH_CHECK_WITH(
+      DistBackendError, !is_shared_, "[", where, "] one thread at a time may use ", group_,
+      ", but two threads have made calls at the same time. Make a mesh with other names of dims for each thread.");
+}
+
 void Pending::State::attempt(std::function<void()>& step) {
   const auto once = std::exchange(step, nullptr);
-  const WaitScope wait_scope;
   try {
     once();
+    if (use) {
+      use->check_alone("comm");
+    }
   } catch (...) {
     error = std::current_exception();
     finish = nullptr;
   }
 }
 
-void Pending::State::advance() {
-  if (start_second) {
-    attempt(start_second);
+void Pending::State::take(std::function<void()>& step) {
+  if (use && starter == std::this_thread::get_id()) {
+    const auto outer = use->enter();
+    attempt(step);
+    use->leave(outer);
   } else {
-    run();
+    attempt(step);
   }
 }
 
-void Pending::State::run() {
+void Pending::State::advance() {
+  const WaitScope wait_scope; // outside of the lock, which is let go of before an interpreter's is taken back
+  const std::lock_guard lock(mutex_);
   if (start_second) {
-    attempt(start_second);
+    take(start_second);
+  } else if (finish) {
+    take(finish);
   }
-  if (finish) {
-    attempt(finish);
+  is_done = !finish;
+}
+
+void Pending::State::run() {
+  while (!is_done) {
+    advance();
   }
 }
 
@@ -106,7 +132,7 @@ Pending& Pending::operator=(Pending&& other) noexcept {
 }
 
 bool Pending::done() const {
-  return !state_ || !state_->finish;
+  return !state_ || state_->is_done;
 }
 
 void Pending::wait() {
@@ -114,7 +140,7 @@ void Pending::wait() {
     return;
   }
   if (state_->progress) {
-    state_->progress->advance_until(state_->ticket);
+    state_->progress->advance_until(*state_);
   }
   state_->run();
   if (state_->error) {
@@ -146,10 +172,11 @@ void Pending::settle() noexcept {
   }
 }
 
-Pending Progress::track(Pending pending, int64_t stages) {
+Pending Progress::track(Pending pending, int64_t stages, std::shared_ptr<GroupUse> use) {
   if (pending.state_ && !pending.state_->progress) {
     const std::lock_guard lock(mutex_);
     pending.state_->progress = shared_from_this();
+    pending.state_->use = std::move(use);
     pending.state_->ticket = next_ticket_++ << 1 | (stages > 1 ? 1 : 0);
     if (stages > 1) {
       staged_.push_back(pending.state_);
@@ -158,13 +185,24 @@ Pending Progress::track(Pending pending, int64_t stages) {
   return pending;
 }
 
-void Progress::advance_until(uint64_t ticket) {
-  const std::lock_guard lock(mutex_);
-  while (!staged_.empty() && staged_.front()->ticket <= ticket) {
-    const auto first = std::move(staged_.front());
-    staged_.pop_front();
+void Progress::advance_until(const Pending::State& last) {
+  while (const auto first = take_staged(last)) {
     first->advance();
   }
+}
+
+std::shared_ptr<Pending::State> Progress::take_staged(const Pending::State& last) {
+  const std::lock_guard lock(mutex_);
+  for (auto each = staged_.begin(); each != staged_.end() && (*each)->ticket <= last.ticket; ++each) {
+    const auto& state = **each;
+    if (state.starter == std::this_thread::get_id() || state.starter == last.starter ||
+        (last.use && state.use == last.use)) {
+      auto found = std::move(*each);
+      staged_.erase(each);
+      return found;
+    }
+  }
+  return nullptr;
 }
 
 AsyncTensor::AsyncTensor(at::Tensor value, Pending pending)

@@ -54,10 +54,21 @@ using MeetingKey = std::tuple<uint64_t, int64_t, int64_t, int64_t>;
 
 } // namespace
 
+/// Where the members of one group meet. It also numbers the calls of each of them, and lives as long as one holds it:
+/// a member that lets go of the group while others hold it, and comes back, goes on where it was. When all have let go
+/// they have made the same calls, since none ends before everybody has come to it, unless one has failed.
 struct ThreadHub::Room {
+  struct Calls {
+    uint64_t collectives = 0;
+    std::map<std::pair<Collective, int64_t>, uint64_t> messages = {}; // by direction and peer
+  };
+
+  explicit Room(int64_t members) : calls(members) {}
+
   std::mutex mutex;
   std::condition_variable changed;
   std::map<MeetingKey, std::shared_ptr<Meeting>> meetings;
+  std::vector<Calls> calls;
 };
 
 ThreadHub::ThreadHub(int64_t size, std::chrono::milliseconds timeout)
@@ -65,13 +76,25 @@ ThreadHub::ThreadHub(int64_t size, std::chrono::milliseconds timeout)
 
 ThreadHub::~ThreadHub() = default;
 
-std::shared_ptr<ThreadHub::Room> ThreadHub::room(const std::vector<int64_t>& ranks) {
+std::shared_ptr<ThreadHub::Room> ThreadHub::room(const GroupDescription& group) {
   const std::lock_guard lock(mutex_);
-  auto& room = rooms_[ranks];
+  std::erase_if(rooms_, [](const auto& entry) { return entry.second.expired(); });
+  auto room = rooms_[group.identity].lock();
   if (!room) {
-    room = std::make_shared<Room>();
+    room = std::make_shared<Room>(group.ranks.size());
+    rooms_[group.identity] = room;
   }
   return room;
+}
+
+size_t ThreadHub::room_count() const {
+  const std::lock_guard lock(mutex_);
+  return std::count_if(rooms_.begin(), rooms_.end(), [](const auto& entry) { return !entry.second.expired(); });
+}
+
+void ThreadHub::keep(std::shared_ptr<Room> room) {
+  const std::lock_guard lock(mutex_);
+  failed_rooms_.insert(std::move(room));
 }
 
 bool ThreadHub::has_left(int64_t rank) const {
@@ -89,8 +112,10 @@ void ThreadHub::leave(int64_t rank, std::string reason) {
     const std::lock_guard lock(mutex_);
     reasons_[rank] = std::move(reason);
     left_[rank] = true;
-    for (const auto& [ranks, room] : rooms_) {
-      rooms.push_back(room);
+    for (const auto& [identity, held] : rooms_) {
+      if (auto room = held.lock()) {
+        rooms.push_back(std::move(room));
+      }
     }
   }
   for (const auto& room : rooms) {
@@ -99,30 +124,23 @@ void ThreadHub::leave(int64_t rank, std::string reason) {
   }
 }
 
-/// What the labels of one rank list share: the room, and how many calls this rank has made in it.
-struct ThreadChannel {
-  std::shared_ptr<ThreadHub> hub;
-  std::shared_ptr<ThreadHub::Room> room;
-  std::atomic<uint64_t> calls = 0;
-  std::map<std::pair<Collective, int64_t>, uint64_t> messages;
-};
-
 class ThreadGroup : public Group {
  public:
   ThreadGroup(
       Communicator& communicator,
-      std::string label,
-      std::vector<int64_t> ranks,
-      int64_t rank,
-      std::shared_ptr<ThreadChannel> channel)
-      : Group(communicator, std::move(label), std::move(ranks), rank), channel_(std::move(channel)) {}
+      GroupDescription description,
+      std::shared_ptr<ThreadHub> hub,
+      std::shared_ptr<ThreadHub::Room> room)
+      : Group(communicator, std::move(description)), hub_(std::move(hub)), room_(std::move(room)) {}
 
  protected:
   uint64_t next_sequence() override {
-    return channel_->calls++;
+    const std::lock_guard lock(room_->mutex);
+    return room_->calls[rank()].collectives++;
   }
   uint64_t next_message(Collective direction, int64_t peer) override {
-    return channel_->messages[{direction, peer}]++;
+    const std::lock_guard lock(room_->mutex);
+    return room_->calls[rank()].messages[{direction, peer}]++;
   }
 
   Pending do_exchange(const Call& call, Tensors sends, Tensors recvs) override {
@@ -158,7 +176,7 @@ class ThreadGroup : public Group {
       const std::vector<int64_t>& members,
       const Call& call,
       Meeting::Part part) {
-    auto& room = *channel_->room;
+    auto& room = *room_;
     const std::lock_guard lock(room.mutex);
     auto& slot = room.meetings[key];
     if (!slot) {
@@ -185,7 +203,7 @@ class ThreadGroup : public Group {
   }
 
   void attend(Meeting& meeting, const std::vector<int64_t>& members, const Call& call) {
-    auto& room = *channel_->room;
+    auto& room = *room_;
     std::unique_lock lock(room.mutex);
     wait_for_all(lock, meeting, members, call);
     const auto mine = std::find(members.begin(), members.end(), rank()) - members.begin();
@@ -275,7 +293,7 @@ class ThreadGroup : public Group {
       const Meeting& meeting,
       const std::vector<int64_t>& members,
       const Call& call) const {
-    const auto& hub = *channel_->hub;
+    const auto& hub = *hub_;
     const auto all_there = [&] { return meeting.arrived == members.size(); };
     const auto lost_member = [&]() -> int64_t {
       for (const auto member : members) {
@@ -285,7 +303,7 @@ class ThreadGroup : public Group {
       }
       return -1;
     };
-    channel_->room->changed.wait_for(
+    room_->changed.wait_for(
         lock, hub.timeout_, [&] { return all_there() || !meeting.disagreement.empty() || lost_member() >= 0; });
     if (!meeting.disagreement.empty()) {
       fail(call, meeting.disagreement, "Look for a branch that depends on the rank");
@@ -310,12 +328,14 @@ class ThreadGroup : public Group {
   }
 
   [[noreturn]] void fail(const Call& call, const std::string& what, const char* advice) const {
+    hub_->keep(room_);
     TORCH_CHECK_WITH(
         DistBackendError, false, "[", call.to_string(), "] call ", call.sequence, " of ", to_string(),
         " failed on rank ", ranks()[rank()], ": ", what, ". ", advice, ".");
   }
 
-  std::shared_ptr<ThreadChannel> channel_;
+  std::shared_ptr<ThreadHub> hub_;
+  std::shared_ptr<ThreadHub::Room> room_;
 };
 
 class ThreadCommunicator : public Communicator {
@@ -324,23 +344,13 @@ class ThreadCommunicator : public Communicator {
       : Communicator(rank, hub->size_, hub->timeout_), hub_(std::move(hub)) {}
 
  protected:
-  std::shared_ptr<Group> make_group(
-      std::string label,
-      std::vector<int64_t> ranks,
-      int64_t rank_in_group,
-      c10::DeviceType /*device_type*/) override {
-    auto& channel = channels_[ranks];
-    if (!channel) {
-      channel = std::make_shared<ThreadChannel>();
-      channel->hub = hub_;
-      channel->room = hub_->room(ranks);
-    }
-    return std::make_shared<ThreadGroup>(*this, std::move(label), std::move(ranks), rank_in_group, channel);
+  std::shared_ptr<Group> make_group(GroupDescription description) override {
+    auto room = hub_->room(description);
+    return std::make_shared<ThreadGroup>(*this, std::move(description), hub_, std::move(room));
   }
 
  private:
   std::shared_ptr<ThreadHub> hub_;
-  std::map<std::vector<int64_t>, std::shared_ptr<ThreadChannel>> channels_;
 };
 
 c10::intrusive_ptr<Communicator> ThreadHub::communicator(int64_t rank) {

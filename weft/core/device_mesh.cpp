@@ -8,6 +8,8 @@
 #include <c10/util/hash.h>
 
 #include <limits>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <ostream>
 #include <unordered_set>
@@ -114,7 +116,21 @@ c10::DeviceType parse_device_type(const std::string& text) {
   }
 }
 
+/// A set of mesh dims as bits.
+uint32_t bits_of(c10::IntArrayRef mesh_dims) {
+  uint32_t bits = 0;
+  for (const auto m : mesh_dims) {
+    bits |= uint32_t{1} << m;
+  }
+  return bits;
+}
+
 } // namespace
+
+struct DeviceMesh::Kept {
+  std::mutex mutex;
+  std::map<uint32_t, std::shared_ptr<void>> values; // by the bits of the mesh dims
+};
 
 DeviceMesh::DeviceMesh(
     WorldPtr world,
@@ -140,7 +156,8 @@ DeviceMesh::DeviceMesh(
       .ranks = ranks.vec(),
       .names = checked_names(std::move(names), shape.size()),
       .coordinate = {},
-      .hash = 0};
+      .hash = 0,
+      .kept = std::make_shared<Kept>()};
   data.coordinate = coordinate_of(data.world->rank(), ranks, shape);
   data.hash =
       c10::get_hash(data.world.get(), static_cast<int>(device_type), data.shape, data.ranks, join(data.names, ","));
@@ -266,6 +283,19 @@ std::string DeviceMesh::to_string() const {
     text += "; ranks=" + join(data_->ranks, ",");
   }
   return text + ")";
+}
+
+std::shared_ptr<void> DeviceMesh::kept_for(c10::IntArrayRef mesh_dims) const {
+  auto& kept = *data_->kept;
+  const std::lock_guard lock(kept.mutex);
+  const auto found = kept.values.find(bits_of(mesh_dims));
+  return found == kept.values.end() ? nullptr : found->second;
+}
+
+void DeviceMesh::keep_for(c10::IntArrayRef mesh_dims, std::shared_ptr<void> value) const {
+  auto& kept = *data_->kept;
+  const std::lock_guard lock(kept.mutex);
+  kept.values[bits_of(mesh_dims)] = std::move(value);
 }
 
 DeviceMesh DeviceMesh::parse(std::string_view text, WorldPtr world) {

@@ -21,6 +21,10 @@ namespace weft {
 ///   mesh.flatten({"dp", "tp"});    // "mesh(dp_tp=8)"
 ///
 /// Every rank of the world may hold the mesh; one that is not among its ranks is no member and cannot compute on it.
+///
+/// Meshes that print alike in one world are one mesh, however often they are made: they are equal and share their groups.
+/// Meshes that differ in anything (names, shape, ranks, type of device) are independent: two threads may communicate on
+/// them at the same time. A mesh over some dims of another is a mesh of its own as well.
 class DeviceMesh {
  public:
   /// No mesh: to be assigned to.
@@ -102,7 +106,12 @@ class DeviceMesh {
   /// The same ranks in the same shape under the same names, seen from the same place.
   friend bool operator==(const DeviceMesh& a, const DeviceMesh& b);
 
+  /// What weft/comm has made for a set of dims of this mesh: it lives as long as any copy of this handle. nullptr: nothing.
+  std::shared_ptr<void> kept_for(c10::IntArrayRef mesh_dims) const;
+  void keep_for(c10::IntArrayRef mesh_dims, std::shared_ptr<void> value) const;
+
  private:
+  struct Kept;
   struct Data {
     WorldPtr world;
     c10::DeviceType device_type;
@@ -111,6 +120,7 @@ class DeviceMesh {
     std::vector<std::string> names;
     std::vector<int64_t> coordinate; // empty where this rank is no member
     size_t hash;
+    std::shared_ptr<Kept> kept; // the last member, because what is kept may need the world while it is destroyed
   };
 
   /// The ranks of the sub-array spanned by `mesh_dims` (in that order) through `start`.

@@ -1,8 +1,19 @@
 #include "weft/tensor/call_cache.h"
 
+#include "weft/comm/communicator.h"
+
 namespace weft {
 
 constinit thread_local CallCache* CallCache::current_ = nullptr;
+
+namespace {
+
+const bool drops_calls = [] {
+  on_many_groups([] { CallCache::of_thread().start_anew(); });
+  return true;
+}();
+
+} // namespace
 
 CallCache& CallCache::first_of_thread() {
   thread_local CallCache cache;
@@ -12,8 +23,7 @@ CallCache& CallCache::first_of_thread() {
 
 PreparedCall& CallCache::add(const CallKey& key, PreparedCall call) {
   if (size_ >= kMaxCalls) {
-    former_ = std::exchange(slots_, Slots(64));
-    size_ = 0;
+    start_anew();
   }
   if (2 * (size_ + 1) > slots_.size()) {
     grow();
@@ -22,6 +32,11 @@ PreparedCall& CallCache::add(const CallKey& key, PreparedCall call) {
   size_ += slot == nullptr ? 1 : 0;
   slot = std::make_unique<Entry>(Entry{key, std::move(call)});
   return slot->call;
+}
+
+void CallCache::start_anew() {
+  former_ = std::exchange(slots_, Slots(64));
+  size_ = 0;
 }
 
 void CallCache::grow() {

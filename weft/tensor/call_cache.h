@@ -36,6 +36,8 @@ class CallCache {
     return nullptr;
   }
   PreparedCall& add(const CallKey& key, PreparedCall call);
+  /// As when it is full.
+  void start_anew();
 
   struct Counters {
     size_t size;

@@ -27,12 +27,13 @@ struct Kept {
   c10::DeviceType device_type;
   std::vector<int64_t> shape;
   std::vector<int64_t> ranks;
+  std::vector<std::string> names; // a rank that measures waits for the others, which must do so on the same mesh
   c10::ScalarType dtype;
   MeshRates rates;
 
   bool is_of(const DeviceMesh& mesh, c10::ScalarType of_dtype) const {
     return world._unsafe_get_target() == mesh.world().get() && dtype == of_dtype && device_type == mesh.device_type() &&
-        mesh.shape() == shape && mesh.ranks() == ranks;
+        mesh.shape() == shape && mesh.ranks() == ranks && mesh.names() == names;
   }
 };
 
@@ -198,6 +199,7 @@ MeshRates rates_of(const DeviceMesh& mesh, c10::ScalarType dtype) {
        .device_type = mesh.device_type(),
        .shape = mesh.shape().vec(),
        .ranks = mesh.ranks().vec(),
+       .names = mesh.names(),
        .dtype = dtype,
        .rates = rates});
   return rates;
