@@ -250,11 +250,13 @@ TEST(GroupUse, ACallDuringAnothersThreadsCallIsAnErrorForBoth) {
   const auto progress = std::make_shared<Progress>();
   const auto use = std::make_shared<GroupUse>("group tp (ranks 0,1)");
   const auto text =
-      "one thread at a time may use group tp (ranks 0,1), but two threads have made calls at the same time. Make a mesh "
+      "one thread at a time may use group tp (ranks 0,1), but two threads have made calls at the same time. Make a "
+      "mesh "
       "with other names of dims for each thread.";
   const auto another_thread_calls = [&] {
     std::thread([&] {
-      EXPECT_EQ(error_text<c10::DistBackendError>([&] { use->check_turn("all_reduce"); }), c10::str("[all_reduce] ", text));
+      EXPECT_EQ(
+          error_text<c10::DistBackendError>([&] { use->check_turn("all_reduce"); }), c10::str("[all_reduce] ", text));
     }).join();
   };
   auto pending = progress->track(Pending(another_thread_calls), 1, use);

@@ -228,7 +228,8 @@ TEST(ThreadWorld, ACallWhileAnotherThreadIsInOneOfTheSameMeshIsAnErrorForBoth) {
   intruder.join();
   EXPECT_EQ(
       text,
-      "[send] one thread at a time may use group tp (ranks 0,1), but two threads have made calls at the same time. Make a "
+      "[send] one thread at a time may use group tp (ranks 0,1), but two threads have made calls at the same time. "
+      "Make a "
       "mesh with other names of dims for each thread.");
   expect_contains(own, "one thread at a time may use group tp (ranks 0,1)");
 }

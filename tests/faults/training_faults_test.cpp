@@ -184,15 +184,15 @@ std::string run(const Kind& kind, uint64_t seed) {
       .timeout = kTimeout, .deadline = kDeadline, .environment = {{"WEFT_FAULT_SEED", std::to_string(seed)}}};
   for (int64_t rank = 0; rank < kRanks; ++rank) {
     if (kind.must_be_ended && rank != fault.rank) {
-      options.signals.push_back(
-          {static_cast<size_t>(rank), "done", static_cast<size_t>(fault.rank), SIGKILL});
+      options.signals.push_back({static_cast<size_t>(rank), "done", static_cast<size_t>(fault.rank), SIGKILL});
     }
   }
   const auto ranks = run_process_ranks(kind.role, kRanks, options);
   const auto complaints = complaints_about(kind, fault, ranks);
   return complaints.empty()
       ? ""
-      : c10::str(kind.role, " with seed ", seed, " (rank ", fault.rank, ", step ", fault.step, "): ", complaints, "\n") +
+      : c10::str(
+            kind.role, " with seed ", seed, " (rank ", fault.rank, ", step ", fault.step, "): ", complaints, "\n") +
           describe(ranks);
 }
 

@@ -65,10 +65,7 @@ class BackendChannel {
 /// A group on such a channel.
 class BackendGroup : public Group {
  public:
-  BackendGroup(
-      Communicator& communicator,
-      GroupDescription description,
-      std::shared_ptr<BackendChannel> channel)
+  BackendGroup(Communicator& communicator, GroupDescription description, std::shared_ptr<BackendChannel> channel)
       : Group(communicator, std::move(description)), communicator_(communicator), channel_(std::move(channel)) {}
 
   /// Memory that the members share between their devices; nullptr where they cannot. All ask together the first time.

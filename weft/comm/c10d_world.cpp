@@ -134,7 +134,8 @@ DeviceMesh mesh_from_groups(
     const auto& group = groups[m];
     TORCH_CHECK_VALUE(
         group.ranks == mesh.ranks_along(m), "[mesh_from_groups] the group of mesh dim ", mesh.name(m), " of ", mesh,
-        " must have ranks ", join_ranks(mesh.ranks_along(m)), " on rank ", rank, ", but got ", join_ranks(group.ranks), ".");
+        " must have ranks ", join_ranks(mesh.ranks_along(m)), " on rank ", rank, ", but got ", join_ranks(group.ranks),
+        ".");
     adopt_group(mesh, m, group);
   }
   return mesh;

@@ -48,8 +48,7 @@ bool is_free(int64_t id, const std::vector<Word>& words) {
   const auto first = words[0].offers.find(id);
   for (const auto& word : words) {
     const auto found = word.offers.find(id);
-    if (first == words[0].offers.end() || found == word.offers.end() ||
-        found->second.calls != first->second.calls) {
+    if (first == words[0].offers.end() || found == word.offers.end() || found->second.calls != first->second.calls) {
       return false;
     }
     sent += found->second.sent;
@@ -224,7 +223,10 @@ void ChannelPool::drop_offered(const GroupDescription& group) {
   decided_.notify_all();
 }
 
-std::shared_ptr<BackendChannel> ChannelPool::connect(const GroupDescription& group, int64_t id, const StorePtr& whole_store) const {
+std::shared_ptr<BackendChannel> ChannelPool::connect(
+    const GroupDescription& group,
+    int64_t id,
+    const StorePtr& whole_store) const {
   return or_connection_error(group, rank_, [&] {
     const auto size = static_cast<int64_t>(group.ranks.size());
     const auto device = c10::DeviceTypeName(group.device_type, /*lower_case=*/true);

@@ -112,15 +112,13 @@ void Communicator::drop_cached_groups() {
 
 size_t Communicator::forget_dead_groups() {
   const std::lock_guard lock(mutex_);
-  std::erase_if(
-      groups_, [](const auto& entry) { return entry.second.group.expired() && !entry.second.is_being_made; });
+  std::erase_if(groups_, [](const auto& entry) { return entry.second.group.expired() && !entry.second.is_being_made; });
   return groups_.size();
 }
 
 size_t Communicator::group_count() const {
   const std::lock_guard lock(mutex_);
-  return std::count_if(
-      groups_.begin(), groups_.end(), [](const auto& entry) { return !entry.second.group.expired(); });
+  return std::count_if(groups_.begin(), groups_.end(), [](const auto& entry) { return !entry.second.group.expired(); });
 }
 
 void Communicator::attach(CommLog* log) {

@@ -77,7 +77,9 @@ void check_reducible(const Call& call) {
 } // namespace
 
 Group::Group(Communicator& communicator, GroupDescription description)
-    : communicator_(communicator), description_(std::move(description)), use_(std::make_shared<GroupUse>(to_string())) {}
+    : communicator_(communicator),
+      description_(std::move(description)),
+      use_(std::make_shared<GroupUse>(to_string())) {}
 
 std::string Group::to_string() const {
   auto text = "group " + label() + " (ranks ";
