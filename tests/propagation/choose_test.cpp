@@ -147,6 +147,18 @@ TEST(Choose, WhatIsAddedToPartialSumsBecomesPartial) {
   EXPECT_EQ(strategy.outputs[0], Layout::parse("{P(sum)}"));
 }
 
+TEST(Choose, AReplicatedOperandStaysAsItIsBesideAnAverage) {
+  EXPECT_EQ(
+      choice_text("aten::add.Tensor", {"f32[8] @ mesh(tp=2) {P(avg)}", "i64[] @ mesh(tp=2) {R}"}),
+      "{P(avg)} {R} -> {P(avg)}");
+  EXPECT_EQ(
+      choice_text("aten::add.Tensor", {"i64[8] @ mesh(tp=2) {R}", "f32[8] @ mesh(tp=2) {P(avg)}"}),
+      "{R} {P(avg)} -> {P(avg)}");
+  EXPECT_EQ(
+      choice_text("aten::maximum", {"f32[8] @ mesh(tp=2) {P(max)}", "f32[] @ mesh(tp=2) {R}"}),
+      "{P(max)} {R} -> {P(max)}");
+}
+
 TEST(Choose, AWholeDimIsNotCut) {
   EXPECT_EQ(choice_text("aten::_softmax", {"f32[8,4] @ mesh(tp=2) {S(1)}"}, {{"dim", 1}}), "moves: {S(0)} -> {S(0)}");
 }

@@ -291,6 +291,20 @@ TEST(Execute, RefusesBadPairsOnEveryRankBeforeAnybodyWaits) {
   run_on_ranks(2, run);
 }
 
+TEST(Execute, ANumberStaysANumberForTypePromotionOnEveryRank) {
+  run_on_ranks(2, [](int64_t rank) {
+    const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
+    const auto number = at::scalar_tensor(1e-3, at::kDouble);
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+    const auto source = TensorSpec::make(mesh, {Replicate()}, {}, at::kDouble);
+    for (const auto op : {ReduceOp::Sum, ReduceOp::Product, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Min}) {
+      const auto term = redistribute_local(number, source, source->with({Partial(op)})).wait();
+      EXPECT_TRUE(term.unsafeGetTensorImpl()->is_wrapped_number()) << rank << " " << Partial(op);
+      EXPECT_EQ((at::ones({}, at::kFloat) + term).scalar_type(), at::kFloat) << rank << " " << Partial(op);
+    }
+  });
+}
+
 TEST(Execute, RefusesARankThatIsNotInTheMesh) {
   const DeviceMesh mesh(make_fake_world(4, 3), c10::kCPU, {2}, {"tp"});
   const auto source = TensorSpec::make(mesh, {Shard(0)}, {4, 4}, at::kFloat);

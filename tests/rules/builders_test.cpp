@@ -31,8 +31,8 @@ TEST(Builders, AdditiveOperandsArePartialTogether) {
   EXPECT_EQ(built(additive(), "aten::add.Tensor", {{5, 4}, {4}}), "([a,b],[b])->([a,b]) linear={0,1}");
 }
 
-TEST(Builders, AddingANumberIsNotLinear) {
-  EXPECT_EQ(built(additive(), "aten::add.Scalar", {{5}}, {{"other", 2}}), "([a])->([a])");
+TEST(Builders, AddingANumberPassesAveragesAlone) {
+  EXPECT_EQ(built(additive(), "aten::add.Scalar", {{5}}, {{"other", 2}}), "([a])->([a]) linear(avg)={0}");
 }
 
 TEST(Builders, CopyingPassesPartialValuesOfAnyOperation) {

@@ -21,9 +21,9 @@ TEST(Pointwise, SumsAreAddedTermByTerm) {
   EXPECT_EQ(rule_text("aten::add_.Tensor", {{5}, {5}}), "([a],[a])->([a]) linear={0,1}");
 }
 
-TEST(Pointwise, ANumberIsNotAddedToEveryTerm) {
-  EXPECT_EQ(rule_text("aten::add.Scalar", {{5}}, {{"other", 2}}), "([a])->([a])");
-  EXPECT_EQ(rule_text("aten::rsub.Scalar", {{5}}, {{"other", 2}}), "([a])->([a])");
+TEST(Pointwise, ANumberIsAddedToEveryTermOfAnAverageAlone) {
+  EXPECT_EQ(rule_text("aten::add.Scalar", {{5}}, {{"other", 2}}), "([a])->([a]) linear(avg)={0}");
+  EXPECT_EQ(rule_text("aten::rsub.Scalar", {{5}}, {{"other", 2}}), "([a])->([a]) linear(avg)={0}");
 }
 
 TEST(Pointwise, AProductIsLinearInEachFactor) {

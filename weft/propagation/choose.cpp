@@ -191,13 +191,25 @@ class Chooser {
 
   enum class Tensors : uint8_t { Inputs, Outputs, SizeArguments };
 
-  /// What one mesh dim does to tensor number `i`; nothing where it cannot be.
+  /// Whether operand number `i` is partial where its linear set passes partial values on. In an average, a maximum or a
+  /// minimum a replicated operand stays as it is: (avg of x) + 1 is the avg of (x + 1), also for the integer 1, which
+  /// could not be P(avg) itself.
+  bool is_term(size_t i, const Role& role, int64_t m) const {
+    if (!contains(rule_.linear[role.linear_set], i)) {
+      return false;
+    }
+    const bool is_idempotent = role.op != ReduceOp::Sum && role.op != ReduceOp::Product;
+    const auto& placement = operands_[i].spec->layout()[m];
+    return !is_idempotent || (placement.is_partial() && placement.reduce_op() == role.op);
+  }
+
+  /// What mesh dim `m` does to tensor number `i`; nothing where it cannot be.
   std::optional<Placement> placement_under(
       const Role& role,
       Tensors which,
       size_t i,
       const Rule::Dims& dims,
-      int64_t parts,
+      int64_t m,
       const std::vector<int64_t>& sizes) const {
     if (which == Tensors::Outputs && contains(rule_.constant, i)) {
       return Replicate();
@@ -206,7 +218,7 @@ class Chooser {
       case Role::Kind::Replicate:
         return Replicate();
       case Role::Kind::Linear:
-        return which == Tensors::Outputs || (which == Tensors::Inputs && contains(rule_.linear[role.linear_set], i))
+        return which == Tensors::Outputs || (which == Tensors::Inputs && is_term(i, role, m))
             ? Partial(role.op)
             : Replicate();
       case Role::Kind::Cut:
@@ -214,7 +226,7 @@ class Chooser {
             (which == Tensors::Inputs && rule_.is_reduced(role.factor) && contains(rule_.addends, i))) {
           return Partial(rule_.reduction);
         }
-        return placement(dims, role, parts, sizes);
+        return placement(dims, role, mesh_.size(m), sizes);
     }
     TORCH_INTERNAL_ASSERT(false);
   }
@@ -233,7 +245,7 @@ class Chooser {
     for (const auto m : order) {
       const auto& role = chosen[m];
       for (size_t i = 0; i < count; ++i) {
-        const auto placed = placement_under(role, which, i, dims_of(i), mesh_.size(m), sizes);
+        const auto placed = placement_under(role, which, i, dims_of(i), m, sizes);
         if (!placed) {
           return std::nullopt;
         }

@@ -218,7 +218,12 @@ at::Tensor CompiledPlan::CompiledStep::make_partial(const at::Tensor& local) con
   if (is_identity) {
     return local;
   }
-  return op == ReduceOp::Product ? at::ones_like(local) : at::zeros_like(local);
+  auto neutral = op == ReduceOp::Product ? at::ones_like(local) : at::zeros_like(local);
+  // A Python number takes part in type promotion by its kind alone, and must do so on every rank: f32 + 1e-3 is f32.
+  if (local.unsafeGetTensorImpl()->is_wrapped_number()) {
+    neutral.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return neutral;
 }
 
 AsyncTensor CompiledPlan::CompiledStep::move(const at::Tensor& local, Reserved reserved) const {

@@ -96,9 +96,10 @@ RuleFunction pointwise(const OperandSets& linear, int64_t output_count) {
 RuleFunction additive() {
   return [](const OpCall& call) {
     auto rule = broadcasting(call);
-    // Adding a number to every term would add it once per rank.
-    if (rule.inputs.size() > 1) {
-      add_linear(rule, call, {all_operands(call)});
+    add_linear(rule, call, {all_operands(call)});
+    if (rule.inputs.size() == 1) {
+      // A number that is added to every term is added once per rank: it is part of the average, but not of the sum.
+      rule.linear_op = ReduceOp::Avg;
     }
     return rule;
   };

@@ -12,7 +12,8 @@ using OperandSets = std::vector<std::vector<int64_t>>;
 
 /// All operands broadcast against each other; every dim may be cut. `linear` lists sets of operands, see Rule::linear.
 RuleFunction pointwise(const OperandSets& linear = {}, int64_t output_count = 1);
-/// As pointwise; all operands together may be partial (add, sub).
+/// As pointwise; all operands together may be partial (add, sub). With a number in place of the second operand the first
+/// may be an average.
 RuleFunction additive();
 /// The larger or the smaller of two: as pointwise, and passes maxima or minima of both together.
 RuleFunction larger_of(ReduceOp op);
