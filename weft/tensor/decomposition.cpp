@@ -7,6 +7,7 @@ const Decomposition* find_decomposition(const std::string& full_name) {
     auto* all = new Decompositions();
     add_moment_decompositions(*all);
     add_norm_decompositions(*all);
+    add_batch_norm_decompositions(*all);
     add_loss_decompositions(*all);
     add_comparison_decompositions(*all);
     add_view_decompositions(*all);

@@ -27,6 +27,7 @@ const Decomposition* find_decomposition(const std::string& full_name);
 /// The families, each in a file of its name.
 void add_moment_decompositions(Decompositions& all);
 void add_norm_decompositions(Decompositions& all);
+void add_batch_norm_decompositions(Decompositions& all);
 void add_loss_decompositions(Decompositions& all);
 void add_comparison_decompositions(Decompositions& all);
 void add_view_decompositions(Decompositions& all);

@@ -7,6 +7,7 @@
 #include "weft/tensor/einsum.h"
 #include "weft/tensor/embedding.h"
 #include "weft/tensor/in_place_view.h"
+#include "weft/tensor/instance_norm.h"
 #include "weft/tensor/linear_backward.h"
 #include "weft/tensor/random_fallback.h"
 #include "weft/tensor/random_kernels.h"
@@ -60,6 +61,7 @@ void register_all() {
     register_linear_backward(*each);
     register_selecting_backward(*each);
     register_composites(*each);
+    register_instance_norm(*each);
     register_shared_heads(*each);
     each->impl("_has_compatible_shallow_copy_type", TORCH_FN(can_take_place));
   }

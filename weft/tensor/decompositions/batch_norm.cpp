@@ -1,0 +1,311 @@
+#include "weft/tensor/boundary.h"
+#include "weft/tensor/decomposition.h"
+#include "weft/tensor/decompositions/batch_norm_input.h"
+#include "weft/tensor/decompositions/reduced_dims.h"
+#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/implicit_move.h"
+#include "weft/tensor/move_observer.h"
+
+#include <ATen/ATen.h>
+
+namespace weft {
+
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+constexpr const char* kForward = "aten::native_batch_norm";
+
+/// A batch that is cut is normalized by exchanged moments. So is one whose channels are cut and whose running statistics
+/// are not: a rank has all moments of its channels then, but writes to the statistics of all of them.
+bool exchanges_moments(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+  const auto& input = *spec_of(call, operands, "input");
+  if (input.dim() < 2 || c10::multiply_integers(input.sizes()) == 0) {
+    return false;
+  }
+  if (cuts_samples(input)) {
+    return true;
+  }
+  const auto* running = spec_of(call, operands, "running_mean");
+  const auto placements = input.placements();
+  return running != nullptr && std::any_of(placements.begin(), placements.end(), is_over_channels) &&
+      running->layout() != channel_layout(input.layout());
+}
+
+bool forward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+  return call.boolean("training", /*otherwise=*/true) ? exchanges_moments(call, operands)
+                                                       : normalizes_empty_shards(call, operands);
+}
+
+bool functional_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+  return call.boolean("training", /*otherwise=*/true) && exchanges_moments(call, operands);
+}
+
+/// Of every channel, over all ranks. The variance is that of the batch itself, not an estimate of a larger one.
+struct Moments {
+  at::Tensor mean;
+  at::Tensor variance;
+
+  at::Tensor inverse_deviation(double eps) const {
+    return (variance + eps).rsqrt();
+  }
+};
+
+/// Sums of the values and of their squares over what this rank holds. In f64, since the variance is the difference of
+/// two large numbers where the mean is large; the local moments, of which the sums are made, have no such difference.
+at::Tensor local_sums(const at::Tensor& local) {
+  const auto options = local.options().dtype(at::kDouble);
+  if (local.numel() == 0) {
+    return at::zeros({2, local.size(kChannelDim)}, options);
+  }
+  const auto values = local.to(accumulation_dtype(local.scalar_type()));
+  const auto [local_mean, local_variance] = at::batch_norm_update_stats(values, {}, {}, /*momentum=*/0);
+  const auto mean = local_mean.to(at::kDouble);
+  return at::stack({mean, local_variance.to(at::kDouble) + mean.square()}) * samples_per_channel(local);
+}
+
+/// One all-reduce of two numbers per channel.
+Moments exchanged_moments(const at::Tensor& input) {
+  const auto& spec = as_dtensor(input)->spec();
+  const auto& layout = spec->layout();
+  MeshDims cuts;
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    if (layout[m].is_shard() && !is_over_channels(layout[m])) {
+      cuts.push_back(m);
+    }
+  }
+  auto sums = local_sums(as_dtensor(input)->local());
+  if (!cuts.empty()) {
+    sums = reduce_implicitly(kForward, sums, spec->mesh(), cuts, ReduceOp::Sum);
+  }
+  const auto averages = sums / samples_per_channel(input);
+  const auto dtype = accumulation_dtype(input.scalar_type());
+  const auto channel_spec =
+      TensorSpec::make(spec->mesh(), channel_layout(layout), {input.size(kChannelDim)}, dtype);
+  const auto mean = averages[0];
+  const auto variance = (averages[1] - mean.square()).clamp_min(0);
+  return {make_dtensor(mean.to(dtype), channel_spec), make_dtensor(variance.to(dtype), channel_spec)};
+}
+
+/// The same by operators on global tensors alone, for programs that are recorded: two passes, an all-reduce each.
+Moments moments_by_operators(const at::Tensor& input) {
+  const auto values = input.to(accumulation_dtype(input.scalar_type()));
+  const auto [variance, mean] = at::var_mean(values, sample_dims(input), /*correction=*/0);
+  return {mean, variance};
+}
+
+/// 16-bit values are normalized by statistics and parameters of f32; others by ones of their own dtype.
+void check_dtypes(const at::Tensor& input, std::initializer_list<OptionalTensor> others) {
+  const auto dtype = input.scalar_type();
+  for (const auto& other : others) {
+    const bool fits = !other || !other->defined() || other->scalar_type() == dtype ||
+        other->scalar_type() == accumulation_dtype(dtype);
+    TORCH_CHECK_TYPE(
+        fits, "[batch_norm] weight, bias and running statistics must have the input's dtype ", dtype,
+        " (or be f32 beside 16-bit values), but got ", other->scalar_type(), ". Convert them.");
+  }
+}
+
+at::Tensor normalized(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const at::Tensor& mean,
+    const at::Tensor& inverse_deviation) {
+  const auto scale = weight && weight->defined() ? inverse_deviation * *weight : inverse_deviation;
+  const auto shift = bias && bias->defined() ? *bias - mean * scale : -mean * scale;
+  const auto output = at::addcmul(per_channel(shift, input), input, per_channel(scale, input));
+  return output.to(input.scalar_type()).contiguous(input.suggest_memory_format());
+}
+
+at::Tensor updated(const at::Tensor& running, const at::Tensor& latest, double momentum) {
+  return running.to(latest.scalar_type()).mul(1 - momentum).add(latest, momentum).to(running.scalar_type());
+}
+
+/// Of the variance of all values that a batch is drawn from.
+at::Tensor estimate(const Moments& moments, const at::Tensor& input) {
+  const auto count = static_cast<double>(samples_per_channel(input));
+  return moments.variance * (count / (count - 1));
+}
+
+void store(const at::Tensor& running, const at::Tensor& values) {
+  if (is_dtensor(running)) {
+    running.copy_(values);
+    return;
+  }
+  // A plain tensor that is the same on every rank stays so.
+  const auto& mesh = as_dtensor(values)->spec()->mesh();
+  running.copy_(as_dtensor(move_implicitly(kForward, values, all_replicated(mesh)))->local());
+}
+
+Moments moments_of(const at::Tensor& input) {
+  return is_watched() ? moments_by_operators(input) : exchanged_moments(input);
+}
+
+using Normalized = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+Normalized batch_norm(
+    const at::Tensor& given_input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const OptionalTensor& running_mean,
+    const OptionalTensor& running_var,
+    bool training,
+    double momentum,
+    double eps) {
+  check_dtypes(given_input, {weight, bias, running_mean, running_var});
+  const auto input = without_partial(kForward, given_input);
+  if (!training) {
+    const auto dtype = accumulation_dtype(input.scalar_type());
+    const Moments given = {running_mean->to(dtype), running_var->to(dtype)};
+    const auto none = running_mean->new_empty({0}, at::dtype(dtype));
+    return {normalized(input, weight, bias, given.mean, given.inverse_deviation(eps)), none, none};
+  }
+  const auto moments = moments_of(input);
+  if (running_mean && running_mean->defined()) {
+    store(*running_mean, updated(*running_mean, moments.mean, momentum));
+  }
+  if (running_var && running_var->defined()) {
+    store(*running_var, updated(*running_var, estimate(moments, input), momentum));
+  }
+  const auto inverse_deviation = moments.inverse_deviation(eps);
+  return {normalized(input, weight, bias, moments.mean, inverse_deviation), moments.mean, inverse_deviation};
+}
+
+Normalized batch_norm_in_place(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    at::Tensor& running_mean,
+    at::Tensor& running_var,
+    bool training,
+    double momentum,
+    double eps) {
+  return batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps);
+}
+
+Normalized batch_norm_without_running(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    bool training,
+    double momentum,
+    double eps) {
+  return batch_norm(input, weight, bias, {}, {}, training, momentum, eps);
+}
+
+Normalized batch_norm_in_evaluation(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const at::Tensor& running_mean,
+    const at::Tensor& running_var,
+    double momentum,
+    double eps) {
+  return batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, momentum, eps);
+}
+
+/// What backends keep between forward and backward: nothing here.
+at::Tensor no_reserve(const at::Tensor& input) {
+  return input.new_empty({0}, at::dtype(at::kByte));
+}
+
+using NormalizedWithReserve = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+NormalizedWithReserve cudnn_batch_norm(
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const OptionalTensor& bias,
+    const OptionalTensor& running_mean,
+    const OptionalTensor& running_var,
+    bool training,
+    double momentum,
+    double eps) {
+  return std::tuple_cat(
+      batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps),
+      std::make_tuple(no_reserve(input)));
+}
+
+NormalizedWithReserve batch_norm_with_update(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    at::Tensor& running_mean,
+    at::Tensor& running_var,
+    double momentum,
+    double eps) {
+  return std::tuple_cat(
+      batch_norm(input, weight, bias, running_mean, running_var, /*training=*/true, momentum, eps),
+      std::make_tuple(no_reserve(input)));
+}
+
+/// The running statistics come out updated, and those that went in stay as they are.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> functional_batch_norm(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const at::Tensor& running_mean,
+    const at::Tensor& running_var,
+    bool training,
+    double momentum,
+    double eps) {
+  const auto mean = running_mean.clone();
+  const auto variance = running_var.clone();
+  return std::tuple_cat(
+      batch_norm(input, weight, bias, mean, variance, training, momentum, eps), std::make_tuple(mean, variance));
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> functional_batch_norm_with_update(
+    const at::Tensor& input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const at::Tensor& running_mean,
+    const at::Tensor& running_var,
+    double momentum,
+    double eps) {
+  const auto mean = running_mean.clone();
+  const auto variance = running_var.clone();
+  return std::tuple_cat(
+      batch_norm(input, weight, bias, mean, variance, /*training=*/true, momentum, eps),
+      std::make_tuple(no_reserve(input), mean, variance));
+}
+
+/// torch.nn.SyncBatchNorm exchanges the moments of plain tensors itself.
+void refuse_synchronized(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "[", op.schema().name(),
+      "] torch.nn.SyncBatchNorm takes plain tensors, but got a distributed one. Use torch.nn.BatchNorm: on distributed "
+      "tensors its statistics are those of the global batch.");
+}
+
+} // namespace
+
+void add_batch_norm_decompositions(Decompositions& all) {
+  add_batch_norm_backward_decompositions(all);
+  using c10::KernelFunction;
+  const auto add = [&](const char* name, Decomposition::Applies applies, KernelFunction kernel) {
+    all.emplace(name, Decomposition{applies, std::move(kernel)});
+  };
+  add("aten::native_batch_norm", &forward_applies, KernelFunction::makeFromUnboxedFunction(TORCH_FN(batch_norm)));
+  add("aten::_native_batch_norm_legit", &forward_applies,
+      KernelFunction::makeFromUnboxedFunction(TORCH_FN(batch_norm_in_place)));
+  add("aten::_native_batch_norm_legit.no_stats", &forward_applies,
+      KernelFunction::makeFromUnboxedFunction(TORCH_FN(batch_norm_without_running)));
+  add("aten::_native_batch_norm_legit_no_training", &normalizes_empty_shards,
+      KernelFunction::makeFromUnboxedFunction(TORCH_FN(batch_norm_in_evaluation)));
+  add("aten::cudnn_batch_norm", &forward_applies, KernelFunction::makeFromUnboxedFunction(TORCH_FN(cudnn_batch_norm)));
+  add("aten::_batch_norm_with_update", &forward_applies,
+      KernelFunction::makeFromUnboxedFunction(TORCH_FN(batch_norm_with_update)));
+  add("aten::_native_batch_norm_legit_functional", &functional_applies,
+      KernelFunction::makeFromUnboxedFunction(TORCH_FN(functional_batch_norm)));
+  add("aten::_batch_norm_with_update_functional", &functional_applies,
+      KernelFunction::makeFromUnboxedFunction(TORCH_FN(functional_batch_norm_with_update)));
+  for (const auto* name :
+       {"aten::batch_norm_stats", "aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts",
+        "aten::batch_norm_elemt", "aten::batch_norm_backward_reduce", "aten::batch_norm_backward_elemt"}) {
+    add(name, [](const OpCall&, c10::ArrayRef<SpecPtr>) { return true; },
+        KernelFunction::makeFromBoxedFunction<&refuse_synchronized>());
+  }
+}
+
+} // namespace weft
