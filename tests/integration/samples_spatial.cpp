@@ -48,6 +48,33 @@ void add_pools_backward(Samples& samples) {
                    }));
 }
 
+void add_pads_and_columns(Samples& samples) {
+  for (const auto& shape : Shapes{{4, 3, 6}, {5, 6}}) {
+    samples.add("aten::reflection_pad1d", {shape}, [](const Inputs& t) { return at::reflection_pad1d(t[0], {1, 2}); });
+    samples.add("aten::replication_pad1d", {shape}, [](const Inputs& t) { return at::replication_pad1d(t[0], {1, 2}); });
+  }
+  for (const auto& shape : Shapes{{4, 3, 6, 5}, {5, 6, 5}}) {
+    samples.add(
+        "aten::reflection_pad2d", {shape}, [](const Inputs& t) { return at::reflection_pad2d(t[0], {1, 2, 0, 1}); });
+    samples.add(
+        "aten::replication_pad2d", {shape}, [](const Inputs& t) { return at::replication_pad2d(t[0], {1, 2, 0, 1}); });
+    samples.add("aten::im2col", {shape}, [](const Inputs& t) {
+      return at::im2col(t[0], {2, 3}, {1, 1}, {0, 1}, {1, 1});
+    });
+  }
+  samples.add("aten::reflection_pad3d", {{4, 3, 3, 4, 2}}, [](const Inputs& t) {
+    return at::reflection_pad3d(t[0], {1, 1, 1, 0, 0, 1});
+  });
+  samples.add("aten::replication_pad3d", {{4, 3, 3, 4, 2}}, [](const Inputs& t) {
+    return at::replication_pad3d(t[0], {1, 1, 1, 0, 0, 1});
+  });
+  for (const auto& shape : Shapes{{4, 12, 9}, {12, 9}}) {
+    samples.add("aten::col2im", {shape}, [](const Inputs& t) {
+      return at::col2im(t[0], {4, 4}, {2, 2}, {1, 1}, {0, 0}, {1, 1});
+    });
+  }
+}
+
 void add_upsampling(Samples& samples) {
   samples.add("aten::upsample_nearest1d", {{4, 3, 5}}, [](const Inputs& t) {
     return at::upsample_nearest1d(t[0], at::IntArrayRef{8});
@@ -85,6 +112,7 @@ void add_upsampling(Samples& samples) {
 
 void add_spatial_samples(Samples& samples) {
   add_pools(samples);
+  add_pads_and_columns(samples);
   add_pools_backward(samples);
   add_upsampling(samples);
   samples.add("aten::pixel_shuffle", {{2, 12, 3, 4}}, [](const Inputs& t) { return at::pixel_shuffle(t[0], 2); });

@@ -17,9 +17,9 @@ TEST(Creation, ANewTensorOfTheSameShapeLiesAsTheOtherDoes) {
 }
 
 TEST(Creation, ANewTensorOfAnotherShapeCannotBeCut) {
-  EXPECT_EQ(rule_text("aten::new_empty", {{5, 4}}, {{"size", Ints{4, 5}}}), "([-,-])->([-,-]) unread={0} size=[-,-]");
+  EXPECT_EQ(rule_text("aten::new_empty", {{5, 4}}, {{"size", Ints{4, 5}}}), "([-,-])->([-,-]) any={0} size=[-,-]");
   EXPECT_EQ(
-      rule_text("aten::new_full", {{5, 4}}, {{"size", Ints{}}, {"fill_value", 1}}), "([-,-])->([]) unread={0} size=[]");
+      rule_text("aten::new_full", {{5, 4}}, {{"size", Ints{}}, {"fill_value", 1}}), "([-,-])->([]) any={0} size=[]");
 }
 
 } // namespace creation_test

@@ -25,6 +25,26 @@ TEST(Spatial, APoolsBackwardReadsTheShapeOfWhatWasPooled) {
       "([a,-,-,-],[a,-,-,-])->([a,-,-,-]) filled={a} linear={0} unread={1}");
 }
 
+TEST(Spatial, PadsPassSamplesAndChannels) {
+  const Arguments padding = {{"padding", Ints{1, 1, 1, 1}}};
+  EXPECT_EQ(
+      rule_text("aten::reflection_pad2d", {{4, 3, 6, 6}}, padding), "([a,b,-,-])->([a,b,-,-]) filled={b} linear={0}");
+  EXPECT_EQ(
+      rule_text("aten::replication_pad2d", {{3, 6, 6}}, padding), "([a,-,-])->([a,-,-]) filled={a} linear={0}");
+  EXPECT_EQ(
+      rule_text("aten::reflection_pad2d_backward", {{4, 3, 8, 8}, {4, 3, 6, 6}}, padding),
+      "([a,b,-,-],[a,b,-,-])->([a,b,-,-]) filled={b} linear={0} unread={1}");
+}
+
+TEST(Spatial, ColumnsAreWindowsOfEachChannel) {
+  const Arguments window = {{"kernel_size", Ints{2, 3}}};
+  EXPECT_EQ(
+      rule_text("aten::im2col", {{4, 3, 6, 6}}, window), "([a,b,-,-])->([a,(b c),-]) whole={c} filled={b} linear={0}");
+  EXPECT_EQ(
+      rule_text("aten::col2im", {{4, 18, 5}}, window), "([a,(b c),-])->([a,b,-,-]) whole={c} filled={b} linear={0}");
+  EXPECT_EQ(rule_text("aten::im2col", {{3, 6, 6}}, window), "([a,-,-])->([(a b),-]) whole={b} filled={a} linear={0}");
+}
+
 TEST(Spatial, UpsamplingIsLinear) {
   EXPECT_EQ(rule_text("aten::upsample_bilinear2d", {{4, 3, 5, 2}}), "([a,b,-,-])->([a,b,-,-]) filled={b} linear={0}");
   EXPECT_EQ(rule_text("aten::upsample_nearest1d", {{4, 3, 5}}), "([a,b,-])->([a,b,-]) filled={b} linear={0}");

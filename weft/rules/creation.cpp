@@ -18,7 +18,7 @@ Rule new_rule(const OpCall& call) {
   const bool is_alike = call.operand(0).sizes == c10::IntArrayRef(size);
   rule.inputs.push_back(is_alike ? own_factors(rule, size) : Rule::Dims(call.operand(0).sizes.size()));
   rule.outputs.push_back(is_alike ? rule.inputs[0] : Rule::Dims(size.size()));
-  rule.unread = {0};
+  (is_alike ? rule.unread : rule.of_any_layout) = {0};
   rule.size_arguments.push_back({"size", size, rule.outputs[0]});
   return rule;
 }

@@ -182,7 +182,7 @@ void add_pointwise_rules(RuleRegistry& registry) {
       pointwise());
   registry.add({"prelu"}, prelu);
   registry.add({"rrelu"}, inactive_rrelu);
-  registry.add({"frexp"}, pointwise({}, 2));
+  registry.add({"frexp", "log_sigmoid_forward"}, pointwise({}, 2));
   registry.add(
       {"special_airy_ai",
        "special_bessel_j0",

@@ -40,6 +40,45 @@ RuleFunction pool_backward(size_t spatial_dims) {
   };
 }
 
+/// Borders are copies of what is inside the plane.
+RuleFunction pad(size_t spatial_dims) {
+  return [spatial_dims](const OpCall& call) -> std::optional<Rule> {
+    if (call.operand(0).dim() <= static_cast<int64_t>(spatial_dims)) {
+      return std::nullopt;
+    }
+    auto rule = planes(call, spatial_dims);
+    rule.linear = {{0}};
+    rule.unread = call.has("grad_output") ? operands_by_name(call, {"self"}) : std::vector<int64_t>{};
+    return rule;
+  };
+}
+
+/// Windows of a plane (..., c, h, w) side by side, (..., c * window, places): `to_columns` says which comes first.
+std::optional<Rule> columns_rule(const OpCall& call, bool to_columns) {
+  const auto& sizes = call.operand(0).sizes;
+  const auto plane_dims = to_columns ? size_t{3} : size_t{2};
+  const auto window = c10::multiply_integers(call.integers("kernel_size"));
+  if (sizes.size() < plane_dims || window == 0) {
+    return std::nullopt;
+  }
+  Rule rule;
+  const auto leading = sizes.size() - plane_dims;
+  auto plane = own_factors(rule, sizes.slice(0, leading));
+  auto columns = plane;
+  const auto c = rule.add_factor(to_columns ? sizes[leading] : sizes[leading] / window);
+  const auto w = rule.add_factor(window);
+  plane.push_back({c});
+  plane.resize(leading + 3);
+  columns.push_back({c, w});
+  columns.resize(leading + 2);
+  rule.inputs = {to_columns ? plane : columns};
+  rule.outputs = {to_columns ? columns : plane};
+  rule.whole = {w};
+  rule.filled = {c};
+  rule.linear = {{0}};
+  return rule;
+}
+
 Rule upsample_rule(const OpCall& call) {
   auto rule = planes(call, call.operand(0).sizes.size() - 2);
   rule.linear = {{0}};
@@ -134,6 +173,14 @@ void add_spatial_rules(RuleRegistry& registry) {
        "_upsample_bicubic2d_aa",    "_upsample_bicubic2d_aa_backward",
        "_upsample_lanczos2d_aa",    "_upsample_lanczos2d_aa_backward"},
       upsample_rule);
+  registry.add(
+      {"reflection_pad1d", "reflection_pad1d_backward", "replication_pad1d", "replication_pad1d_backward"}, pad(1));
+  registry.add(
+      {"reflection_pad2d", "reflection_pad2d_backward", "replication_pad2d", "replication_pad2d_backward"}, pad(2));
+  registry.add(
+      {"reflection_pad3d", "reflection_pad3d_backward", "replication_pad3d", "replication_pad3d_backward"}, pad(3));
+  registry.add({"im2col"}, [](const OpCall& call) { return columns_rule(call, /*to_columns=*/true); });
+  registry.add({"col2im"}, [](const OpCall& call) { return columns_rule(call, /*to_columns=*/false); });
   registry.add({"pixel_shuffle"}, [](const OpCall& call) {
     return pixel_shuffle_rule(call, call.integer("upscale_factor"), /*to_space=*/true);
   });

@@ -142,6 +142,16 @@ TEST(NllLoss, MovesNumbersAndNotTheBatch) {
   });
 }
 
+TEST(Losses, AMarginLossOverACutBatchIsThatOfTheWhole) {
+  for (const int64_t reduction : {kMean, kSum, kNone}) {
+    SCOPED_TRACE(reduction);
+    const Values rows = {parameter({5, 3}), at::arange(5).remainder(3)};
+    expect_loss(rows, [&](const Values& in) { return at::multi_margin_loss(in[0], in[1], 1, 1, {}, reduction); });
+    const Values labels = {parameter({5, 3}), at::arange(15).remainder(4).sub(1).view({5, 3})};
+    expect_loss(labels, [&](const Values& in) { return at::multilabel_margin_loss(in[0], in[1], reduction); });
+  }
+}
+
 } // namespace losses_test
 
 } // namespace weft

@@ -16,20 +16,18 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 constexpr const char* kForward = "aten::native_batch_norm";
 
-/// A batch that is cut is normalized by exchanged moments. So is one whose channels are cut and whose running statistics
-/// are not: a rank has all moments of its channels then, but writes to the statistics of all of them.
+/// A batch that is cut is normalized by exchanged moments. So is one whose running statistics do not lie as its channels
+/// do: the local operator would write to those of its own channels alone.
 bool exchanges_moments(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   const auto& input = *spec_of(call, operands, "input");
   if (input.dim() < 2 || c10::multiply_integers(input.sizes()) == 0) {
     return false;
   }
-  if (cuts_samples(input)) {
+  if (cuts_samples(input) || leaves_a_rank_empty(input)) {
     return true;
   }
   const auto* running = spec_of(call, operands, "running_mean");
-  const auto placements = input.placements();
-  return running != nullptr && std::any_of(placements.begin(), placements.end(), is_over_channels) &&
-      running->layout() != channel_layout(input.layout());
+  return running != nullptr && running->layout() != channel_layout(input.layout());
 }
 
 bool forward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {

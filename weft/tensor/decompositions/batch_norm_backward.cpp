@@ -22,7 +22,7 @@ bool backward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   const auto& input = *spec_of(call, operands, "input");
   const auto* gradient = spec_of(call, operands, call.has("grad_out") ? "grad_out" : "grad_output");
   return input.dim() >= 2 && c10::multiply_integers(input.sizes()) != 0 &&
-      (cuts_samples(input) || (gradient != nullptr && cuts_samples(*gradient)));
+      (cuts_samples(input) || leaves_a_rank_empty(input) || (gradient != nullptr && cuts_samples(*gradient)));
 }
 
 /// Sums over the samples are reduced; what is partial for another reason, as a gradient may be, stays so.

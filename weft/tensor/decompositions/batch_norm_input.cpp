@@ -35,11 +35,9 @@ const TensorSpec* spec_of(const OpCall& call, c10::ArrayRef<SpecPtr> operands, s
   return operand ? operands[*operand].get() : nullptr;
 }
 
-namespace {
-
-/// Whether the rank at the end of every mesh dim, which holds least, holds no element: local kernels refuse that.
 bool leaves_a_rank_empty(const TensorSpec& spec) {
   const auto& mesh = spec.mesh();
+  // The last rank along every mesh dim holds least.
   std::vector<int64_t> last;
   for (const auto size : mesh.shape()) {
     last.push_back(size - 1);
@@ -48,12 +46,10 @@ bool leaves_a_rank_empty(const TensorSpec& spec) {
   return c10::multiply_integers(block.shape) == 0;
 }
 
-} // namespace
-
 bool normalizes_empty_shards(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   const auto& input = *spec_of(call, operands, "input");
   return input.dim() >= 2 && c10::multiply_integers(input.sizes()) != 0 && spec_of(call, operands, "running_mean") &&
-      cuts_samples(input) && leaves_a_rank_empty(input);
+      leaves_a_rank_empty(input);
 }
 
 at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {

@@ -19,10 +19,13 @@ bool cuts_samples(const TensorSpec& spec);
 /// The layout of one number per channel: cut where the channels of the input are, in the same order.
 Layout channel_layout(const Layout& input);
 
+/// Whether some rank holds no element: local kernels refuse that.
+bool leaves_a_rank_empty(const TensorSpec& spec);
+
 /// The spec of an argument; nullptr where the call has none of that name.
 const TensorSpec* spec_of(const OpCall& call, c10::ArrayRef<SpecPtr> operands, std::string_view name);
 /// Whether a call takes statistics as given (evaluation), of an input of which some rank holds nothing. Given statistics
-/// need no exchange, and the rule serves such calls but for ranks without elements, which local kernels refuse.
+/// need no exchange, and the rule serves such calls but for ranks without elements.
 bool normalizes_empty_shards(const OpCall& call, c10::ArrayRef<SpecPtr> operands);
 
 /// One number per channel, in the shape that broadcasts against the input.

@@ -48,6 +48,27 @@ void mean_backward_as_sum(const c10::OperatorHandle& op, Stack* stack) {
   op.callBoxed(stack);
 }
 
+/// A loss per row of scores; a single row without a batch dim is one.
+int64_t row_count(const c10::OperatorHandle& op, Stack& stack) {
+  const auto scores = argument(op, stack, "self").toTensor();
+  return scores.dim() < 2 ? 1 : scores.size(0);
+}
+
+void mean_of_rows_as_sum(const c10::OperatorHandle& op, Stack* stack) {
+  const auto count = row_count(op, *stack);
+  argument(op, *stack, "reduction") = static_cast<int64_t>(at::Reduction::Sum);
+  op.callBoxed(stack);
+  auto& loss = (*stack)[stack->size() - op.schema().returns().size()];
+  loss = loss.toTensor().div(count);
+}
+
+void mean_of_rows_backward_as_sum(const c10::OperatorHandle& op, Stack* stack) {
+  auto& gradient = argument(op, *stack, "grad_output");
+  gradient = gradient.toTensor().div(row_count(op, *stack));
+  argument(op, *stack, "reduction") = static_cast<int64_t>(at::Reduction::Sum);
+  op.callBoxed(stack);
+}
+
 at::Tensor replicated(const c10::OperatorHandle& op, const at::Tensor& tensor) {
   const auto& mesh = as_dtensor(tensor)->spec()->mesh();
   return move_implicitly(op.schema().name().c_str(), tensor, all_replicated(mesh));
@@ -78,6 +99,13 @@ void add_loss_decompositions(Decompositions& all) {
     all.emplace(
         std::string("aten::") + name + "_backward",
         Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_backward_as_sum>()});
+  }
+  for (const auto* name : {"aten::multi_margin_loss", "aten::multilabel_margin_loss_forward"}) {
+    all.emplace(name, Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_of_rows_as_sum>()});
+  }
+  for (const auto* name : {"aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward"}) {
+    all.emplace(
+        name, Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_of_rows_backward_as_sum>()});
   }
   for (const auto* name : {"aten::nll_loss_forward", "aten::nll_loss2d_forward"}) {
     all.emplace(
