@@ -25,7 +25,6 @@ void bind_initialization(py::module_& module);
 void bind_fused_matmul(py::module_& module);
 void bind_comm_log(py::module_& module);
 void bind_parallel(py::module_& module);
-void bind_nn_loss(py::module_& module);
 void bind_sharded_program(py::module_& module);
 void bind_graph(py::module_& module);
 

@@ -1,6 +1,7 @@
 #include "python/bindings/bindings.h"
 
 #include "weft/tensor/boundary.h"
+#include "weft/tensor/carried_value.h"
 
 #include <c10/core/Device.h>
 
@@ -8,10 +9,30 @@ namespace weft::python {
 
 namespace {
 
-/// Meshes of `with mesh:`, innermost last.
-std::vector<DeviceMesh>& entered_meshes() {
-  thread_local std::vector<DeviceMesh> meshes;
-  return meshes;
+/// Meshes of `with mesh:`, innermost last. They hold for backward too, which may compute a part of forward again on a
+/// thread of autograd.
+struct EnteredMeshes {
+  std::vector<DeviceMesh> meshes;
+
+  inline static const std::string kCarriedName = "weft::EnteredMeshes";
+};
+
+std::vector<DeviceMesh> entered_meshes() {
+  const auto* entered = CarriedValue<EnteredMeshes>::get();
+  return entered == nullptr ? std::vector<DeviceMesh>() : entered->meshes;
+}
+
+void enter(const DeviceMesh& mesh) {
+  auto meshes = entered_meshes();
+  meshes.push_back(mesh);
+  CarriedValue<EnteredMeshes>::set({std::move(meshes)});
+}
+
+void leave() {
+  auto meshes = entered_meshes();
+  TORCH_CHECK_VALUE(!meshes.empty(), "[DeviceMesh] __exit__ needs an __enter__ before it.");
+  meshes.pop_back();
+  CarriedValue<EnteredMeshes>::set({std::move(meshes)});
 }
 
 int64_t mesh_dim_from(const DeviceMesh& mesh, const std::variant<int64_t, std::string>& dim) {
@@ -59,10 +80,11 @@ DeviceMesh mesh_from(const char* where, py::handle mesh) {
     return mesh.cast<const DeviceMesh&>();
   }
   if (mesh.is_none()) {
+    const auto meshes = entered_meshes();
     TORCH_CHECK_VALUE(
-        !entered_meshes().empty(), "[", where,
+        !meshes.empty(), "[", where,
         "] a device mesh is required, but got none. Give one, or call inside `with mesh:`.");
-    return entered_meshes().back();
+    return meshes.back();
   }
   return py::module_::import("weft._groups").attr("converted_mesh")(where, mesh).cast<DeviceMesh>();
 }
@@ -197,10 +219,10 @@ void bind_meshes(py::module_& module) {
       .def(
           "__enter__",
           [](const DeviceMesh& self) {
-            entered_meshes().push_back(self);
+            enter(self);
             return self;
           })
-      .def("__exit__", [](const DeviceMesh&, py::args) { entered_meshes().pop_back(); })
+      .def("__exit__", [](const DeviceMesh&, py::args) { leave(); })
       .def(
           "__eq__",
           [](const DeviceMesh& self, py::handle other) {

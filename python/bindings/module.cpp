@@ -19,7 +19,6 @@ PYBIND11_MODULE(_C, module) {
   bind_comm_log(module);
   bind_fused_matmul(module);
   bind_parallel(module);
-  bind_nn_loss(module);
   bind_sharded_program(module);
 
   bind_graph(module);

@@ -1,6 +1,5 @@
-#include "weft/tensor/scopes.h"
-
 #include "python/bindings/bindings.h"
+
 #include "weft/tensor/explain.h"
 
 namespace weft::python {
@@ -8,44 +7,37 @@ namespace weft::python {
 namespace {
 
 /// A with statement that sets one of the thread's scopes.
-template <bool Scopes::*member>
+template <auto member>
 struct ScopeObject {
-  bool enabled;
-  std::vector<bool> outer = {};
+  using Value = typename ScopeOf<member>::Value;
+  const char* name;
+  Value value;
+  std::vector<Value> outer = {};
 
   void enter() {
-    outer.push_back(std::exchange(Scopes::of_thread().*member, enabled));
+    outer.push_back(Scopes::exchange<member>(value));
   }
   void exit() {
-    TORCH_CHECK_VALUE(!outer.empty(), "[scope] __exit__ needs an __enter__ before it.");
-    Scopes::of_thread().*member = outer.back();
+    TORCH_CHECK_VALUE(!outer.empty(), "[", name, "] __exit__ needs an __enter__ before it.");
+    Scopes::exchange<member>(Value(outer.back()));
     outer.pop_back();
   }
 };
 
-template <bool Scopes::*member>
-void bind_scope(py::module_& module, const char* name, const char* doc) {
+template <auto member>
+py::class_<ScopeObject<member>> bind_scope(py::module_& module, const char* name, const char* doc) {
   using Object = ScopeObject<member>;
-  py::class_<Object>(module, name, doc)
-      .def(py::init([](bool enabled) { return Object{enabled}; }), py::arg("enabled") = true)
+  return py::class_<Object>(module, name, doc)
       .def("__enter__", &Object::enter)
       .def("__exit__", [](Object& self, const py::args&) { self.exit(); });
 }
 
-/// As above, of what is not switched on or off.
-struct OverlapObject {
-  OverlapMode mode;
-  std::vector<OverlapMode> outer = {};
-
-  void enter() {
-    outer.push_back(std::exchange(Scopes::of_thread().overlap, mode));
-  }
-  void exit() {
-    TORCH_CHECK_VALUE(!outer.empty(), "[overlap] __exit__ needs an __enter__ before it.");
-    Scopes::of_thread().overlap = outer.back();
-    outer.pop_back();
-  }
-};
+template <bool Scopes::*member>
+void bind_switch(py::module_& module, const char* name, const char* doc) {
+  using Object = ScopeObject<member>;
+  bind_scope<member>(module, name, doc)
+      .def(py::init([name](bool enabled) { return Object{name, enabled}; }), py::arg("enabled") = true);
+}
 
 /// The log of a with statement; what it has seen stays after the end.
 class Explained {
@@ -74,26 +66,33 @@ class Explained {
 } // namespace
 
 void bind_scopes(py::module_& module) {
-  bind_scope<&Scopes::strict>(
+  bind_switch<&Scopes::strict>(
       module, "strict",
       "In it an operator that would have to communicate raises instead, with the plan it would have run.");
-  bind_scope<&Scopes::replicate_plain>(
+  bind_switch<&Scopes::replicate_plain>(
       module, "replicate_plain",
       "In it plain tensors among distributed ones count as replicated: the same on every rank.");
-  bind_scope<&Scopes::debug>(
+  bind_switch<&Scopes::debug>(
       module, "debug",
       "In it ranks compare what they are about to do before every operator; the first difference is an error.");
 
-  py::class_<OverlapObject>(
+  bind_switch<&Scopes::loss_parallel>(
+      module, "loss_parallel",
+      "Cross entropy of class-sharded logits never gathers them. In this scope its target and class weights may be "
+      "plain\n"
+      "tensors, the same on every rank, and a call that would have to gather the logits raises.\n\n"
+      "    with weft.loss_parallel():\n"
+      "        loss = F.cross_entropy(logits, target)\n"
+      "        loss.backward()");
+  using Overlap = ScopeObject<&Scopes::overlap>;
+  bind_scope<&Scopes::overlap>(
       module, "overlap",
       "Says when matmuls on distributed tensors run beside the gathering of what they multiply: 'auto', where it pays "
       "as\n"
       "measured; 'off', never; 'force', wherever they can. Every rank must say the same.")
       .def(
-          py::init([](const std::string& mode) { return OverlapObject{parse_overlap_mode(mode)}; }),
-          py::arg("mode") = "auto")
-      .def("__enter__", &OverlapObject::enter)
-      .def("__exit__", [](OverlapObject& self, const py::args&) { self.exit(); });
+          py::init([](const std::string& mode) { return Overlap{"overlap", parse_overlap_mode(mode)}; }),
+          py::arg("mode") = "auto");
 
   py::class_<Explanation, std::shared_ptr<Explanation>>(module, "Explanation", "Why a call was run as it was.")
       .def_readonly("op", &Explanation::op)

@@ -30,17 +30,17 @@ TEST(LossParallel, TakesAPlainTarget) {
 }
 
 TEST(LossParallel, EndsWithItsScope) {
-  EXPECT_FALSE(LossParallel::is_enabled());
+  EXPECT_FALSE(Scopes::of_thread().loss_parallel);
   {
     const LossParallel scope;
-    EXPECT_TRUE(LossParallel::is_enabled());
+    EXPECT_TRUE(Scopes::of_thread().loss_parallel);
     {
       const LossParallel inner(/*enabled=*/false);
-      EXPECT_FALSE(LossParallel::is_enabled());
+      EXPECT_FALSE(Scopes::of_thread().loss_parallel);
     }
-    EXPECT_TRUE(LossParallel::is_enabled());
+    EXPECT_TRUE(Scopes::of_thread().loss_parallel);
   }
-  EXPECT_FALSE(LossParallel::is_enabled());
+  EXPECT_FALSE(Scopes::of_thread().loss_parallel);
 }
 
 TEST(LossParallel, WhatWouldGatherTheLogitsRaises) {

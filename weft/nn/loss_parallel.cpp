@@ -3,7 +3,6 @@
 #include "weft/nn/cross_entropy.h"
 #include "weft/tensor/dtensor_impl.h"
 #include "weft/tensor/dtensor_kernel.h"
-#include "weft/tensor/scopes.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
@@ -12,8 +11,6 @@
 namespace weft::nn {
 
 namespace {
-
-thread_local bool loss_parallel_enabled = false;
 
 at::Tensor without_data(const at::Tensor& tensor) {
   return at::empty(tensor.sizes(), tensor.options().device(at::kMeta));
@@ -53,7 +50,8 @@ at::Tensor cross_entropy_loss(
     c10::SymInt ignore_index,
     double label_smoothing) {
   const CrossEntropyCall call{logits, target, weight, reduction, ignore_index.expect_int(), label_smoothing};
-  const ReplicatePlainScope replicate_plain(loss_parallel_enabled || Scopes::of_thread().replicate_plain);
+  const bool loss_parallel = Scopes::of_thread().loss_parallel;
+  const ReplicatePlainScope replicate_plain(loss_parallel || Scopes::of_thread().replicate_plain);
   if (!has_classes_in_parts(call)) {
     return composed(call);
   }
@@ -64,7 +62,7 @@ at::Tensor cross_entropy_loss(
   check_on_whole_shapes(call);
   const bool has_weight = weight && weight->defined();
   TORCH_CHECK_NOT_IMPLEMENTED(
-      !loss_parallel_enabled,
+      !loss_parallel,
       "[loss_parallel] a target of classes (int64) or probabilities is required, and weights without gradient of the "
       "logits' dtype, but got a target of ",
       target.scalar_type(), has_weight ? c10::str(" and weights of ", weight->scalar_type()) : std::string(),
@@ -73,20 +71,6 @@ at::Tensor cross_entropy_loss(
 }
 
 } // namespace
-
-LossParallel::LossParallel(bool enabled) : outer_(set_enabled(enabled)) {}
-
-LossParallel::~LossParallel() {
-  set_enabled(outer_);
-}
-
-bool LossParallel::is_enabled() {
-  return loss_parallel_enabled;
-}
-
-bool LossParallel::set_enabled(bool enabled) {
-  return std::exchange(loss_parallel_enabled, enabled);
-}
 
 // Where operators are recorded for backward, and below.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse2, library) {

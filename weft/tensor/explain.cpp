@@ -1,7 +1,5 @@
 #include "weft/tensor/explain.h"
 
-#include "weft/tensor/scopes.h"
-
 namespace weft {
 
 std::string Explanation::to_string() const {
@@ -17,16 +15,13 @@ std::string Explanation::to_string() const {
   return text + "\n  " + why;
 }
 
-ExplainLog::ExplainLog() : outer_(Scopes::of_thread().explain) {
-  Scopes::of_thread().explain = this;
-}
-
-ExplainLog::~ExplainLog() {
-  Scopes::of_thread().explain = outer_;
+void ExplainedCalls::add(std::shared_ptr<const Explanation> call) {
+  const std::lock_guard lock(mutex_);
+  calls_.push_back(std::move(call));
 }
 
 std::string ExplainLog::to_string() const {
-  return weft::to_string(calls_);
+  return weft::to_string(calls());
 }
 
 std::string to_string(const std::vector<std::shared_ptr<const Explanation>>& calls) {

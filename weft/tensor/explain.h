@@ -1,12 +1,27 @@
 #pragma once
 
 #include "weft/tensor/prepared_call.h"
+#include "weft/tensor/scopes.h"
 
+#include <mutex>
 #include <vector>
 
 namespace weft {
 
-/// Records how this thread's operators are run while it lasts.
+/// What an ExplainLog has seen. Several threads add to it where the scope follows work to them.
+class ExplainedCalls {
+ public:
+  void add(std::shared_ptr<const Explanation> call);
+  const std::vector<std::shared_ptr<const Explanation>>& calls() const {
+    return calls_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const Explanation>> calls_;
+};
+
+/// Records how this thread's operators are run while it lasts, in backward too.
 ///
 ///   ExplainLog log;
 ///   auto y = at::linear(x, w);
@@ -17,22 +32,16 @@ namespace weft {
 ///   //   by the rule ([a,b],[c,b])->([a,c]) ...; parameters stay where they are
 class ExplainLog {
  public:
-  ExplainLog();
-  ~ExplainLog();
-  ExplainLog(const ExplainLog&) = delete;
-  ExplainLog& operator=(const ExplainLog&) = delete;
+  ExplainLog() : calls_(std::make_shared<ExplainedCalls>()), scope_(calls_) {}
 
   const std::vector<std::shared_ptr<const Explanation>>& calls() const {
-    return calls_;
-  }
-  void add(std::shared_ptr<const Explanation> call) {
-    calls_.push_back(std::move(call));
+    return calls_->calls();
   }
   std::string to_string() const;
 
  private:
-  ExplainLog* outer_;
-  std::vector<std::shared_ptr<const Explanation>> calls_;
+  std::shared_ptr<ExplainedCalls> calls_;
+  ScopeOf<&Scopes::explain> scope_;
 };
 
 /// The explanations, each on lines of its own.

@@ -7,13 +7,27 @@
 
 namespace weft {
 
-constinit thread_local Scopes Scopes::current_;
-
 namespace {
 
 constexpr std::array<std::string_view, 3> kOverlapModes = {"auto", "off", "force"};
 
 } // namespace
+
+const Scopes& Scopes::carried() {
+  const auto* scopes = CarriedValue<Scopes>::get();
+  return scopes == nullptr ? kNone : *scopes;
+}
+
+void Scopes::set(Scopes scopes) {
+  if (scopes == of_thread()) {
+    return;
+  }
+  if (scopes == kNone) {
+    CarriedValue<Scopes>::reset();
+  } else {
+    CarriedValue<Scopes>::set(std::move(scopes));
+  }
+}
 
 std::string_view to_string(OverlapMode mode) {
   return kOverlapModes[static_cast<size_t>(mode)];

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/tensor/fast_tls.h"
+#include "weft/tensor/carried_value.h"
 
 #include <cstdint>
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace weft {
 
-class ExplainLog;
+class ExplainedCalls;
 
 /// Whether matmuls run beside the gathering of what they multiply: where it pays, as measured; never; or wherever they can.
 enum class OverlapMode : uint8_t { Auto, Off, Force };
@@ -17,25 +17,43 @@ enum class OverlapMode : uint8_t { Auto, Off, Force };
 std::string_view to_string(OverlapMode mode);
 OverlapMode parse_overlap_mode(std::string_view text);
 
-/// What this thread asks of the operators it calls. Scopes nest; each ends with its object. Autograd on cpu runs backward
-/// on the thread that calls it; on cuda on a thread of its own, for which no scope holds.
+/// What this thread asks of the operators it calls. Scopes nest; each ends with its object. They hold for backward too, on
+/// whatever thread autograd runs it, and for what it computes again (torch.utils.checkpoint).
 struct Scopes {
   bool strict = false;
   bool replicate_plain = false;
   bool debug = false;
+  /// See nn::LossParallel.
+  bool loss_parallel = false;
   OverlapMode overlap = OverlapMode::Auto;
-  ExplainLog* explain = nullptr;
+  std::shared_ptr<ExplainedCalls> explain;
 
+  bool operator==(const Scopes&) const = default;
   bool any() const {
     return strict || debug || explain != nullptr;
   }
-  static Scopes& of_thread() {
-    return current_;
+
+  static const Scopes& of_thread() {
+    return C10_LIKELY(!CarriedValue<Scopes>::is_anywhere()) ? kNone : carried();
+  }
+  /// Sets one of the above for this thread and returns what it was.
+  template <auto member, class Value>
+  static Value exchange(Value value) {
+    auto scopes = of_thread();
+    auto outer = std::exchange(scopes.*member, std::move(value));
+    set(std::move(scopes));
+    return outer;
   }
 
+  inline static const std::string kCarriedName = "weft::Scopes";
+
  private:
-  static constinit thread_local Scopes current_ WEFT_FAST_TLS;
+  static const Scopes& carried();
+  static void set(Scopes scopes);
+  static const Scopes kNone;
 };
+
+inline constinit const Scopes Scopes::kNone;
 
 inline bool debug_enabled() {
   return Scopes::of_thread().debug;
@@ -45,16 +63,14 @@ inline bool debug_enabled() {
 template <auto member>
 class ScopeOf {
  public:
-  using Value = std::remove_reference_t<decltype(Scopes::of_thread().*member)>;
+  using Value = std::remove_cvref_t<decltype(Scopes::of_thread().*member)>;
 
   ScopeOf()
     requires std::is_same_v<Value, bool>
       : ScopeOf(true) {}
-  explicit ScopeOf(Value value) : outer_(Scopes::of_thread().*member) {
-    Scopes::of_thread().*member = value;
-  }
+  explicit ScopeOf(Value value) : outer_(Scopes::exchange<member>(std::move(value))) {}
   ~ScopeOf() {
-    Scopes::of_thread().*member = outer_;
+    Scopes::exchange<member>(std::move(outer_));
   }
   ScopeOf(const ScopeOf&) = delete;
   ScopeOf& operator=(const ScopeOf&) = delete;
