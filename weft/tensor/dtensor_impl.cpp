@@ -41,7 +41,7 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
 }
 
 DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
-    : TensorImpl(keys_on(*like.device_opt_, *like.spec_), like.data_type_, like.device_opt_),
+    : TensorImpl(keys_on(local.device(), *like.spec_), like.data_type_, local.device()),
       local_(std::move(local)),
       spec_(like.spec_),
       is_cast_parameter_(like.is_cast_parameter_) {
