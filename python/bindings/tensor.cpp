@@ -19,6 +19,21 @@ const at::Tensor& tensor_from(const char* where, py::handle object) {
   return THPVariable_Unpack(object.ptr());
 }
 
+/// A tensor to be distributed. Raises for a subclass that runs operators by itself, such as torch's DTensor: its memory is
+/// that of another tensor. What is still on its way (torch's functional collectives) is waited for.
+at::Tensor given_tensor(const char* where, py::handle object) {
+  const auto& tensor = tensor_from(where, object);
+  if (!tensor.key_set().has(c10::DispatchKey::Python)) {
+    return tensor;
+  }
+  const auto type = type_name(object);
+  TORCH_CHECK_TYPE(
+      type == "AsyncCollectiveTensor", "[", where, "] a plain tensor is required, but got ", type,
+      ", which runs operators by itself (__torch_dispatch__). ",
+      type == "DTensor" ? "Use weft.from_torch." : "Give the tensor that it wraps.");
+  return object.attr("wait")().cast<at::Tensor>();
+}
+
 at::Tensor from_local_tensor(
     py::handle local_tensor,
     py::handle device_mesh,
@@ -27,7 +42,7 @@ at::Tensor from_local_tensor(
     std::optional<std::vector<int64_t>> shape,
     std::optional<std::vector<int64_t>> stride,
     py::handle grad_placements) {
-  const auto& local = tensor_from("from_local", local_tensor);
+  const auto local = given_tensor("from_local", local_tensor);
   const auto mesh = mesh_from("from_local", device_mesh);
   const auto layout = layout_from("from_local", placements, mesh);
   auto options = shape && !stride ? parts_of(*shape) : FromLocalOptions{};
@@ -46,7 +61,7 @@ at::Tensor distribute(
     py::handle device_mesh,
     py::handle placements,
     std::optional<int64_t> src_data_rank) {
-  const auto& whole = tensor_from("distribute_tensor", tensor);
+  const auto whole = given_tensor("distribute_tensor", tensor);
   const auto mesh = mesh_from("distribute_tensor", device_mesh);
   const auto layout = layout_from("distribute_tensor", placements, mesh);
   const py::gil_scoped_release no_gil;

@@ -15,8 +15,9 @@ Layout checked_layout(const char* where, const DeviceMesh& mesh, const Layout& l
 /// Raises for a partial placement as well.
 Layout checked_whole_layout(const char* where, const DeviceMesh& mesh, const Layout& layout, int64_t tensor_rank);
 
-/// Raises for a sparse tensor, on every rank: its memory cannot be cut along dims.
-void check_strided(const char* where, const at::Tensor& tensor);
+/// Raises for a tensor without memory that could be sharded along its dims: one of another layout (sparse, nested), and one
+/// that wraps others (a subclass with __torch_dispatch__, a functional tensor, one of torch.func's).
+void check_has_dense_memory(const char* where, const at::Tensor& tensor);
 
 /// The tensor on a device of the mesh's type; one without data stays as it is.
 at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor);
@@ -43,5 +44,18 @@ at::Tensor untracked(const at::Tensor& tensor);
 at::Tensor view_of(const at::Tensor& tensor);
 /// Makes autograd notice through each when the other, which shares its memory, is changed in place.
 void share_version(const at::Tensor& tensor, const at::Tensor& other);
+
+/// Whether the tensor is a dual one of forward mode AD. Level 0 is the only one that torch has.
+inline bool has_tangent(const at::Tensor& tensor) {
+  return tensor._fw_grad(/*level=*/0).defined();
+}
+/// What a linear function makes of a dual tensor: its tangent is what the function makes of the tangent.
+template <class Linear>
+at::Tensor with_tangent(const at::Tensor& dual, const Linear& linear) {
+  const auto tangent = linear(dual._fw_grad(/*level=*/0));
+  const auto result = linear(dual._fw_primal(/*level=*/0));
+  result._set_fw_grad(tangent, /*level=*/0, /*is_inplace_op=*/false);
+  return result;
+}
 
 } // namespace weft

@@ -127,7 +127,7 @@ at::Tensor distribute_tensor(
     const DistributeOptions& options) {
   install_dispatch();
   TORCH_CHECK_TYPE(tensor.defined(), "[distribute_tensor] a tensor is required, but got an undefined one.");
-  check_strided("distribute_tensor", tensor);
+  check_has_dense_memory("distribute_tensor", tensor);
   const auto placements = checked_whole_layout("distribute_tensor", mesh, layout, tensor.dim());
   if (const auto* impl = as_dtensor(tensor)) {
     TORCH_CHECK_VALUE(
@@ -139,6 +139,9 @@ at::Tensor distribute_tensor(
   TORCH_CHECK_VALUE(
       tensor.is_leaf(), "[distribute_tensor] a leaf is required, since the result is one, but got a tensor of shape ",
       tensor.sizes(), " that has a history. Use from_local inside a computation, or detach it first.");
+  if (has_tangent(tensor)) {
+    return with_tangent(tensor, [&](const at::Tensor& each) { return distribute_tensor(each, mesh, layout, options); });
+  }
   const auto source = options.src_data_rank;
   TORCH_CHECK_VALUE(
       !source || (*source >= 0 && *source < *std::min_element(mesh.shape().begin(), mesh.shape().end())),

@@ -91,8 +91,10 @@ class DTensorImpl : public c10::TensorImpl {
   bool has_changed_since_copied() const;
   /// Takes over what `other`, of the same values, is a copy of. Versions may be counted anew here; what is stale stays so.
   void take_copied(const DTensorImpl& other);
+  /// torch says "Cannot access storage of" this.
   const char* tensorimpl_type_name() const override {
-    return "weft::DTensorImpl";
+    return "weft::DTensorImpl: each rank holds a part of a distributed tensor. Use to_local for the memory of this "
+           "rank's part, or full_tensor for that of the global tensor";
   }
 
   AsyncTensor local_;
@@ -111,8 +113,11 @@ class DTensorImpl : public c10::TensorImpl {
   std::shared_ptr<SharedMove> shared_move_;
 };
 
+/// A functional tensor (functionalization, torch.export) has all keys of the one that it wraps, and one more.
 inline bool is_dtensor(const at::TensorBase& tensor) {
-  return tensor.defined() && tensor.unsafeGetTensorImpl()->key_set().has(kDTensorKey);
+  constexpr c10::DispatchKeySet kOwn(kDTensorKey);
+  constexpr auto kOwnOrFunctional = kOwn.add(c10::DispatchKey::Functionalize);
+  return tensor.defined() && (tensor.unsafeGetTensorImpl()->key_set() & kOwnOrFunctional) == kOwn;
 }
 
 /// The implementation behind a distributed tensor; nullptr for any other.

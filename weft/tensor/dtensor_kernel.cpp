@@ -111,11 +111,21 @@ void DTensorKernel::read_tensor(
   key.add(word_of(*impl, is_leaf));
 }
 
+namespace {
+
+/// A number, perhaps expanded. Forward mode AD makes zeros in that way for the tangents that an operand does not have.
+bool is_number(const at::Tensor& tensor) {
+  const auto strides = tensor.strides();
+  return tensor.dim() == 0 || std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride == 0; });
+}
+
+} // namespace
+
 void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor) {
   // In backward it comes from a derivative formula, which makes it of shapes alone: the same on every rank.
   // No TypeError: Python's operators would turn it into one of their own and lose the text.
   TORCH_CHECK_VALUE(
-      is_dtensor(tensor) || tensor.dim() == 0 || Scopes::of_thread().replicate_plain || in_backward(), "[",
+      is_dtensor(tensor) || is_number(tensor) || Scopes::of_thread().replicate_plain || in_backward(), "[",
       op.schema().name(), "] distributed and plain tensors cannot be mixed, but argument '",
       op.schema().arguments()[argument].name(), "' is a plain tensor of shape ", tensor.sizes(),
       ". Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope (in Python by "

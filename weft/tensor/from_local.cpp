@@ -177,15 +177,18 @@ at::Tensor from_local(
       local.defined() && !is_dtensor(local), "[from_local] a plain tensor is required, but got ",
       local.defined() ? c10::str("a distributed one, ", *spec_of(local), ". Use redistribute to change its placements.")
                       : std::string("an undefined one."));
-  check_strided("from_local", local);
+  check_has_dense_memory("from_local", local);
   const auto placements = checked_layout("from_local", mesh, layout, local.dim());
   const auto part = on_device_of(mesh, local);
   auto boundary = c10::make_intrusive<Boundary>();
   boundary->spec = spec_for(part, mesh, placements, options);
   boundary->gradient_layout = checked_gradient_layout("from_local", *boundary->spec, options.grad_placements);
   boundary->run_check = options.run_check;
-  if (is_recorded(part)) {
+  if (is_recorded(part) || has_tangent(part)) {
     check_has_gradient("from_local", *boundary->spec);
+  }
+  if (C10_UNLIKELY(has_tangent(part))) {
+    return with_tangent(part, [&](const at::Tensor& each) { return from_local(each, mesh, layout, options); });
   }
   if (!mesh.is_member()) {
     return on_no_member(part, boundary->spec);

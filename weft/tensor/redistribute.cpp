@@ -127,6 +127,10 @@ at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const Re
       ", but got ", *options.mesh, ". Make it whole with full_tensor and distribute that on the other mesh.");
   const auto dtype = checked_dtype("forward_dtype", options.forward_dtype, spec.dtype());
   const auto gradient_dtype = checked_dtype("backward_dtype", options.backward_dtype, spec.dtype());
+  if (C10_UNLIKELY(has_tangent(tensor))) {
+    check_has_gradient("redistribute", spec);
+    return with_tangent(tensor, [&](const at::Tensor& each) { return redistribute(each, layout, options); });
+  }
   const auto& call = prepared_move(tensor, layout, dtype);
   if (!is_recorded(tensor)) {
     return call.moves.empty() ? untracked(tensor) : run(call, tensor, dtype, options.async_op);

@@ -76,6 +76,10 @@ at::Tensor counting_alias(const DTensorImpl& impl) {
 at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
   const auto& impl = checked_values("to_local", tensor);
   const auto& spec = impl.spec();
+  if (C10_UNLIKELY(has_tangent(tensor))) {
+    check_has_gradient("to_local", *spec);
+    return with_tangent(tensor, [&](const at::Tensor& each) { return to_local(each, options); });
+  }
   if (is_recorded(tensor)) {
     auto boundary = c10::make_intrusive<Boundary>();
     boundary->spec = spec;
