@@ -150,6 +150,9 @@ void bind_parallel(py::module_& module) {
       .def("enter_by_keyword", &entered_by_keyword, py::arg("inputs"))
       .def("leave", &all_left, py::arg("outputs"));
   module.def(
+      "path_matches", &matches, py::arg("pattern"), py::arg("path"),
+      "Whether a pattern of a plan matches the path of a module.");
+  module.def(
       "lay_out", &lay_out_modules, py::arg("plan"), py::arg("modules"), py::arg("mesh"),
       py::arg("mesh_dim") = py::none(),
       "For every (path, kind, parameters) of a model the placements of its parameters and its boundary.");

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from weft import _C
+from weft._module import check_module
 
 
 def _plain_device(module, device):
@@ -107,6 +108,7 @@ def materialize(
     it leaves to it. With a torch.Generator in the place of a seed, in the same state on every rank, numbers are drawn on
     from there. Raises, with their names, where tensors were left without values.
     """
+    check_module("materialize", module)
     if isinstance(seed, torch.Generator):
         generator = seed
     else:

@@ -11,6 +11,11 @@ from torch import nn
 from weft import _C
 
 
+def check_module(where, module):
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"[{where}] an nn.Module is required, but got {type(module).__name__}.")
+
+
 def place(module, name, tensor, mesh, placements, placed, src_data_rank=0):
     """Puts the distributed form of a parameter or buffer in its place. `placed` holds, by id, what was placed before and
     what it stands for: what is tied stays tied."""
@@ -55,6 +60,7 @@ def distribute_module(
     leaves plain is replicated. `input_fn(module, inputs, mesh)` is called before the module's forward and may return other
     inputs, `output_fn(module, outputs, mesh)` after it.
     """
+    check_module("distribute_module", module)
     if getattr(module, "_distribute_module_applied", False):
         raise RuntimeError(
             f"[distribute_module] a module is distributed once, but this {type(module).__name__} has been already."

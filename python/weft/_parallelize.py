@@ -10,10 +10,36 @@ from typing import Any
 from torch import nn
 
 from weft import _C
-from weft._module import place, replicate_what_is_plain
+from weft._module import check_module, place, replicate_what_is_plain
 from weft._styles import ParallelStyle
 
 Plan = ParallelStyle | Mapping[str, Any] | str | os.PathLike | _C.ParallelPlan
+
+
+def _applies_itself(style):
+    """Whether a style is a user's own, with an _apply(module, device_mesh) that does all. torch's make tensors of torch."""
+    apply = getattr(type(style), "_apply", None)
+    is_of_torch = type(style).__module__.startswith("torch.")
+    return callable(apply) and apply is not ParallelStyle._apply and not is_of_torch
+
+
+def _apply_own_styles(module, mesh, styles):
+    """Returns the modules that have been made parallel, with all that is in them."""
+    done = set()
+    for pattern, style in styles.items():
+        # "*" is every child; the module itself is "".
+        matched = [
+            of for path, of in module.named_modules() if (path or not pattern) and _C.path_matches(pattern, path)
+        ]
+        if not matched:
+            raise ValueError(
+                f"[parallelize_module] every pattern of a plan must match a module, but {pattern!r} matches none of "
+                f"{type(module).__name__}."
+            )
+        for of in matched:
+            style._apply(of, mesh)
+            done.update(of.modules())
+    return done
 
 
 def _style_json(style):
@@ -28,10 +54,15 @@ def plan_from(plan: Plan) -> _C.ParallelPlan:
         return _C.ParallelPlan.load(os.fspath(plan))
     styles = plan if isinstance(plan, Mapping) else {"": plan}
     for pattern, style in styles.items():
-        if not isinstance(style, (ParallelStyle, str, Mapping)):
+        if not isinstance(pattern, str):
+            raise TypeError(
+                f"[parallelize_module] a plan maps patterns, which are strings, to styles, but got {pattern!r} for one."
+            )
+        if not isinstance(style, (ParallelStyle, str, Mapping)) or _applies_itself(style):
             raise TypeError(
                 f"[parallelize_module] the style of {pattern!r} must be one of weft's, or as in a plan file, but got "
-                f"{type(style).__module__}.{type(style).__qualname__}."
+                f"{type(style).__module__}.{type(style).__qualname__}. Styles of torch have equals of the same names in weft; "
+                "one of your own, with _apply(module, device_mesh), is for parallelize_module alone."
             )
     return _C.ParallelPlan.parse(json.dumps({pattern: _style_json(style) for pattern, style in styles.items()}))
 
@@ -72,10 +103,23 @@ def parallelize_module(
 
     What the plan does not name is replicated. Where it gives out plain tensors (use_local_output), the rest of the model
     works on these and stays as it is.
+
+    A style of your own, with a method `_apply(module, device_mesh)`, is given the modules that its pattern matches, before
+    all others. Where a plan has only such styles, nothing else is changed.
     """
+    check_module("parallelize_module", module)
     if parallelize_plan is None:
         raise ValueError("[parallelize_module] a plan is required, but got none. Give a style, a dict or a plan file.")
     mesh = _C.current_mesh("parallelize_module", device_mesh)
+    if isinstance(parallelize_plan, Mapping) or _applies_itself(parallelize_plan):
+        styles = parallelize_plan if isinstance(parallelize_plan, Mapping) else {"": parallelize_plan}
+        own = {pattern: style for pattern, style in styles.items() if _applies_itself(style)}
+        parallelize_plan = {pattern: style for pattern, style in styles.items() if pattern not in own}
+        done = _apply_own_styles(module, mesh, own)
+        if own and not parallelize_plan:
+            return module
+    else:
+        done = set()
     modules = list(module.named_modules())
     infos = [
         (path, _kind(of), [(name, list(p.shape), id(p)) for name, p in _own_parameters(of)]) for path, of in modules
@@ -83,7 +127,7 @@ def parallelize_module(
     placed: dict[int, Any] = {}
     for (path, of), (placements, boundary) in zip(modules, _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim)):
         for (name, parameter), wanted in zip(_own_parameters(of), placements):
-            if wanted is not None:
+            if wanted is not None and not (of in done and _C.is_dtensor(parameter)):
                 place(of, name, parameter, mesh, wanted, placed, src_data_rank)
         if None not in placements:
             replicate_what_is_plain(of, mesh, placed, src_data_rank)

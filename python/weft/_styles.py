@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import nn
+
 from weft import _C
 
 Layouts = _C.Placement | Sequence[_C.Placement | None] | None
@@ -46,6 +48,18 @@ class ParallelStyle:
 
     def __init__(self, **options: Any) -> None:
         self.options = {name: value for name, value in options.items() if value is not None}
+
+    def _apply(self, module: nn.Module, device_mesh: _C.DeviceMesh) -> nn.Module:
+        """Makes one module parallel, as `parallelize_module` does. A subclass may do it in another way:
+
+            class Rows(weft.ParallelStyle):
+                def _apply(self, module, device_mesh):
+                    module.weight = nn.Parameter(weft.distribute_tensor(module.weight, device_mesh, [weft.Shard(0)]))
+                    return module
+        """
+        from weft._parallelize import parallelize_module
+
+        return parallelize_module(module, device_mesh, {"": self.options})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ParallelStyle) and self.options == other.options

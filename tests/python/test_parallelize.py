@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+import torch.distributed.tensor.parallel
 import torch.nn.functional as F
 import weft
 from torch import nn
@@ -294,3 +295,64 @@ def test_a_model_without_memory_is_made_parallel_and_then_gets_its_values(shape)
         expect_the_same(model, batch(mesh), plain)
 
     on_mesh(shape, program)
+
+
+class Rows(weft.ParallelStyle):
+    """A style of a user, as those of torch: all is done by _apply."""
+
+    def __init__(self):
+        self.seen = []
+
+    def _apply(self, module, device_mesh):
+        self.seen.append(module)
+        module.weight = nn.Parameter(weft.distribute_tensor(module.weight, device_mesh, [Shard(0)]))
+        return module
+
+
+class OfTorch(torch.distributed.tensor.parallel.ParallelStyle):
+    def _apply(self, module, device_mesh):
+        return Rows()._apply(module, device_mesh)
+
+
+class Noting(ColwiseParallel):
+    def _apply(self, module, device_mesh):
+        module.noted = True
+        return super()._apply(module, device_mesh)
+
+
+def test_styles_of_users_are_applied():
+    def rank(_):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        style = Rows()
+        weft.parallelize_module(model, mesh, {"*": style})
+        assert style.seen == list(model)
+        assert all(layer.weight.placements == (Shard(0),) for layer in model)
+        assert not weft.is_dtensor(model[0].bias)  # a plan of such styles alone changes nothing else
+        alone = weft.parallelize_module(nn.Linear(4, 4), mesh, OfTorch())
+        assert alone.weight.placements == (Shard(0),)
+        with pytest.raises(ValueError, match="every pattern of a plan must match a module, but 'x' matches none"):
+            weft.parallelize_module(nn.Linear(4, 4), mesh, {"x": Rows()})
+
+    weft.run_on_ranks(2, rank)
+
+
+def test_styles_of_users_stand_beside_others():
+    whole = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+
+    def rank(_):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        model = copy.deepcopy(whole)
+        weft.parallelize_module(model, mesh, {"0": Noting(), "1": RowwiseParallel(use_local_output=False), "2": Rows()})
+        assert model[0].noted
+        assert [layer.weight.placements for layer in model] == [(Shard(0),), (Shard(1),), (Shard(0),)]
+        assert model[2].bias.placements == (Replicate(),)
+        x = torch.ones(2, 4)
+        torch.testing.assert_close(model(x).full_tensor(), whole(x))
+
+    weft.run_on_ranks(2, rank)
+
+
+def test_styles_of_users_are_not_for_programs():
+    with pytest.raises(TypeError, match="one of your own, with _apply"):
+        weft._parallelize.plan_from({"0": Rows()})
