@@ -4,12 +4,8 @@ The tracer copies the storage of what it traces, which a distributed tensor does
 one, and breaks the graph there. It is imported only when something is compiled, so it is reached by watching imports.
 """
 
-import importlib.util
-import sys
-
 from weft import _C
-
-_TRACER = "torch._dynamo.variables.builder"
+from weft._imports import when_imported
 
 
 def _teach(builder):
@@ -30,27 +26,5 @@ def _teach(builder):
     builder.VariableBuilder.wrap_tensor = wrap_tensor
 
 
-class _TracerImported:
-    """A finder that finds only the tracer, once, and teaches it after it is loaded."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != _TRACER:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-
-            def exec_module(module):
-                load(module)
-                _teach(module)
-
-            spec.loader.exec_module = exec_module
-        return spec
-
-
 def install():
-    if _TRACER in sys.modules:
-        _teach(sys.modules[_TRACER])
-    else:
-        sys.meta_path.insert(0, _TracerImported())
+    when_imported("torch._dynamo.variables.builder", _teach)

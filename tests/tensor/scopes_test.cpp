@@ -130,8 +130,8 @@ TEST(Scopes, HoldForReentrantBackward) {
     const auto loss = Again::apply(x).sum();
     const ExplainLog log;
     loss.backward();
-    EXPECT_TRUE(std::any_of(
-        log.calls().begin(), log.calls().end(), [](const auto& call) { return call->op == "aten::neg"; }));
+    EXPECT_TRUE(
+        std::any_of(log.calls().begin(), log.calls().end(), [](const auto& call) { return call->op == "aten::neg"; }));
   });
 }
 
@@ -155,8 +155,8 @@ TEST(Scopes, HoldForBackwardOnAThreadOfCuda) {
   loss.backward();
   EXPECT_NE(backward_thread, caller);
   EXPECT_EQ(there, Scopes::of_thread());
-  EXPECT_TRUE(std::any_of(
-      log.calls().begin(), log.calls().end(), [](const auto& call) { return call->op == "aten::neg"; }));
+  EXPECT_TRUE(
+      std::any_of(log.calls().begin(), log.calls().end(), [](const auto& call) { return call->op == "aten::neg"; }));
 }
 #endif
 

@@ -1,6 +1,7 @@
 #include "weft/tensor/dispatch.h"
 
 #include "weft/tensor/as_strided.h"
+#include "weft/tensor/collectives_of_torch.h"
 #include "weft/tensor/composite.h"
 #include "weft/tensor/direct_signatures.h"
 #include "weft/tensor/dtensor_kernel.h"
@@ -68,6 +69,7 @@ void register_all() {
   register_rms_norm_backward(*autograd);
   register_einsum(*autograd);
   register_embedding(*autograd);
+  refuse_collectives_of_torch();
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);

@@ -1,0 +1,132 @@
+"""What asks a distributed tensor for the memory of a plain one: it works, or raises a plain error. Nothing is made up."""
+
+import copy
+import io
+import pickle
+from multiprocessing.reduction import ForkingPickler
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing  # noqa: F401 (teaches ForkingPickler tensors)
+import torch.utils.dlpack
+import weft
+from torch import nn
+
+PICKLED = r"\[pickle\] a distributed tensor cannot be saved by torch.save or pickled"
+NO_STORAGE = r"each rank holds a part of a distributed tensor\. Use to_local for the memory of this rank's part"
+NO_POINTER = r"Cannot access data pointer of Tensor that doesn't have storage"
+
+
+@pytest.fixture
+def mesh():
+    return weft.init_device_mesh("cpu", (1,), mesh_dim_names=("tp",))
+
+
+@pytest.fixture
+def x(mesh):
+    return weft.distribute_tensor(torch.arange(16.0).view(4, 4), mesh, [weft.Shard(0)])
+
+
+@pytest.fixture
+def layer(mesh):
+    layer = nn.Linear(4, 4)
+    layer.weight = nn.Parameter(weft.distribute_tensor(layer.weight, mesh, [weft.Shard(0)]))
+    return weft.distribute_module(layer, mesh)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "access, error, text",
+    [
+        (lambda x: x.storage(), NotImplementedError, NO_STORAGE),
+        (lambda x: x.untyped_storage(), NotImplementedError, NO_STORAGE),
+        (lambda x: x.is_shared(), NotImplementedError, NO_STORAGE),
+        (lambda x: x.share_memory_(), NotImplementedError, NO_STORAGE),
+        (lambda x: ForkingPickler.dumps(x), NotImplementedError, NO_STORAGE),
+        (lambda x: torch.zeros(4, 4).set_(x.untyped_storage()), NotImplementedError, NO_STORAGE),
+        (lambda x: x.data_ptr(), RuntimeError, NO_POINTER),
+        (lambda x: x.tolist(), RuntimeError, NO_POINTER),
+        (lambda x: x.numpy(), RuntimeError, NO_POINTER),
+        (lambda x: np.asarray(x), RuntimeError, NO_POINTER),
+        (lambda x: np.from_dlpack(x), RuntimeError, NO_POINTER),
+        (lambda x: torch.from_dlpack(x), RuntimeError, NO_POINTER),
+        (lambda x: torch.utils.dlpack.to_dlpack(x), RuntimeError, NO_POINTER),
+        (lambda x: pickle.dumps(x), NotImplementedError, PICKLED),
+        (lambda x: copy.copy(x), NotImplementedError, PICKLED),
+        (lambda x: torch.save(x, io.BytesIO()), NotImplementedError, PICKLED),
+        (lambda x: torch.save({"x": nn.Parameter(x)}, io.BytesIO()), NotImplementedError, PICKLED),
+        (lambda x: x.clone().set_(torch.zeros(4, 4)), NotImplementedError, r"\[aten::set_\] cannot change"),
+        (lambda x: torch.zeros(4, 4).set_(x), NotImplementedError, r"\[aten::set_\] cannot change"),
+        (lambda x: x.clone().resize_(2, 2), NotImplementedError, r"\[aten::resize_\] cannot change"),
+    ],
+)
+def test_memory_of_a_tensor(x, access, error, text):
+    with pytest.raises(error, match=text):
+        access(x)
+
+
+def test_what_a_tensor_says_of_itself(x):
+    assert not x.is_pinned()
+    assert (x.element_size(), x.nbytes, len(x), len(list(x))) == (4, 64, 4, 4)
+    assert float(x.sum()) == x.sum().item() == 120.0
+    assert torch.as_tensor(x) is x
+    assert weft.is_dtensor(torch.asarray(x))
+
+
+def test_modules_are_copied_and_converted(layer):
+    copied = copy.deepcopy(layer)
+    assert weft.is_dtensor(copied.weight)
+    assert torch.equal(copied.weight.full_tensor(), layer.weight.full_tensor())
+    for dtype in (torch.float64, torch.bfloat16):
+        converted = copy.deepcopy(layer).to(dtype)
+        assert weft.is_dtensor(converted.weight)
+        assert converted.weight.dtype == converted.weight.to_local().dtype == dtype
+
+
+@pytest.mark.parametrize(
+    "access, text",
+    [
+        (lambda layer: pickle.dumps(layer), PICKLED),
+        (lambda layer: torch.save(layer, io.BytesIO()), PICKLED),
+        (lambda layer: torch.save(layer.state_dict(), io.BytesIO()), PICKLED),
+        (lambda layer: layer.share_memory(), NO_STORAGE),
+    ],
+)
+def test_memory_of_a_module(layer, access, text):
+    with pytest.raises(NotImplementedError, match=text):
+        access(layer)
+
+
+def test_data_parallel_over_no_device_is_the_module(layer, x):
+    torch.testing.assert_close(nn.DataParallel(layer)(x).full_tensor(), layer(x).full_tensor())
+
+
+class Twice(nn.Module):
+    def forward(self, weight):
+        return 2 * weight
+
+
+def test_parametrizations(layer, x):
+    with pytest.raises(NotImplementedError, match=r"\[aten::set_\] cannot change f32\[4,4\] @ mesh\(tp=1\) \{S\(0\)\} in place"):
+        nn.utils.parametrize.register_parametrization(layer, "weight", Twice())
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, of):
+        self.of = of
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, row):
+        return self.of(row)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_data_loaders_with_workers(x):
+    loader = torch.utils.data.DataLoader(Rows(lambda row: x.to_local()[row]), 4, num_workers=1, multiprocessing_context="fork")
+    torch.testing.assert_close(next(iter(loader)), x.full_tensor())
+    loader = torch.utils.data.DataLoader(Rows(lambda row: x[row]), 4, num_workers=1, multiprocessing_context="fork")
+    with pytest.raises(NotImplementedError, match=NO_STORAGE):
+        next(iter(loader))
