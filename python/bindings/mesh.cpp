@@ -14,8 +14,12 @@ namespace {
 struct EnteredMeshes {
   std::vector<DeviceMesh> meshes;
 
-  inline static const std::string kCarriedName = "weft::EnteredMeshes";
+  static const std::string kCarriedName;
+  static std::atomic<int64_t> carried_count;
 };
+
+const std::string EnteredMeshes::kCarriedName = "weft::EnteredMeshes";
+constinit std::atomic<int64_t> EnteredMeshes::carried_count = 0;
 
 std::vector<DeviceMesh> entered_meshes() {
   const auto* entered = CarriedValue<EnteredMeshes>::get();

@@ -15,12 +15,20 @@ namespace weft {
 /// torch keeps objects of Python extensions in at::ThreadLocalState, by name. An object without anything of Python in it is
 /// kept just as well, and needs no interpreter. (c10::ThreadLocalDebugInfo is carried too, but is one stack with the
 /// profiler's: a profiler could not stop within a scope that was opened after it.)
+///
+/// T has a name and a count, which one source file defines: a library that hides its symbols would have a count of its own
+/// if this header did.
+///
+///   struct Chosen {
+///     static const std::string kCarriedName;
+///     static std::atomic<int64_t> carried_count;
+///   };
 template <class T>
 class CarriedValue {
  public:
   /// Whether any thread, or any state on its way to one, has a value. False costs one load, and is what most calls see.
   static bool is_anywhere() {
-    return count_.load(std::memory_order_relaxed) != 0;
+    return T::carried_count.load(std::memory_order_relaxed) != 0;
   }
   /// This thread's value; nullptr where there is none. Valid until the thread sets another.
   static const T* get() {
@@ -41,17 +49,15 @@ class CarriedValue {
  private:
   struct Holder : c10::SafePyObject {
     explicit Holder(T held) : SafePyObject(nullptr, nullptr), value(std::move(held)) {
-      count_.fetch_add(1, std::memory_order_relaxed);
+      T::carried_count.fetch_add(1, std::memory_order_relaxed);
     }
     ~Holder() {
-      count_.fetch_sub(1, std::memory_order_relaxed);
+      T::carried_count.fetch_sub(1, std::memory_order_relaxed);
     }
     Holder(const Holder&) = delete;
     Holder& operator=(const Holder&) = delete;
     T value;
   };
-
-  static inline std::atomic<int64_t> count_ = 0;
 };
 
 } // namespace weft

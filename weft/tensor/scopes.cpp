@@ -7,6 +7,9 @@
 
 namespace weft {
 
+const std::string Scopes::kCarriedName = "weft::Scopes";
+constinit std::atomic<int64_t> Scopes::carried_count = 0;
+
 namespace {
 
 constexpr std::array<std::string_view, 3> kOverlapModes = {"auto", "off", "force"};

@@ -45,7 +45,8 @@ struct Scopes {
     return outer;
   }
 
-  inline static const std::string kCarriedName = "weft::Scopes";
+  static const std::string kCarriedName;
+  static std::atomic<int64_t> carried_count;
 
  private:
   static const Scopes& carried();
