@@ -13,7 +13,7 @@ namespace weft::nn {
 namespace {
 
 namespace tnn = torch::nn;
-using Module = tnn::Module;
+using Module = torch::nn::Module;
 
 template <class M>
 TensorMembers weight_of(M& module) {

@@ -18,16 +18,16 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct Boundary : torch::CustomClassHolder {
+struct ToLocalBoundary : torch::CustomClassHolder {
   SpecPtr spec;
   SpecPtr gradient_spec;
   bool is_debugged; // backward may run on another thread
 };
 
-using BoundaryPtr = c10::intrusive_ptr<Boundary>;
+using ToLocalBoundaryPtr = c10::intrusive_ptr<ToLocalBoundary>;
 
 struct ToLocal : torch::autograd::Function<ToLocal> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const BoundaryPtr& boundary) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const ToLocalBoundaryPtr& boundary) {
     context->set_materialize_grads(false);
     context->saved_data["boundary"] = c10::IValue::make_capsule(boundary);
     return observed(tensor, [&] {
@@ -41,7 +41,7 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
     if (!gradients[0].defined()) {
       return {at::Tensor(), at::Tensor()};
     }
-    const auto kept = c10::static_intrusive_pointer_cast<Boundary>(context->saved_data["boundary"].toCapsule());
+    const auto kept = c10::static_intrusive_pointer_cast<ToLocalBoundary>(context->saved_data["boundary"].toCapsule());
     const auto& gradient_spec = *kept->gradient_spec;
     check_has_gradient("to_local", *kept->spec);
     if (kept->is_debugged || debug_enabled()) {
@@ -81,7 +81,7 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
     return with_tangent(tensor, [&](const at::Tensor& each) { return to_local(each, options); });
   }
   if (is_recorded(tensor)) {
-    auto boundary = c10::make_intrusive<Boundary>();
+    auto boundary = c10::make_intrusive<ToLocalBoundary>();
     boundary->spec = spec;
     boundary->gradient_spec = TensorSpec::make(
         spec->mesh(), checked_gradient_layout("to_local", *spec, options.grad_placements), spec->sizes(),

@@ -22,7 +22,7 @@ class ReadArguments : public ::testing::Test {
       values_.define(name, value);
     }
   }
-  CallArguments read(const char* op, const char* overload, const json& inputs) {
+  ArgumentsAndOperands read(const char* op, const char* overload, const json& inputs) {
     const JsonRecord record("m.pt2", "models/model.json", inputs.dump());
     const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(op, overload);
     return read_arguments(record, handle.schema(), values_);

@@ -18,7 +18,7 @@ struct Started {
   Pending pending;
 };
 
-using CallArguments = c10::ArrayRef<c10::IValue>;
+using CollectiveArguments = c10::ArrayRef<c10::IValue>;
 
 at::Tensor empty_of_length(const at::Tensor& like, int64_t length) {
   auto sizes = like.sizes().vec();
@@ -44,19 +44,19 @@ void check_has_dim(const char* where, const at::Tensor& input) {
   TORCH_CHECK_VALUE(input.dim() > 0, "[", where, "] a tensor of at least one dim is required, but got one of none.");
 }
 
-Started all_reduce(Group& group, const at::Tensor& input, CallArguments arguments) {
+Started all_reduce(Group& group, const at::Tensor& input, CollectiveArguments arguments) {
   const auto output = at::empty(input.sizes(), input.options());
   return {output, group.all_reduce(input, output, parse_reduce_op(arguments[1].toStringView()))};
 }
 
-Started all_gather(Group& group, const at::Tensor& input, CallArguments /*arguments*/) {
+Started all_gather(Group& group, const at::Tensor& input, CollectiveArguments /*arguments*/) {
   check_has_dim("all_gather_into_tensor", input);
   const auto output = empty_of_length(input, input.size(0) * group.size());
   const std::vector<int64_t> lengths(group.size(), input.size(0));
   return {output, group.all_gather(input, output, /*dim=*/0, lengths)};
 }
 
-Started reduce_scatter(Group& group, const at::Tensor& input, CallArguments arguments) {
+Started reduce_scatter(Group& group, const at::Tensor& input, CollectiveArguments arguments) {
   check_has_dim("reduce_scatter_tensor", input);
   TORCH_CHECK_VALUE(
       input.size(0) % group.size() == 0, "[reduce_scatter_tensor] dim 0 must be a multiple of the ", group.size(),
@@ -67,7 +67,7 @@ Started reduce_scatter(Group& group, const at::Tensor& input, CallArguments argu
   return {output, group.reduce_scatter(pieces(input, std::vector<int64_t>(group.size(), length)), output, op)};
 }
 
-Started all_to_all(Group& group, const at::Tensor& input, CallArguments arguments) {
+Started all_to_all(Group& group, const at::Tensor& input, CollectiveArguments arguments) {
   check_has_dim("all_to_all_single", input);
   const auto comes = arguments[1].toIntVector();
   const auto goes = arguments[2].toIntVector();
@@ -80,7 +80,7 @@ Started all_to_all(Group& group, const at::Tensor& input, CallArguments argument
   return {output, group.all_to_all(pieces(input, goes), pieces(output, comes))};
 }
 
-Started broadcast(Group& group, const at::Tensor& input, CallArguments arguments) {
+Started broadcast(Group& group, const at::Tensor& input, CollectiveArguments arguments) {
   const auto source = arguments[1].toInt();
   TORCH_CHECK_INDEX(
       source >= 0 && source < group.size(), "[broadcast] a member of ", group.to_string(), " is required, in [0, ",
@@ -94,7 +94,7 @@ Started broadcast(Group& group, const at::Tensor& input, CallArguments arguments
 
 struct Implementation {
   const char* name;
-  Started (*start)(Group& group, const at::Tensor& input, CallArguments arguments);
+  Started (*start)(Group& group, const at::Tensor& input, CollectiveArguments arguments);
 };
 
 // Of a list they are the same, tensor by tensor.
@@ -180,7 +180,7 @@ class CollectiveStart final : public Instruction {
   }
 
  private:
-  void start(Frame& frame, size_t number, const at::Tensor& tensor, CallArguments arguments) const {
+  void start(Frame& frame, size_t number, const at::Tensor& tensor, CollectiveArguments arguments) const {
     // Memory is what travels, and a conjugate or a negative that is still to be worked out is not in it.
     const auto input = tensor.resolve_conj().resolve_neg();
     auto started = implementation_.start(*group_, input, arguments);

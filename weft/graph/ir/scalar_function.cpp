@@ -10,7 +10,7 @@ namespace weft::graph {
 namespace {
 
 using c10::IValue;
-using Values = c10::ArrayRef<IValue>;
+using Numbers = c10::ArrayRef<IValue>;
 
 /// Python's numbers: integers stay integers, and a truth value counts as one.
 bool is_whole(const IValue& value) {
@@ -24,7 +24,7 @@ double real(const IValue& value) {
 }
 
 template <class Operation>
-IValue arithmetic(Values values, Operation operation) {
+IValue arithmetic(Numbers values, Operation operation) {
   if (is_whole(values[0]) && is_whole(values[1])) {
     return operation(whole(values[0]), whole(values[1]));
   }
@@ -99,7 +99,7 @@ double true_division(double a, double b) {
   return a / b;
 }
 
-IValue power(Values values) {
+IValue power(Numbers values) {
   if (!is_whole(values[0]) || !is_whole(values[1]) || whole(values[1]) < 0) {
     const auto base = real(values[0]);
     const auto exponent = real(values[1]);
@@ -139,59 +139,59 @@ IValue to_whole(const IValue& value, Rounding rounding) {
 const std::unordered_map<std::string, ScalarFunction>& functions() {
   static const auto* all = [] {
     auto* table = new std::unordered_map<std::string, ScalarFunction>();
-    const auto define = [&](const char* name, size_t arity, IValue (*call)(Values)) {
+    const auto define = [&](const char* name, size_t arity, IValue (*call)(Numbers)) {
       table->emplace(name, ScalarFunction{name, arity, call});
     };
     define(
-        "_operator.add", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(add(a, b)); }); });
-    define("_operator.sub", 2, [](Values v) {
+        "_operator.add", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(add(a, b)); }); });
+    define("_operator.sub", 2, [](Numbers v) {
       return arithmetic(v, [](auto a, auto b) { return IValue(subtract(a, b)); });
     });
-    define("_operator.mul", 2, [](Values v) {
+    define("_operator.mul", 2, [](Numbers v) {
       return arithmetic(v, [](auto a, auto b) { return IValue(multiply(a, b)); });
     });
-    define("_operator.floordiv", 2, [](Values v) {
+    define("_operator.floordiv", 2, [](Numbers v) {
       return arithmetic(v, [](auto a, auto b) { return IValue(floor_division(a, b)); });
     });
-    define("_operator.mod", 2, [](Values v) {
+    define("_operator.mod", 2, [](Numbers v) {
       return arithmetic(v, [](auto a, auto b) { return IValue(remainder(a, b)); });
     });
-    define("_operator.truediv", 2, [](Values v) { return IValue(true_division(real(v[0]), real(v[1]))); });
+    define("_operator.truediv", 2, [](Numbers v) { return IValue(true_division(real(v[0]), real(v[1]))); });
     define("_operator.pow", 2, power);
-    define("_operator.neg", 1, [](Values v) {
+    define("_operator.neg", 1, [](Numbers v) {
       return is_whole(v[0]) ? IValue(subtract(int64_t{0}, whole(v[0]))) : IValue(-real(v[0]));
     });
-    define("_operator.pos", 1, [](Values v) { return is_whole(v[0]) ? IValue(whole(v[0])) : v[0]; });
-    define("_operator.eq", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a == b); }); });
-    define("_operator.ne", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a != b); }); });
-    define("_operator.lt", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a < b); }); });
-    define("_operator.le", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a <= b); }); });
-    define("_operator.gt", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a > b); }); });
-    define("_operator.ge", 2, [](Values v) { return arithmetic(v, [](auto a, auto b) { return IValue(a >= b); }); });
-    define("_operator.and_", 2, [](Values v) {
+    define("_operator.pos", 1, [](Numbers v) { return is_whole(v[0]) ? IValue(whole(v[0])) : v[0]; });
+    define("_operator.eq", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(a == b); }); });
+    define("_operator.ne", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(a != b); }); });
+    define("_operator.lt", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(a < b); }); });
+    define("_operator.le", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(a <= b); }); });
+    define("_operator.gt", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(a > b); }); });
+    define("_operator.ge", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(a >= b); }); });
+    define("_operator.and_", 2, [](Numbers v) {
       const bool is_logical = v[0].isBool() && v[1].isBool();
       return is_logical ? IValue(v[0].toBool() && v[1].toBool()) : IValue(whole(v[0]) & whole(v[1]));
     });
-    define("_operator.or_", 2, [](Values v) {
+    define("_operator.or_", 2, [](Numbers v) {
       const bool is_logical = v[0].isBool() && v[1].isBool();
       return is_logical ? IValue(v[0].toBool() || v[1].toBool()) : IValue(whole(v[0]) | whole(v[1]));
     });
-    define("torch.sym_max", 2, [](Values v) {
+    define("torch.sym_max", 2, [](Numbers v) {
       return arithmetic(v, [](auto a, auto b) { return IValue(std::max(a, b)); });
     });
-    define("torch.sym_min", 2, [](Values v) {
+    define("torch.sym_min", 2, [](Numbers v) {
       return arithmetic(v, [](auto a, auto b) { return IValue(std::min(a, b)); });
     });
-    define("torch.sym_not", 1, [](Values v) { return IValue(!v[0].toBool()); });
-    define("torch.sym_float", 1, [](Values v) { return IValue(real(v[0])); });
-    define("torch.sym_int", 1, [](Values v) { return to_whole(v[0], [](double a) { return std::trunc(a); }); });
-    define("torch.sym_ite", 3, [](Values v) { return v[0].toBool() ? v[1] : v[2]; });
-    define("torch._sym_sqrt", 1, [](Values v) { return IValue(std::sqrt(real(v[0]))); });
-    define("math.sqrt", 1, [](Values v) { return IValue(std::sqrt(real(v[0]))); });
-    define("math.ceil", 1, [](Values v) { return to_whole(v[0], [](double a) { return std::ceil(a); }); });
-    define("math.floor", 1, [](Values v) { return to_whole(v[0], [](double a) { return std::floor(a); }); });
-    define("math.trunc", 1, [](Values v) { return to_whole(v[0], [](double a) { return std::trunc(a); }); });
-    define("round", 1, [](Values v) { return to_whole(v[0], [](double a) { return std::nearbyint(a); }); });
+    define("torch.sym_not", 1, [](Numbers v) { return IValue(!v[0].toBool()); });
+    define("torch.sym_float", 1, [](Numbers v) { return IValue(real(v[0])); });
+    define("torch.sym_int", 1, [](Numbers v) { return to_whole(v[0], [](double a) { return std::trunc(a); }); });
+    define("torch.sym_ite", 3, [](Numbers v) { return v[0].toBool() ? v[1] : v[2]; });
+    define("torch._sym_sqrt", 1, [](Numbers v) { return IValue(std::sqrt(real(v[0]))); });
+    define("math.sqrt", 1, [](Numbers v) { return IValue(std::sqrt(real(v[0]))); });
+    define("math.ceil", 1, [](Numbers v) { return to_whole(v[0], [](double a) { return std::ceil(a); }); });
+    define("math.floor", 1, [](Numbers v) { return to_whole(v[0], [](double a) { return std::floor(a); }); });
+    define("math.trunc", 1, [](Numbers v) { return to_whole(v[0], [](double a) { return std::trunc(a); }); });
+    define("round", 1, [](Numbers v) { return to_whole(v[0], [](double a) { return std::nearbyint(a); }); });
     return table;
   }();
   return *all;

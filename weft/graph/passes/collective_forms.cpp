@@ -13,9 +13,9 @@ namespace weft::graph {
 
 namespace {
 
-class Search {
+class CollectiveSearch {
  public:
-  explicit Search(const Program& program)
+  explicit CollectiveSearch(const Program& program)
       : program_(program), numbers_(number_nodes(*program.graph)), writes_(*program.graph, numbers_) {}
 
   CollectiveForms run() {
@@ -126,7 +126,7 @@ class Search {
 } // namespace
 
 CollectiveForms find_collectives(const Program& program) {
-  return Search(program).run();
+  return CollectiveSearch(program).run();
 }
 
 Value* current_shard(const Gather& gather) {

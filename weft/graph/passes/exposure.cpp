@@ -103,9 +103,9 @@ Ends ends_of_step(Node& node, const DeviceMesh& mesh) {
   return {true, true};
 }
 
-class Search {
+class ExposureSearch {
  public:
-  Search(const Program& program, const ExposureTimes& times, size_t in_flight)
+  ExposureSearch(const Program& program, const ExposureTimes& times, size_t in_flight)
       : program_(program),
         times_(times),
         in_flight_(in_flight),
@@ -243,7 +243,7 @@ class Search {
 } // namespace
 
 Exposures find_exposure(const Program& program, const ExposureTimes& times, size_t in_flight) {
-  return Search(program, times, in_flight).run();
+  return ExposureSearch(program, times, in_flight).run();
 }
 
 } // namespace weft::graph

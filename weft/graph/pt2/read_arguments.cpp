@@ -139,6 +139,9 @@ class ArgumentReader {
     name.check(
         !is_tensor || kind == TypeKind::TensorType, "an argument of type ", type->repr_str(),
         " is required, but got the tensor ", name.text().substr(0, 80));
+    name.check(
+        is_tensor || (kind != TypeKind::StringType && kind != TypeKind::DeviceObjType && kind != TypeKind::ListType),
+        "an argument of type ", type->repr_str(), " is required, but got the number ", name.text().substr(0, 80));
     return argument;
   }
 
@@ -275,8 +278,11 @@ Value* NamedValues::find(const JsonField& name) const {
   return found->second;
 }
 
-CallArguments read_arguments(const JsonField& inputs, const c10::FunctionSchema& schema, const NamedValues& values) {
-  CallArguments result;
+ArgumentsAndOperands read_arguments(
+    const JsonField& inputs,
+    const c10::FunctionSchema& schema,
+    const NamedValues& values) {
+  ArgumentsAndOperands result;
   result.arguments.resize(schema.arguments().size());
   ArgumentReader reader(values, result.operands);
   std::vector<std::optional<JsonField>> given(schema.arguments().size());
@@ -301,8 +307,8 @@ CallArguments read_arguments(const JsonField& inputs, const c10::FunctionSchema&
   return result;
 }
 
-CallArguments read_numbers(const JsonField& inputs, const NamedValues& values) {
-  CallArguments result;
+ArgumentsAndOperands read_numbers(const JsonField& inputs, const NamedValues& values) {
+  ArgumentsAndOperands result;
   ArgumentReader reader(values, result.operands);
   for (size_t i = 0; i < inputs.size(); ++i) {
     result.arguments.push_back(reader.number(inputs[i]["arg"]));

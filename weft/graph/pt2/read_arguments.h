@@ -19,7 +19,7 @@ class NamedValues {
 };
 
 /// What a node is called with: arguments in order, and the values that they refer to.
-struct CallArguments {
+struct ArgumentsAndOperands {
   Arguments arguments;
   std::vector<Value*> operands;
 };
@@ -27,9 +27,12 @@ struct CallArguments {
 /// Of an operator: one argument per argument of its schema and of its type, absent where the node says nothing.
 /// A constant number where the schema has a tensor becomes the tensor of no dims that stands for a number in PyTorch; a
 /// number that is computed stays one.
-CallArguments read_arguments(const JsonField& inputs, const c10::FunctionSchema& schema, const NamedValues& values);
+ArgumentsAndOperands read_arguments(
+    const JsonField& inputs,
+    const c10::FunctionSchema& schema,
+    const NamedValues& values);
 /// Of a function of numbers: in order.
-CallArguments read_numbers(const JsonField& inputs, const NamedValues& values);
+ArgumentsAndOperands read_numbers(const JsonField& inputs, const NamedValues& values);
 
 /// A constant {"as_int": 2}, {"as_none": true}, ...; none where it is no constant of one of these types.
 std::optional<c10::IValue> read_constant(const JsonField& field);

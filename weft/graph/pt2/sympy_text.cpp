@@ -30,7 +30,7 @@ Fraction operator*(const Fraction& a, const Fraction& b) {
   return {a.top * b.top, a.bottom * b.bottom};
 }
 
-bool is_negative(const Size& size) {
+bool is_taken_away(const Size& size) {
   const bool is_product = size.kind() == Size::Kind::Product;
   const auto& factor = is_product ? size.operands()[0] : size;
   return factor.is_number() && factor.number() < 0;
@@ -43,7 +43,7 @@ Size sum(const std::vector<Size>& terms) {
   for (const auto& term : terms) {
     if (term.is_number()) {
       constant = constant + term;
-    } else if (result && is_negative(term)) {
+    } else if (result && is_taken_away(term)) {
       result = *result - (Size(-1) * term.operands()[0]) * term.operands()[1];
     } else {
       result = result ? *result + term : term;
@@ -52,7 +52,7 @@ Size sum(const std::vector<Size>& terms) {
   if (!result) {
     return constant;
   }
-  return is_negative(constant) ? *result - Size(-1) * constant : *result + constant;
+  return is_taken_away(constant) ? *result - Size(-1) * constant : *result + constant;
 }
 
 /// Calls of functions, whose arguments are calls, numbers and quoted names.
@@ -242,7 +242,7 @@ class SympyParser {
   int terms_ = 0;
 };
 
-const char* function_name(Size::Kind kind) {
+const char* sympy_function(Size::Kind kind) {
   switch (kind) {
     case Size::Kind::Sum:
     case Size::Kind::Difference:
@@ -285,7 +285,7 @@ std::string sympy_of_size(const Size& size) {
   if (size.kind() == Size::Kind::Difference) {
     b = "Mul(Integer(-1), " + b + ")";
   }
-  return c10::str(function_name(size.kind()), "(", a, ", ", b, ")");
+  return c10::str(sympy_function(size.kind()), "(", a, ", ", b, ")");
 }
 
 } // namespace weft::graph

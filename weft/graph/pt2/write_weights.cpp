@@ -10,7 +10,7 @@ using nlohmann::json;
 namespace {
 
 /// A tensor of the program, and where it goes.
-struct Entry {
+struct WrittenTensor {
   std::string name;
   at::Tensor tensor;
   bool is_parameter = false;
@@ -20,8 +20,8 @@ struct Entry {
 };
 
 /// In the order of the inputs; what no input takes comes last, as part of the state dict.
-std::vector<Entry> entries_of(const Program& program, bool can_make) {
-  std::vector<Entry> entries;
+std::vector<WrittenTensor> entries_of(const Program& program, bool can_make) {
+  std::vector<WrittenTensor> entries;
   std::set<std::string> seen;
   std::set<const c10::StorageImpl*> parameters;
   for (const auto& input : program.inputs) {
@@ -60,7 +60,7 @@ struct Extent {
   int64_t begin;
   int64_t end;
 };
-Extent extent(const at::Tensor& tensor) {
+Extent extent_in_storage(const at::Tensor& tensor) {
   if (tensor.numel() == 0) {
     return {tensor.storage_offset(), tensor.storage_offset()};
   }
@@ -77,13 +77,13 @@ bool is_same_view(const at::Tensor& a, const at::Tensor& b) {
 }
 
 /// Tensors of one record: all of them views of the base's memory, which has no gaps, or else all like the base.
-struct Group {
+struct WrittenRecord {
   at::Tensor base;
-  std::vector<const Entry*> members;
+  std::vector<const WrittenTensor*> members;
 
   bool takes(const at::Tensor& tensor) const {
-    const auto own = extent(base);
-    const auto other = extent(tensor);
+    const auto own = extent_in_storage(base);
+    const auto other = extent_in_storage(tensor);
     const bool is_inside = own.begin <= other.begin && other.end <= own.end && other.begin < other.end;
     const bool is_alike = base.is_conj() == tensor.is_conj() && base.is_neg() == tensor.is_neg();
     return is_same_view(base, tensor) || (base.is_non_overlapping_and_dense() && is_inside && is_alike);
@@ -91,15 +91,15 @@ struct Group {
 };
 
 /// Views of the same memory share a record, so that they share memory after reading too.
-std::vector<Group> group(const std::vector<Entry>& entries) {
-  std::vector<Group> groups;
+std::vector<WrittenRecord> group(const std::vector<WrittenTensor>& entries) {
+  std::vector<WrittenRecord> groups;
   std::map<std::tuple<const void*, c10::ScalarType, bool>, std::vector<size_t>> of_storage;
   for (const auto& entry : entries) {
     const auto& tensor = entry.tensor;
     auto& own = of_storage[{tensor.storage().unsafeGetStorageImpl(), tensor.scalar_type(), entry.is_constant}];
     const auto found = std::find_if(own.begin(), own.end(), [&](size_t i) {
       // The larger of the two may come second.
-      return groups[i].takes(tensor) || Group{tensor, {}}.takes(groups[i].base);
+      return groups[i].takes(tensor) || WrittenRecord{tensor, {}}.takes(groups[i].base);
     });
     if (found == own.end()) {
       own.push_back(groups.size());
@@ -139,7 +139,7 @@ class WeightWriter {
   WeightWriter(const std::string& model, const WriteOptions& options, const WriteRecord& write)
       : model_(model), options_(options), write_(write) {}
 
-  void add(const Group& group) {
+  void add(const WrittenRecord& group) {
     const bool is_constant = group.members[0]->is_constant;
     const auto folder = std::string(is_constant ? "data/constants/" : "data/weights/");
     const auto path =
@@ -172,7 +172,7 @@ class WeightWriter {
   }
 
  private:
-  void state(const Entry& entry, const std::string& path, at::IntArrayRef strides, int64_t offset) {
+  void state(const WrittenTensor& entry, const std::string& path, at::IntArrayRef strides, int64_t offset) {
     TensorType type;
     type.dtype = entry.tensor.scalar_type();
     type.sizes.assign(entry.tensor.sizes().begin(), entry.tensor.sizes().end());
