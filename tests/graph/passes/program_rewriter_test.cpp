@@ -43,6 +43,22 @@ TEST(ProgramRewriter, NewNodesHaveLayoutsAndLocalSizes) {
   EXPECT_EQ(text.find("aten::neg"), std::string::npos) << text;
 }
 
+TEST(ProgramRewriter, AMatrixOfABatchOfOneKeepsItsShardOrder) {
+  auto program = parse_program(R"(program @ mesh(dp=2,tp=2)
+input %x: f32[1,4,8] {R, R} = user
+input %w: f32[1,8,16] {S(2)[1], S(2)[0]} = user
+  %y: f32[1,4,16] {S(2)[1], S(2)[0]} = aten::bmm(%x, %w)
+output %y = user
+)");
+  ProgramRewriter rewriter(program);
+  auto* const node = program.graph->first();
+  rewriter.insert_before(node, node->origin);
+  const auto call = matmul_of(*node);
+  ASSERT_TRUE(call);
+  const auto* matrix = rewriter.matrix_of(*call);
+  EXPECT_EQ(matrix->layout->to_string(), "{S(1)[1], S(1)[0]}");
+}
+
 TEST(ProgramRewriter, OneSizeAtMostIsNoNumber) {
   EXPECT_TRUE(ProgramRewriter::can_state({Size::symbol("a"), 4}));
   EXPECT_FALSE(ProgramRewriter::can_state({Size::symbol("a"), Size::symbol("b")}));

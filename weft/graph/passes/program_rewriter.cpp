@@ -146,12 +146,14 @@ Value* ProgramRewriter::matrix_of(const MatmulCall& call) {
   type.strides.erase(type.strides.begin());
   std::optional<Layout> layout;
   if (call.other->layout) {
+    const auto& whole = *call.other->layout;
     Placements placements;
-    for (const auto& placement : call.other->layout->placements()) {
-      placements.push_back(
-          placement.is_shard() ? StridedShard(placement.dim() - 1, placement.split_factor()) : placement);
+    std::vector<int64_t> turns;
+    for (int64_t m = 0; m < whole.ndim(); ++m) {
+      placements.push_back(whole[m].is_shard() ? StridedShard(whole[m].dim() - 1, whole[m].split_factor()) : whole[m]);
+      turns.push_back(whole.turn(m));
     }
-    layout = Layout(placements);
+    layout = Layout(placements, turns);
   }
   return insert(
              "aten::squeeze.dim", {Argument::operand(0), c10::IValue(0)}, {call.other}, {.types = {std::move(type)}},
