@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from weft import _C
 from weft._groups import torch_mesh_of
 from weft._parallelize import Plan, plan_from
-from weft._styles import ParallelStyle, _crossings, _text
+from weft._styles import ParallelStyle, _crossings, _keyword_crossings, _text
 
 
 def _first(layouts: Any) -> Any:
@@ -33,7 +34,9 @@ def _style_of_torch(path: str, style: Any) -> ParallelStyle | None:
         return ParallelStyle(style="sequence", dim=_first(style.sequence_sharding).dim)
     if isinstance(style, parallel.PrepareModuleInput):
         return ParallelStyle(
-            style="input", inputs=_crossings(path, "input", style.input_layouts, style.desired_input_layouts)
+            style="input",
+            inputs=_crossings(path, "input", style.input_layouts, style.desired_input_layouts),
+            keywords=_keyword_crossings(path, style.input_kwarg_layouts, style.desired_input_kwarg_layouts),
         )
     if isinstance(style, parallel.PrepareModuleOutput):
         return ParallelStyle(
@@ -84,6 +87,29 @@ def _group_names(mesh: Any, wanted: list[str]) -> dict[str, str]:
     return found
 
 
+def _checksums(path: str) -> dict[str, int]:
+    """Of a saved program's weights, by their records; the file has them already."""
+    with zipfile.ZipFile(path) as file:
+        records = {entry.filename.split("/", 1)[1]: entry.CRC for entry in file.infolist()}
+    return {name: crc for name, crc in records.items() if name.startswith(("data/weights/", "data/constants/"))}
+
+
+def _check_alike(mesh: Any, given: dict[str, Any]) -> None:
+    """Raises on all ranks where they were not given the same: a program would be put together of parts of several."""
+    for dim in range(mesh.ndim):
+        group = mesh.get_group(dim)
+        ranks = torch.distributed.get_process_group_ranks(group)
+        all_given: list[Any] = [None] * len(ranks)
+        torch.distributed.all_gather_object(all_given, given, group=group)
+        for rank, other in zip(ranks, all_given):
+            for what, value in all_given[0].items():
+                if other[what] != value:
+                    raise ValueError(
+                        f"[tensor_parallel] all ranks must be given the same {what}, but those of ranks {ranks[0]} and {rank} "
+                        "differ. Seed the ranks alike before the model is made, or load one checkpoint on all of them."
+                    )
+
+
 def _layout_text(layout: Any) -> str:
     placements = layout if isinstance(layout, (tuple, list)) else (layout,)
     return "{" + ", ".join(_text(placement) for placement in placements) + "}"
@@ -108,7 +134,7 @@ def tensor_parallel(
     whole, unless `input_layouts` (by the input's name) and `output_layouts` (by position) say otherwise, one placement per
     mesh dim. `overlap` says whether collectives run beside the matmuls that need them: "auto" where that pays, by the rates
     of `link` ("50us,125MB/s") and `compute` ("100Gflop/s,27GB/s,1us") or else constants, which all ranks must be given
-    alike; "off" nowhere; "force" wherever it can be. The given program stays as it is, and what the result computes is what it computes.
+    alike; "off" nowhere; "force" wherever it can be. Ranks whose weights, plans or options differ raise. The given program stays as it is, and what the result computes is what it computes.
     """
     if isinstance(plan, Mapping):
         plan = {path: _style(path, style) for path, style in plan.items()}
@@ -123,10 +149,8 @@ def tensor_parallel(
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         whole, own = os.path.join(folder, "whole.pt2"), os.path.join(folder, "own.pt2")
         torch.export.save(exported_program, whole)
-        program = _C.ShardedProgram(
-            whole,
-            text,
-            plan_from(plan),
+        plan = plan_from(plan)
+        options = (
             mesh_dim,
             {name: _layout_text(layout) for name, layout in (input_layouts or {}).items()},
             {position: _layout_text(layout) for position, layout in (output_layouts or {}).items()},
@@ -134,6 +158,8 @@ def tensor_parallel(
             link,
             compute,
         )
+        _check_alike(mesh, {"weights": _checksums(whole), "plan": str(plan), "options": options})
+        program = _C.ShardedProgram(whole, text, plan, *options)
         program.write(rank, own, _group_names(mesh, program.groups()))
         return torch.export.load(own)
 

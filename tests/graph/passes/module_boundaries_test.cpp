@@ -1,5 +1,6 @@
 #include "weft/graph/passes/module_boundaries.h"
 
+#include "tests/support/error_text.h"
 #include "weft/graph/ir/parse.h"
 #include "weft/graph/passes/shard.h"
 #include "weft/graph/passes/summary.h"
@@ -57,6 +58,16 @@ TEST(ModuleBoundaries, InputsComeWhereTheStyleWantsThem) {
   const auto* gather = program.graph->first();
   ASSERT_NE(gather->step(), nullptr);
   EXPECT_EQ(gather->step()->after.to_string(), "{R}");
+}
+
+TEST(ModuleBoundaries, KeywordsRaiseSinceProgramsDoNotHaveThem) {
+  auto program = twice();
+  const auto plan = nn::ParallelPlan::parse(R"({"down": {"style": "input", "keywords": {"mask": "S(0) -> R"}}})", "p");
+  testing::expect_contains(
+      testing::error_text<c10::ValueError>([&] { shard(program, analysis_mesh("tp=2"), plan); }),
+      "[tensor_parallel] plan entry \"down\": a module's inputs must be given by position, since an exported program "
+      "does "
+      "not say by which keywords a module was called, but got the keyword \"mask\".");
 }
 
 TEST(ModuleBoundaries, TheEntryOfTheModelItselfIsForInputsAndOutputs) {

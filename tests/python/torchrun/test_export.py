@@ -77,6 +77,30 @@ def test_a_program_is_sharded_and_torch_runs_it(mesh, decomposed):
     assert own.state_dict["blocks.0.up.weight"].requires_grad
 
 
+def test_ranks_whose_weights_or_plans_differ_raise(mesh):
+    torch.manual_seed(dist.get_rank())
+    other = exported(Block(), torch.randn(4, 16))
+    with pytest.raises(ValueError, match="all ranks must be given the same weights, but those of ranks 0 and 1 differ"):
+        weft.tensor_parallel(other, mesh, {"up": "colwise", "down": "rowwise"})
+    torch.manual_seed(0)
+    same = exported(Block(), torch.randn(4, 16))
+    with pytest.raises(ValueError, match="all ranks must be given the same plan"):
+        weft.tensor_parallel(same, mesh, {"up" if dist.get_rank() == 0 else "down": "colwise"})
+    with pytest.raises(ValueError, match="all ranks must be given the same options"):
+        weft.tensor_parallel(same, mesh, {"up": "colwise"}, overlap="off" if dist.get_rank() == 0 else "force")
+
+
+@pytest.mark.parametrize("of", [parallel, weft])
+def test_keywords_of_module_inputs_raise(mesh, of):
+    placements = torch.distributed.tensor if of is parallel else weft
+    style = of.PrepareModuleInput(
+        input_kwarg_layouts={"x": placements.Shard(0)}, desired_input_kwarg_layouts={"x": placements.Replicate()}
+    )
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match='inputs must be given by position.*but got the keyword "x"'):
+        weft.tensor_parallel(exported(Block(), torch.randn(4, 16)), mesh, {"up": style})
+
+
 def test_layouts_of_inputs_and_outputs_are_as_asked(mesh):
     torch.manual_seed(0)
     x = torch.randn(4, 16)

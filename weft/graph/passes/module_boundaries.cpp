@@ -14,6 +14,12 @@ constexpr std::string_view kWhere = "tensor_parallel";
 nn::ParallelPlan without_local_tensors(const nn::ParallelPlan& plan) {
   auto entries = plan.entries();
   for (auto& [pattern, style] : entries) {
+    TORCH_CHECK_VALUE(
+        style.keyword_inputs.empty(), "[", kWhere, "] plan entry \"", pattern,
+        "\": a module's inputs must be given by position, since an exported program does not say by which keywords a "
+        "module was called, but got the keyword \"",
+        style.keyword_inputs.begin()->first,
+        "\". Say it with \"inputs\" (input_layouts), in the order in which the module uses them.");
     style.local_inputs = false;
     style.local_outputs = false;
   }
