@@ -63,6 +63,32 @@ TEST(ParallelPlan, AFileThatIsNoPlanIsAnErrorThatNamesItAndTheEntry) {
       "[ParallelPlan] a plan file is required, but " + path.string() + " cannot be read.");
 }
 
+TEST(ParallelPlan, ATextThatNestsTooDeepIsAnError) {
+  for (const char* open : {"[", R"({"a":)"}) {
+    std::string text = "{\"up\": ";
+    for (int i = 0; i < 50000; ++i) {
+      text += open;
+    }
+    const auto error = error_text<c10::ValueError>([&] { ParallelPlan::parse(text, "plan.json"); });
+    EXPECT_EQ(
+        error.rfind("[ParallelPlan] plan.json must have at most 200 lists and objects inside of each other", 0), 0u)
+        << error;
+  }
+}
+
+TEST(ParallelPlan, PatternsOfManyWildcardsMatchInTime) {
+  std::string stars;
+  for (int i = 0; i < 40; ++i) {
+    stars += "*a";
+  }
+  EXPECT_FALSE(matches(stars + "*b", std::string(200, 'a')));
+  EXPECT_TRUE(matches(stars + "*", std::string(200, 'a')));
+  EXPECT_TRUE(matches("*" + std::string(1000000, 'a'), std::string(1000001, 'a')));
+  EXPECT_TRUE(matches("w[!k]*[0-9]", "wq17"));
+  EXPECT_FALSE(matches("w[!k]*[0-9]", "wk17"));
+  EXPECT_TRUE(matches("**", ""));
+}
+
 TEST(ParallelPlan, EveryPathGetsTheEntryThatStandsForIt) {
   const ParallelPlan plan = {{"layers.*.w[qk]", colwise()}, {"layers.*.wo", rowwise()}};
   const auto found = match(plan, {"", "layers", "layers.0.wq", "layers.1.wk", "layers.0.wo"});

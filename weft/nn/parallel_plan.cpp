@@ -1,5 +1,6 @@
 #include "weft/nn/parallel_plan.h"
 
+#include "weft/core/json_depth.h"
 #include "weft/nn/nearest.h"
 #include "weft/nn/style_json.h"
 
@@ -40,26 +41,46 @@ bool is_one_of(std::string_view set, char letter) {
   return found != negated;
 }
 
-bool part_matches(std::string_view pattern, std::string_view text) {
-  if (pattern.empty()) {
-    return text.empty();
-  }
-  if (pattern[0] == '*') {
-    return part_matches(pattern.substr(1), text) || (!text.empty() && part_matches(pattern, text.substr(1)));
-  }
-  if (text.empty()) {
-    return false;
-  }
+/// How many letters of a pattern stand for its first one: those of "[abc]" do together.
+size_t first_length(std::string_view pattern) {
   const auto close = pattern[0] == '[' ? pattern.find(']', 2) : std::string_view::npos;
-  if (close != std::string_view::npos) {
-    return is_one_of(pattern.substr(1, close - 1), text[0]) && part_matches(pattern.substr(close + 1), text.substr(1));
+  return close == std::string_view::npos ? 1 : close + 1;
+}
+
+bool first_matches(std::string_view pattern, char letter) {
+  const auto length = first_length(pattern);
+  return length > 1 ? is_one_of(pattern.substr(1, length - 2), letter) : pattern[0] == '?' || pattern[0] == letter;
+}
+
+/// A `*` takes as few letters as it can, and one more whenever what follows does not match. Only the last one has to be
+/// tried again, so that no pattern takes longer than its length times that of the text.
+bool part_matches(std::string_view pattern, std::string_view text) {
+  size_t p = 0;
+  size_t t = 0;
+  std::optional<std::pair<size_t, size_t>> star; // behind the last `*`, and where in the text it goes on
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star.emplace(++p, t);
+    } else if (p < pattern.size() && first_matches(pattern.substr(p), text[t])) {
+      p += first_length(pattern.substr(p));
+      ++t;
+    } else if (star) {
+      p = star->first;
+      t = ++star->second;
+    } else {
+      return false;
+    }
   }
-  return (pattern[0] == '?' || pattern[0] == text[0]) && part_matches(pattern.substr(1), text.substr(1));
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
 } // namespace
 
 ParallelPlan ParallelPlan::parse(const std::string& text, const std::string& name) {
+  const auto too_deep = too_deep_at(text);
+  TORCH_CHECK_VALUE(
+      !too_deep, "[ParallelPlan] ", name, " must have at most ", kMaxJsonDepth,
+      " lists and objects inside of each other, but has more at byte ", *too_deep, ".");
   OrderedJson object;
   try {
     object = OrderedJson::parse(text);

@@ -71,7 +71,7 @@ TEST(Safetensors, ThatAreNoneAreErrorsThatNameTheFileAndTheTensor) {
   EXPECT_EQ(error_of("{}", {}, 1 << 20), "a safetensors file is required, but its header would be 1048576 bytes long.");
   expect_contains(error_of("{", {}), "the header must be JSON, but: ");
   EXPECT_EQ(error_of("[1]"), "the header must be an object.");
-  EXPECT_EQ(error_of(std::string(100000, '[')), "the header nests deeper than one of tensors.");
+  EXPECT_EQ(error_of(std::string(100000, '[')), "the header nests deeper than one of tensors at byte 3.");
   EXPECT_EQ(error_of(R"({"x":1})"), "tensor \"x\" must have a dtype, a shape and data_offsets.");
   const auto entry = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
     return R"({"x":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";

@@ -70,7 +70,9 @@ TEST(JsonField, TextThatIsNoJsonNamesTheRecord) {
 }
 
 TEST(JsonField, DeepNestingIsRefusedBeforeItIsParsed) {
-  expect_contains(error_of([] { record_of(std::string(1000000, '[')); }), "the JSON nests deeper than any program's");
+  expect_contains(
+      error_of([] { record_of(std::string(1000000, '[')); }),
+      "lists and objects inside of each other are required, but at byte 200 of the JSON are more");
   record_of("\"" + std::string(1000, '[') + "\"");
 }
 

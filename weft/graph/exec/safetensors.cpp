@@ -1,5 +1,6 @@
 #include "weft/graph/exec/safetensors.h"
 
+#include "weft/core/json_depth.h"
 #include "weft/graph/pt2/mapped_file.h"
 #include "weft/graph/pt2/new_file.h"
 
@@ -91,15 +92,12 @@ class SafetensorsReader {
         c10::str("a safetensors file is required, but its header would be ", length, " bytes long"));
     data_ = bytes.substr(kLengthBytes + length);
     const auto text = bytes.substr(kLengthBytes, length);
-    // An entry is an object of lists; whatever nests deeper is not built up at all.
-    constexpr int kMaxDepth = 3;
-    const auto is_shallow = [this](int depth, nlohmann::json::parse_event_t /*event*/, nlohmann::json& /*parsed*/) {
-      check(depth <= kMaxDepth, "the header nests deeper than one of tensors");
-      return true;
-    };
+    constexpr int kMaxDepth = 3; // an object of entries, which are objects of lists
+    const auto too_deep = too_deep_at(text, kMaxDepth);
+    check(!too_deep, c10::str("the header nests deeper than one of tensors at byte ", too_deep.value_or(0)));
     nlohmann::json header;
     try {
-      header = nlohmann::json::parse(text, is_shallow);
+      header = nlohmann::json::parse(text);
     } catch (const nlohmann::json::exception& error) {
       check(false, c10::str("the header must be JSON, but: ", error.what()));
     }

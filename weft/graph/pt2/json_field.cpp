@@ -1,5 +1,7 @@
 #include "weft/graph/pt2/json_field.h"
 
+#include "weft/core/json_depth.h"
+
 #include <limits>
 
 namespace weft::graph {
@@ -7,34 +9,6 @@ namespace weft::graph {
 using nlohmann::json;
 
 namespace {
-
-constexpr int kMaxDepth = 200;
-
-/// How deep lists and objects nest; what follows a broken string does not matter, since that is no JSON.
-int nesting(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
-      case '"':
-        while (++i < text.size() && text[i] != '"') {
-          i += text[i] == '\\' ? 1 : 0;
-        }
-        break;
-      case '{':
-      case '[':
-        deepest = std::max(deepest, ++depth);
-        break;
-      case '}':
-      case ']':
-        --depth;
-        break;
-      default:
-        break;
-    }
-  }
-  return deepest;
-}
 
 /// The path from `from` down to `to`, which is told by its address.
 bool find_path(const json& from, const json* to, std::string& path) {
@@ -81,8 +55,10 @@ std::string described(const json& value) {
 
 JsonRecord::JsonRecord(std::string file_, std::string name_, std::string_view text)
     : file(std::move(file_)), name(std::move(name_)) {
+  const auto too_deep = too_deep_at(text);
   TORCH_CHECK_VALUE(
-      nesting(text) <= kMaxDepth, "[read_pt2] ", file, ": ", name, ": the JSON nests deeper than any program's.");
+      !too_deep, "[read_pt2] ", file, ": ", name, ": at most ", kMaxJsonDepth,
+      " lists and objects inside of each other are required, but at byte ", *too_deep, " of the JSON are more.");
   try {
     root = json::parse(text);
   } catch (const json::exception& error) {

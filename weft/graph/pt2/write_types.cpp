@@ -114,7 +114,7 @@ json TypeWriter::number(const NumberType& type) {
   }
   if (type.kind == NumberKind::Float) {
     const auto value = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!value.is_discarded()) {
+    if (value.is_number()) {
       return {{"as_float", value}};
     }
   }
