@@ -68,6 +68,18 @@ TEST_F(WriteArguments, ListsAreOfNumbersTensorsOrBothKindsOfSizes) {
       json({{"as_optional_tensors", {{{"as_none", true}}, {{"as_tensor", {{"name", "x"}}}}}}}));
 }
 
+TEST_F(WriteArguments, ListsWithoutOperandsAreConstants) {
+  EXPECT_EQ(write("aten::new_ones", "", {self_, Argument::list({})})[1]["arg"], json({{"as_ints", json::array()}}));
+  EXPECT_EQ(write("aten::new_ones", "", {self_, Argument::list({Argument(3)})})[1]["arg"], json({{"as_ints", {3}}}));
+  EXPECT_EQ(write("aten::cat", "", {Argument::list({})})[0]["arg"], json({{"as_tensors", json::array()}}));
+}
+
+TEST_F(WriteArguments, AnUndefinedTensorIsNone) {
+  EXPECT_EQ(
+      write("aten::linear", "", {self_, self_, Argument(c10::IValue(at::Tensor()))})[2]["arg"],
+      json({{"as_none", true}}));
+}
+
 TEST_F(WriteArguments, DtypesInAListAreNumbersOrAllNone) {
   const auto dtypes = [&](std::vector<c10::IValue> values) {
     c10::impl::GenericList list(c10::OptionalType::create(c10::IntType::get()));

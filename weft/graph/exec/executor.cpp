@@ -7,6 +7,7 @@
 #include "weft/graph/exec/random_source.h"
 #include "weft/graph/exec/weights.h"
 #include "weft/graph/exec/written_inputs.h"
+#include "weft/graph/ir/node_error.h"
 
 #include <c10/core/InferenceMode.h>
 
@@ -28,14 +29,6 @@ DeviceMesh checked_mesh(const Program& program, const DeviceMesh& given) {
   }
   const auto& mesh = *program.mesh;
   return DeviceMesh(current_world(), mesh.device_type(), mesh.shape(), mesh.ranks(), mesh.names());
-}
-
-std::string describe(const Node& node) {
-  auto text = c10::str("while running ", target_name(node));
-  if (!node.outputs().empty() && node.output() != nullptr) {
-    text += " for %" + node.output()->name();
-  }
-  return node.origin.module.empty() ? text : text + " in module " + node.origin.module.str();
 }
 
 } // namespace
@@ -113,8 +106,13 @@ void Executor::State::run_steps() {
       step->instruction->run(frame);
     }
   } catch (c10::Error& error) {
-    error.add_context(describe(*step->node));
+    if (is_defect(error)) {
+      rethrow_for(*step->node);
+    }
+    error.add_context("while running " + describe(*step->node));
     throw;
+  } catch (...) {
+    rethrow_for(*step->node);
   }
   // What nobody has waited for is over before the run is.
   for (auto& transfer : frame.transfers) {

@@ -1,6 +1,7 @@
 #include "weft/graph/exec/prepare.h"
 
 #include "weft/graph/exec/collective_call.h"
+#include "weft/graph/ir/node_error.h"
 #include "weft/graph/passes/memory_sharing.h"
 
 #include <unordered_map>
@@ -76,7 +77,7 @@ class Preparer {
     add_inputs();
     const auto* last = program_.graph->return_node();
     for (const auto* node = program_.graph->first(); node != last; node = node->next()) {
-      add(*node);
+      for_node(*node, [&] { add(*node); });
     }
     wait_for_operands(*last);
     for (const auto& output : program_.outputs) {

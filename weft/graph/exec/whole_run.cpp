@@ -90,8 +90,12 @@ Values parts_of(const Manifest& manifest, const Program& program, const NamedTen
   return values;
 }
 
+/// Undefined for None and for texts, which no tensor can hold. An integer stays one.
 at::Tensor as_tensor(const c10::IValue& value) {
-  return value.isTensor() ? value.toTensor() : value.isNone() ? at::Tensor() : at::scalar_tensor(value.toScalar());
+  if (value.isTensor()) {
+    return value.toTensor();
+  }
+  return value.isScalar() ? at::scalar_to_tensor(value.toScalar()) : at::Tensor();
 }
 
 void check_program(const Manifest& manifest, const Program& program) {

@@ -14,7 +14,8 @@ class WholeRun {
  public:
   virtual ~WholeRun() = default;
 
-  /// The user inputs by name, numbers as tensors of no dims; gives the user outputs in order, an undefined tensor for None.
+  /// The user inputs by name, numbers as tensors of no dims; gives the user outputs in order, an undefined tensor for
+  /// None and for a text.
   /// Raises for names that are missing or unknown, and for tensors that the program is not for.
   std::vector<at::Tensor> run(const NamedTensors& inputs);
   virtual void manual_seed(uint64_t seed) = 0;

@@ -2,6 +2,7 @@
 
 #include "weft/core/shard_math.h"
 #include "weft/graph/exec/whole_values.h"
+#include "weft/graph/ir/node_error.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/value_table.h"
 #include "weft/graph/passes/fused_node.h"
@@ -38,7 +39,7 @@ class Localizer {
     add_inputs();
     for (const auto* node = program_.graph->first(); node != nullptr; node = node->next()) {
       build_.set_origin(node->origin);
-      add(*node);
+      for_node(*node, [&] { add(*node); });
     }
     result_.outputs = program_.outputs;
     result_.symbols = program_.symbols;
@@ -290,7 +291,7 @@ class Localizer {
     return list(std::move(elements));
   }
 
-  /// A list of numbers alone is a constant.
+  /// A list of numbers alone is a constant, an empty one too.
   static Argument list(std::vector<Argument> elements) {
     std::vector<int64_t> numbers;
     for (const auto& element : elements) {
@@ -298,8 +299,7 @@ class Localizer {
         numbers.push_back(element.constant().toInt());
       }
     }
-    return numbers.size() == elements.size() && !elements.empty() ? Argument(c10::IValue(numbers))
-                                                                  : Argument::list(std::move(elements));
+    return numbers.size() == elements.size() ? Argument(c10::IValue(numbers)) : Argument::list(std::move(elements));
   }
 
   const CallSharding::SizeArgument* size_argument(const Node& node, size_t argument) const {

@@ -1,5 +1,6 @@
 #include "weft/graph/passes/parallel_attempt.h"
 
+#include "weft/graph/ir/node_error.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/schema_gaps.h"
 #include "weft/graph/passes/canonicalize.h"
@@ -48,7 +49,7 @@ class Attempt {
     canonicalize(graph_);
     place_inputs();
     for (auto* node = graph_.first(); node != nullptr;) {
-      node = visit(node);
+      node = for_node(*node, [&] { return visit(node); });
     }
   }
 
@@ -263,7 +264,9 @@ class Attempt {
   /// Where the rule and the program say different sizes, parts would be placed wrongly. The program may be the one that errs:
   /// torch 2.11 exports LSTMs with wrong sizes of their states.
   void check_expected(const Node& node, const Decision& decision, size_t number) const {
-    TORCH_INTERNAL_ASSERT(number < decision.expected.size(), target_name(node), " gives more than its rule has");
+    TORCH_CHECK_VALUE(
+        number < decision.expected.size(), "[tensor_parallel] ", describe(node), " must give ",
+        decision.expected.size(), " tensors, as its rule says, but the program has more of it. Export it again.");
     const auto sizes = values_.of(node.output(number)->tensor().sizes);
     const auto& expected = decision.expected[number].sizes;
     bool fits = expected.size() == sizes.size();

@@ -1,6 +1,7 @@
 #include "weft/graph/pt2/read_graph.h"
 
 #include "weft/graph/ir/module_stack.h"
+#include "weft/graph/ir/node_error.h"
 #include "weft/graph/pt2/read_types.h"
 
 #include <ATen/core/jit_type.h>
@@ -150,7 +151,7 @@ class NodeReader {
     outputs.names.emplace_back(output.name);
   }
 
-  void insert(const JsonField& node, Target target, CallArguments call, Outputs outputs) {
+  void insert(const JsonField& node, Target target, ArgumentsAndOperands call, Outputs outputs) {
     auto* inserted = program_.graph->insert(
         nullptr, std::move(target), std::move(call.arguments), call.operands, std::move(outputs.types));
     inserted->origin = read_origin(node);
@@ -256,7 +257,15 @@ void read_nodes(const JsonField& graph, Program& program, NamedValues& values) {
   NodeReader reader(graph, program, values);
   const auto nodes = graph["nodes"];
   for (size_t i = 0; i < nodes.size(); ++i) {
-    reader.read(nodes[i]);
+    const auto node = nodes[i];
+    try {
+      reader.read(node);
+    } catch (const std::exception& error) {
+      if (!is_defect(error)) {
+        throw;
+      }
+      TORCH_CHECK(false, defect_text(node.place(), error));
+    }
   }
 }
 

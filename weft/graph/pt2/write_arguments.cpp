@@ -52,16 +52,22 @@ class ArgumentWriter {
       case Argument::Kind::Operand:
         return write_value(node_.operand(argument.operand()), names_);
       case Argument::Kind::List:
-        return list(argument.elements());
+        return list(argument.elements(), type);
       default:
         return constant(argument.constant(), type);
     }
   }
 
  private:
-  json list(const std::vector<Argument>& elements) const {
+  json list(const std::vector<Argument>& elements, const c10::TypePtr& type) const {
     const auto first = std::find_if(elements.begin(), elements.end(), [](const auto& a) { return a.is_operand(); });
-    TORCH_INTERNAL_ASSERT(first != elements.end(), "a list without operands is a constant");
+    if (first == elements.end()) {
+      std::vector<IValue> values;
+      for (const auto& element : elements) {
+        values.push_back(element.constant());
+      }
+      return constant_list(values, type);
+    }
     const auto* value = node_.operand(first->operand());
     return value->is_tensor() ? tensors(elements) : numbers(elements, value);
   }
@@ -98,8 +104,11 @@ class ArgumentWriter {
   json constant(const IValue& value, const c10::TypePtr& type) const {
     if (value.isTensor()) {
       const auto& tensor = value.toTensor();
+      if (!tensor.defined()) {
+        return write_constant(IValue()); // as a kernel in C++ leaves out an optional tensor
+      }
       check(
-          tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number(),
+          tensor.unsafeGetTensorImpl()->is_wrapped_number(),
           "a tensor must be a value of the program, but it is a constant: make it an input of the kind Constant");
       return write_constant(tensor.item());
     }

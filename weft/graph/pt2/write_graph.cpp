@@ -1,5 +1,6 @@
 #include "weft/graph/pt2/write_graph.h"
 
+#include "weft/graph/ir/node_error.h"
 #include "weft/graph/pt2/write_arguments.h"
 
 namespace weft::graph {
@@ -31,7 +32,7 @@ class GraphWriter {
     json nodes = json::array();
     for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
       if (!node->is_return()) {
-        nodes.push_back(write(*node));
+        nodes.push_back(for_node(*node, [&] { return write(*node); }));
       }
     }
     json outputs = json::array();
