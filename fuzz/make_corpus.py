@@ -74,7 +74,10 @@ def records_of(program):
     for old, new in (("lifted_tensor_0", "c"), (", positive=True, integer=True", "")):
         text = text.replace(old, new)
     kept = ("data/weights", "data/constants", "archive_format")
-    return {name: data for name, data in records.items() if name.startswith(kept)} | {"models/model.json": text.encode()}
+    kept_records = {name: data for name, data in records.items() if name.startswith(kept)}
+    constants = "data/constants/model_constants_config.json"
+    kept_records[constants] = kept_records[constants].replace(b"lifted_tensor_0", b"c")
+    return kept_records | {"models/model.json": text.encode()}
 
 
 def main():

@@ -16,7 +16,7 @@ void append(std::string& bytes, uint64_t value, int width) {
   }
 }
 
-/// A zip file of stored records, without checksums, which the reader does not ask for.
+/// A zip file of stored records, without checksums, which the reader does not ask for in a fuzzer.
 std::string zip_file(const std::vector<std::pair<std::string, std::string_view>>& records) {
   std::string bytes;
   std::string directory;

@@ -21,7 +21,7 @@ struct ExplainOptions {
 };
 
 void explain(const ExplainOptions& options) {
-  auto model = options.model.sharded();
+  auto model = options.model.sharded({.verifies_weights = false});
   const auto explanation = graph::explain(model.program, std::move(model.overlap));
   if (!options.page.empty()) {
     const auto text = explain_page(explanation.to_json());

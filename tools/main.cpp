@@ -1,9 +1,12 @@
 #include "tools/commands.h"
+#include "weft/graph/ir/node_error.h"
 
 #include <c10/util/Exception.h>
 #include <CLI/CLI.hpp>
 
+#include <csignal>
 #include <iostream>
+#include <new>
 
 namespace {
 
@@ -34,9 +37,16 @@ int fail_usage(const CLI::App& app, const CLI::ParseError& error) {
       text + (text.empty() || text.back() == '.' ? "" : ".") + " See " + name_of(app) + " --help.", kWrongUsage);
 }
 
+/// What a command has printed must have arrived, or a script would go on with half of it.
+int finish() {
+  std::cout.flush();
+  return std::cout ? 0 : fail("the standard output cannot be written: is the disk full?", kFailure);
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN); // a file that would grow past `ulimit -f` is an error of the write, as on a full disk
   CLI::App app(
       "weft: SPMD distributed tensors for LibTorch, and a tensor-parallel compiler of exported programs.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one line on stderr.",
@@ -54,10 +64,15 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return error.get_exit_code() == 0 ? app.exit(error) : fail_usage(app, error);
-  } catch (const c10::Error& error) {
-    return fail(error.what_without_backtrace(), kFailure);
+  } catch (const std::bad_alloc&) {
+    return fail(name_of(app) + " ran out of memory.", kFailure);
   } catch (const std::exception& error) {
-    return fail(error.what(), kFailure);
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+    return fail(
+        weft::graph::is_defect(error) ? weft::graph::defect_text("`" + name_of(app) + "`", error)
+            : torch_error != nullptr  ? torch_error->what_without_backtrace()
+                                      : error.what(),
+        kFailure);
   }
-  return 0;
+  return finish();
 }

@@ -1,6 +1,5 @@
 #include "tools/model_options.h"
 
-#include "weft/graph/pt2/read_pt2.h"
 #include "weft/redistribute/measure/compute_rate.h"
 
 #include <c10/util/Exception.h>
@@ -97,7 +96,7 @@ void ModelOptions::add_to(CLI::App& command) {
       });
 }
 
-ShardedModel ModelOptions::sharded() const {
+ShardedModel ModelOptions::sharded(const graph::ReadOptions& reading) const {
   graph::TensorParallelOptions options;
   if (!mesh_dim_.empty()) {
     options.mesh_dim = mesh_dim_;
@@ -109,7 +108,7 @@ ShardedModel ModelOptions::sharded() const {
     options.outputs.insert(numbered_layout(text));
   }
   const auto plan = nn::ParallelPlan::load(plan_);
-  auto program = graph::read_pt2(model_);
+  auto program = graph::read_pt2(model_, reading);
   graph::OverlapOptions overlap{.mode = parse_overlap_mode(overlap_)};
   if (!link_.empty()) {
     overlap.link = parse_link(link_);

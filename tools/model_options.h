@@ -1,6 +1,7 @@
 #pragma once
 
 #include "weft/graph/passes/shard.h"
+#include "weft/graph/pt2/read_pt2.h"
 
 namespace CLI {
 class App;
@@ -22,7 +23,7 @@ class ModelOptions {
   void add_to(CLI::App& command);
 
   /// The model, sharded.
-  ShardedModel sharded() const;
+  ShardedModel sharded(const graph::ReadOptions& reading = {}) const;
 
  private:
   std::string model_;

@@ -70,11 +70,17 @@ def assert_expected(path, files):
 def test_shard_writes_a_program_per_rank_and_a_manifest(files):
     assert sorted(path.name for path in files.cut.iterdir()) == ["rank_0.pt2", "rank_1.pt2", "weft.json"]
     manifest = json.loads((files.cut / "weft.json").read_text())
+    assert re.fullmatch("[0-9a-f]{8}", manifest.pop("checksum"))
+    digests = [entry.pop("digest") for entry in manifest["ranks"]]
+    assert digests[0] != digests[1]
     assert manifest == {
         "format": "weft sharded program",
-        "version": 1,
+        "version": 2,
         "mesh": "mesh(tp=2)",
-        "ranks": ["rank_0.pt2", "rank_1.pt2"],
+        "ranks": [
+            {"rank": rank, "file": f"rank_{rank}.pt2", "bytes": (files.cut / f"rank_{rank}.pt2").stat().st_size}
+            for rank in (0, 1)
+        ],
         "inputs": [{"name": "x", "dtype": "f32", "sizes": [5, 16], "layout": "{S(0)}"}],
         "outputs": [{"name": "output_0", "dtype": "f32", "sizes": [5, 16], "layout": "{S(0)}"}],
     }

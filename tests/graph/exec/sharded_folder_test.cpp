@@ -7,9 +7,12 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace weft::graph {
 
@@ -81,6 +84,47 @@ TEST_F(ShardedFolder, IsReadAndRunAsItWasWritten) {
   EXPECT_EQ(programs[1]->tensors.at("up.weight").sizes(), (c10::IntArrayRef{4, 4}));
   const auto x = at::arange(12).view({3, 4}).to(at::kFloat);
   EXPECT_TRUE(at::equal(run_on_threads(programs, manifest)->run({{"x", x}})[0], expected(x)));
+}
+
+TEST_F(ShardedFolder, WithAFileOfAnotherRankOrProgramRaises) {
+  write_sharded(sharded(2), folder_);
+  const auto manifest = Manifest::load(folder_);
+  fs::copy_file(folder_ + "/rank_0.pt2", folder_ + "/rank_1.pt2", fs::copy_options::overwrite_existing);
+  read_rank(folder_, manifest, 0);
+  expect_contains(
+      error_text<c10::ValueError>([&] { read_rank(folder_, manifest, 1); }),
+      "out/rank_1.pt2: the program of the rank at place 1 that weft.json names is required, but the file is another "
+      "one.");
+}
+
+TEST_F(ShardedFolder, WhoseWeightsWereChangedRaises) {
+  write_sharded(sharded(2), folder_);
+  const auto path = folder_ + "/rank_1.pt2";
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  auto bytes = text.str();
+  const auto weight = at::slice(down_, 1, 3, 6).contiguous();
+  const auto at = bytes.find(std::string(static_cast<const char*>(weight.const_data_ptr()), weight.nbytes()));
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 7] ^= 4;
+  std::ofstream(path, std::ios::binary) << bytes;
+  expect_contains(
+      error_text<c10::ValueError>([&] { read_rank(folder_, Manifest::load(folder_), 1); }), "the file is damaged.");
+}
+
+TEST_F(ShardedFolder, OnAFullDiskRaisesAndLeavesNothingBehind) {
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit former = {};
+  ::getrlimit(RLIMIT_FSIZE, &former);
+  for (const rlim_t bytes : {0, 100, 700, 2000}) {
+    const rlimit limit{bytes, former.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const auto error = error_text<c10::ValueError>([&] { write_sharded(sharded(2), folder_); });
+    ::setrlimit(RLIMIT_FSIZE, &former);
+    expect_contains(error, "cannot be written: File too large.");
+    EXPECT_TRUE(names().empty()) << bytes;
+  }
+  std::signal(SIGXFSZ, before);
 }
 
 TEST_F(ShardedFolder, ThatWasWrittenIsReplacedAndAnotherIsNot) {

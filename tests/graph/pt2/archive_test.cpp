@@ -33,6 +33,23 @@ TEST(Archive, RecordsAreWhatWasWritten) {
   EXPECT_EQ(archive.names()[1], "data/b");
 }
 
+TEST(Archive, ARecordThatWasChangedIsNamedWhenItIsRead) {
+  auto bytes = zip_file({{"a", "one"}, {"b", std::string(100, 'z')}});
+  bytes[bytes.find("zzz") + 50] ^= 1;
+  const auto archive = archive_of(bytes);
+  EXPECT_EQ(archive.record("a"), "one");
+  const auto error = error_text<c10::ValueError>([&] { archive.record("b"); });
+  expect_contains(error, "[read_pt2] m.pt2: b: bytes of the checksum ");
+  expect_contains(error, ": the file is damaged. Copy it or write it again.");
+  EXPECT_EQ(archive.unread_record("b").size(), 100u);
+}
+
+TEST(Archive, DigestsAreOfTheContents) {
+  const auto digest = [](const std::string& text) { return archive_of(zip_file({{"a", text}})).digest(); };
+  EXPECT_EQ(digest("one"), digest("one"));
+  EXPECT_NE(digest("one"), digest("two"));
+}
+
 TEST(Archive, RecordsThatAreMissingAreNamed) {
   const auto archive = archive_of(zip_file({{"a", "one"}}));
   expect_contains(

@@ -1,12 +1,15 @@
 #include "weft/graph/exec/manifest.h"
 
 #include "weft/core/dtype_text.h"
+#include "weft/core/json_depth.h"
+#include "weft/graph/pt2/crc32.h"
 
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
 #include <array>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 namespace weft::graph {
@@ -16,11 +19,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "weft sharded program";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
+constexpr const char* kChecksum = "checksum";
 constexpr std::array<std::pair<std::string_view, NumberKind>, 3> kNumbers = {
     {{"int", NumberKind::Int}, {"float", NumberKind::Float}, {"bool", NumberKind::Bool}}};
 
-Json to_json(const Manifest::Entry& entry) {
+Json entry_json(const Manifest::Entry& entry) {
   Json json = {{"name", entry.name}};
   if (!entry.type) {
     json["constant"] = true;
@@ -49,10 +53,42 @@ Json to_json(const Manifest::Entry& entry) {
   return json;
 }
 
+std::vector<int64_t> ranks_of(const std::optional<DeviceMesh>& mesh) {
+  return mesh ? std::vector<int64_t>(mesh->ranks().begin(), mesh->ranks().end()) : std::vector<int64_t>{0};
+}
+
+/// All of it but the checksum.
+Json content_of(const Manifest& manifest) {
+  Json json = {{"format", kFormat}, {"version", kVersion}};
+  if (manifest.mesh) {
+    json["mesh"] = manifest.mesh->to_string();
+  }
+  const auto ranks = ranks_of(manifest.mesh);
+  json["ranks"] = Json::array();
+  for (size_t i = 0; i < manifest.rank_files.size(); ++i) {
+    const auto& [name, bytes, digest] = manifest.rank_files[i];
+    json["ranks"].push_back(
+        {{"rank", ranks.at(i)}, {"file", name}, {"bytes", bytes}, {"digest", checksum_text(digest)}});
+  }
+  for (const auto& [key, entries] : {std::pair("inputs", &manifest.inputs), std::pair("outputs", &manifest.outputs)}) {
+    json[key] = Json::array();
+    for (const auto& entry : *entries) {
+      json[key].push_back(entry_json(entry));
+    }
+  }
+  return json;
+}
+
 /// What is read of a file, with errors that say where.
 class ManifestReader {
  public:
   ManifestReader(const std::string& text, const std::string& name) : name_(name) {
+    const auto too_deep = too_deep_at(text);
+    check(
+        !too_deep,
+        c10::str(
+            "at most ", kMaxJsonDepth, " lists and objects inside of each other are required, but at byte ",
+            too_deep.value_or(0), " are more"));
     try {
       root_ = Json::parse(text);
     } catch (const nlohmann::json::exception& error) {
@@ -64,37 +100,17 @@ class ManifestReader {
         c10::str("version ", kVersion, " is required, but got ", root_.value("version", Json()).dump()));
   }
 
-  Manifest read() {
-    Manifest manifest;
+  Manifest read() const {
     try {
-      if (root_.contains("mesh")) {
-        manifest.mesh = DeviceMesh::parse(root_.at("mesh").get<std::string>());
-      }
-      manifest.rank_files = root_.at("ranks").get<std::vector<std::string>>();
-      for (const auto& [key, entries] :
-           {std::pair("inputs", &manifest.inputs), std::pair("outputs", &manifest.outputs)}) {
-        for (const auto& json : root_.at(key)) {
-          entries->push_back(entry(json));
-        }
-      }
+      auto manifest = content();
+      // Last, since the other errors say more; it finds what they cannot, as a changed layout.
+      const auto checksum = checksum_text(crc32(content_of(manifest).dump()));
+      const auto stated = root_.at(kChecksum).get<std::string>();
+      check(stated == checksum, c10::str("the checksum ", checksum, " is required for what it says, but got ", stated));
+      return manifest;
     } catch (const nlohmann::json::exception& error) {
       fail(error.what());
     }
-    const auto ranks = manifest.mesh ? manifest.mesh->size() : 1;
-    check(
-        static_cast<int64_t>(manifest.rank_files.size()) == ranks,
-        c10::str(ranks, " ranks are required, but got ", manifest.rank_files.size()));
-    for (const auto& file : manifest.rank_files) {
-      check(
-          file.find('/') == std::string::npos && !file.empty(),
-          "a file of the same folder is required, but got " + file);
-    }
-    for (const auto* entries : {&manifest.inputs, &manifest.outputs}) {
-      for (const auto& each : *entries) {
-        check_layout(each, manifest);
-      }
-    }
-    return manifest;
   }
 
  private:
@@ -107,7 +123,61 @@ class ManifestReader {
     }
   }
 
-  Manifest::Entry entry(const Json& json) const {
+  Manifest content() const {
+    Manifest manifest;
+    const auto& ranks = root_.at("ranks");
+    if (root_.contains("mesh")) {
+      manifest.mesh = of_text("mesh", [&] { return DeviceMesh::parse(root_.at("mesh").get<std::string>()); });
+    }
+    check(ranks.is_array(), "\"ranks\" must be a list");
+    manifest.rank_files = rank_files(ranks, ranks_of(manifest.mesh));
+    for (const auto& [key, entries] :
+         {std::pair("inputs", &manifest.inputs), std::pair("outputs", &manifest.outputs)}) {
+      for (const auto& json : root_.at(key)) {
+        entries->push_back(entry(json, manifest.mesh));
+      }
+    }
+    return manifest;
+  }
+
+  /// What a text stands for, with an error that names the key that it was under.
+  template <class Fn>
+  std::invoke_result_t<const Fn&> of_text(const std::string& key, const Fn& fn) const {
+    try {
+      return fn();
+    } catch (const c10::Error& error) {
+      const std::string text = error.what_without_backtrace();
+      fail(key + ": " + text.substr(0, text.find_last_not_of('.') + 1));
+    }
+  }
+
+  /// Every rank once and in order, in a file of its own.
+  std::vector<Manifest::RankFile> rank_files(const Json& list, const std::vector<int64_t>& ranks) const {
+    check(list.size() == ranks.size(), c10::str(ranks.size(), " ranks are required, but got ", list.size()));
+    std::vector<Manifest::RankFile> files;
+    std::set<std::string> names;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const auto rank = list[i].at("rank").get<int64_t>();
+      check(rank == ranks[i], c10::str("rank ", ranks[i], " is required as entry ", i, ", but got rank ", rank));
+      auto name = list[i].at("file").get<std::string>();
+      check(
+          name.find('/') == std::string::npos && !name.empty() && name != "." && name != "..",
+          "a file of the same folder is required, but got " + name);
+      check(names.insert(name).second, "a file for each rank is required, but two have " + name);
+      files.push_back({std::move(name), list[i].at("bytes").get<uint64_t>(), digest(list[i].at("digest"))});
+    }
+    return files;
+  }
+
+  uint32_t digest(const Json& json) const {
+    const auto text = json.get<std::string>();
+    check(
+        text.size() == 8 && text.find_first_not_of("0123456789abcdef") == std::string::npos,
+        "a digest of eight hexadecimal digits is required, but got " + text.substr(0, 80));
+    return static_cast<uint32_t>(std::stoul(text, nullptr, 16));
+  }
+
+  Manifest::Entry entry(const Json& json, const std::optional<DeviceMesh>& mesh) const {
     Manifest::Entry entry{.name = json.at("name").get<std::string>(), .type = {}, .layout = {}};
     if (json.contains("number")) {
       for (const auto& [text, kind] : kNumbers) {
@@ -119,29 +189,31 @@ class ManifestReader {
     } else if (json.contains("dtype")) {
       Sizes sizes;
       for (const auto& size : json.at("sizes")) {
-        sizes.push_back(size.is_string() ? Size::parse(size.get<std::string>()) : Size(size.get<int64_t>()));
+        sizes.push_back(of_text(entry.name, [&] {
+          return size.is_string() ? Size::parse(size.get<std::string>()) : Size(size.get<int64_t>());
+        }));
       }
-      entry.type = contiguous_type(parse_dtype(json.at("dtype").get<std::string>()), std::move(sizes));
+      const auto dtype = of_text(entry.name, [&] { return parse_dtype(json.at("dtype").get<std::string>()); });
+      entry.type = of_text(entry.name, [&] { return contiguous_type(dtype, sizes); });
       if (json.contains("layout")) {
-        entry.layout = Layout::parse(json.at("layout").get<std::string>());
+        entry.layout = of_text(entry.name, [&] { return Layout::parse(json.at("layout").get<std::string>()); });
       }
     } else {
       check(json.value("constant", false), entry.name + " is no tensor, no number and no constant");
     }
+    check_layout(entry, mesh);
     return entry;
   }
 
   /// Whoever cuts or joins tensors goes by it.
-  void check_layout(const Manifest::Entry& entry, const Manifest& manifest) const {
+  void check_layout(const Manifest::Entry& entry, const std::optional<DeviceMesh>& mesh) const {
     if (!entry.type || !std::holds_alternative<TensorType>(*entry.type)) {
       return;
     }
-    check(entry.layout.has_value() == manifest.mesh.has_value(), entry.name + " needs a layout, as there is a mesh");
+    check(entry.layout.has_value() == mesh.has_value(), entry.name + " needs a layout, as there is a mesh");
     if (entry.layout) {
-      check(
-          entry.layout->ndim() == manifest.mesh->ndim(),
-          c10::str(entry.name, " lies as ", *entry.layout, " on ", *manifest.mesh));
-      entry.layout->normalized(std::get<TensorType>(*entry.type).dim());
+      check(entry.layout->ndim() == mesh->ndim(), c10::str(entry.name, " lies as ", *entry.layout, " on ", *mesh));
+      of_text(entry.name, [&] { return entry.layout->normalized(std::get<TensorType>(*entry.type).dim()); });
     }
   }
 
@@ -152,17 +224,8 @@ class ManifestReader {
 } // namespace
 
 std::string Manifest::to_json() const {
-  Json json = {{"format", kFormat}, {"version", kVersion}};
-  if (mesh) {
-    json["mesh"] = mesh->to_string();
-  }
-  json["ranks"] = rank_files;
-  for (const auto& [key, entries] : {std::pair("inputs", &inputs), std::pair("outputs", &outputs)}) {
-    json[key] = Json::array();
-    for (const auto& entry : *entries) {
-      json[key].push_back(graph::to_json(entry));
-    }
-  }
+  auto json = content_of(*this);
+  json[kChecksum] = checksum_text(crc32(content_of(*this).dump()));
   return json.dump(/*indent=*/2) + "\n";
 }
 

@@ -6,10 +6,14 @@ namespace weft::graph {
 
 /// How a program that lies on ranks is called with whole tensors: what `weft.json` says beside the programs of the ranks.
 ///
-///   {"format": "weft sharded program", "version": 1, "mesh": "mesh(tp=2)", "ranks": ["rank_0.pt2", "rank_1.pt2"],
+///   {"format": "weft sharded program", "version": 2, "mesh": "mesh(tp=2)",
+///    "ranks": [{"rank": 0, "file": "rank_0.pt2", "bytes": 2048, "digest": "1c291ca3"}, {"rank": 1, ...}],
 ///    "inputs": [{"name": "x", "dtype": "f32", "sizes": ["s77", 16], "layout": "{R}"}, {"name": "n", "number": "int"},
 ///               {"name": "flag", "constant": true}],
-///    "outputs": [{"name": "output_0", "dtype": "f32", "sizes": ["s77", 16], "layout": "{S(1)}"}]}
+///    "outputs": [{"name": "output_0", "dtype": "f32", "sizes": ["s77", 16], "layout": "{S(1)}"}], "checksum": "cbf43926"}
+///
+/// Files of other lengths or digests than these (Archive::digest) belong to another program, and a text that is not what its
+/// checksum was made of was changed: both raise.
 struct Manifest {
   /// A user input or output: a tensor of these whole sizes, a number, or a constant that the programs know.
   struct Entry {
@@ -18,8 +22,15 @@ struct Manifest {
     std::optional<Layout> layout; // of a tensor; none where the program is not sharded
   };
 
-  std::optional<DeviceMesh> mesh; // none for a program that is not sharded
-  std::vector<std::string> rank_files;
+  /// The program of a rank, in the same folder.
+  struct RankFile {
+    std::string name;
+    uint64_t bytes = 0;
+    uint32_t digest = 0;
+  };
+
+  std::optional<DeviceMesh> mesh;   // none for a program that is not sharded
+  std::vector<RankFile> rank_files; // in the order of the mesh's ranks
   std::vector<Entry> inputs;
   std::vector<Entry> outputs;
 

@@ -138,12 +138,15 @@ void write_sharded(const Program& program, const std::string& folder, const OnPr
   auto manifest = manifest_of(program);
   const auto ranks = program.mesh->ranks();
   for (size_t i = 0; i < ranks.size(); ++i) {
-    manifest.rank_files.push_back("rank_" + std::to_string(ranks[i]) + ".pt2");
-    write_rank(program, ranks[i], created.path() / manifest.rank_files.back(), [&](double done) {
+    const auto name = "rank_" + std::to_string(ranks[i]) + ".pt2";
+    const auto path = created.path() / name;
+    write_rank(program, ranks[i], path, [&](double done) {
       if (on_progress) {
         on_progress((static_cast<double>(i) + done) / static_cast<double>(ranks.size()));
       }
     });
+    const Archive written(MappedFile::open(path, "write_sharded"));
+    manifest.rank_files.push_back({name, written.file()->bytes().size(), written.digest()});
   }
   NewFile file("write_sharded", created.path() / Manifest::kFile);
   const auto text = manifest.to_json();
@@ -153,7 +156,14 @@ void write_sharded(const Program& program, const std::string& folder, const OnPr
 }
 
 Program read_rank(const std::string& folder, const Manifest& manifest, int64_t rank) {
-  auto program = read_pt2(folder + "/" + manifest.rank_files.at(rank));
+  const auto& [name, bytes, digest] = manifest.rank_files.at(rank);
+  const auto path = folder + "/" + name;
+  const Archive archive(MappedFile::open(path));
+  TORCH_CHECK_VALUE(
+      archive.file()->bytes().size() == bytes && archive.digest() == digest, "[read_rank] ", path,
+      ": the program of the rank at place ", rank, " that ", Manifest::kFile,
+      " names is required, but the file is another one. Write the folder again with `weft shard`.");
+  auto program = read_pt2(archive);
   program.mesh = manifest.mesh;
   return program;
 }

@@ -19,7 +19,7 @@ using OnProgress = std::function<void(double done)>;
 /// folder that is not empty, and leaves nothing behind when it raises.
 void write_sharded(const Program& program, const std::string& folder, const OnProgress& on_progress = {});
 
-/// The program of a rank in such a folder, by its place in the mesh.
+/// The program of a rank in such a folder, by its place in the mesh. Raises for a file that the manifest was not written for.
 Program read_rank(const std::string& folder, const Manifest& manifest, int64_t rank);
 
 } // namespace weft::graph

@@ -1,5 +1,7 @@
 #include "weft/graph/pt2/archive.h"
 
+#include "weft/graph/pt2/crc32.h"
+
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -31,6 +33,25 @@ std::string printable(std::string_view name) {
   return text;
 }
 
+// A fuzzer gets no further than to the first checksum if it has to guess it.
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+constexpr bool kVerifies = false;
+#else
+constexpr bool kVerifies = true;
+#endif
+
+/// What was read for it is given back to the system, so that of large weights little is in memory at a time.
+uint32_t checksum_of(const MappedFile& file, std::string_view bytes) {
+  constexpr size_t kPieceBytes = size_t{64} << 20;
+  uint32_t result = 0;
+  for (size_t begin = 0; begin < bytes.size(); begin += kPieceBytes) {
+    const auto piece = bytes.substr(begin, kPieceBytes);
+    result = joined_crc32(result, crc32(piece), piece.size());
+    file.release(piece);
+  }
+  return result;
+}
+
 class ZipParser {
  public:
   explicit ZipParser(const MappedFile& file) : file_(file), bytes_(file.bytes()) {}
@@ -38,6 +59,7 @@ class ZipParser {
   struct Entry {
     std::string_view name;
     std::string_view data;
+    uint32_t checksum = 0;
   };
 
   std::vector<Entry> run() {
@@ -48,6 +70,10 @@ class ZipParser {
       entries.push_back(read_entry(at));
     }
     return entries;
+  }
+  /// After `run`.
+  std::string_view directory() const {
+    return bytes_.substr(directory_, directory_end_ - directory_);
   }
 
  private:
@@ -113,7 +139,7 @@ class ZipParser {
     check(
         fits(name_at, name_size + extra_size + comment_size, directory_end_),
         "the zip file's directory is broken at byte ", at);
-    Entry entry{bytes_.substr(name_at, name_size), {}};
+    Entry entry{bytes_.substr(name_at, name_size), {}, static_cast<uint32_t>(number(at + 16, 4))};
     const auto name = printable(entry.name);
     read_wide(name, name_at + name_size, extra_size, size, stored, header);
     check((flags & 1) == 0, name, ": a record must not be encrypted");
@@ -177,27 +203,46 @@ class ZipParser {
 } // namespace
 
 Archive::Archive(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
-  const auto entries = ZipParser(*file_).run();
+  ZipParser parser(*file_);
+  const auto entries = parser.run();
   TORCH_CHECK_VALUE(!entries.empty(), "[read_pt2] ", file_->name(), ": the zip file has no records.");
+  digest_ = crc32(parser.directory());
   const auto folder = entries.front().name.substr(0, entries.front().name.find('/') + 1);
-  for (const auto& [full_name, data] : entries) {
+  for (const auto& [full_name, data, checksum] : entries) {
     TORCH_CHECK_VALUE(
         !folder.empty() && full_name.substr(0, folder.size()) == folder, "[read_pt2] ", file_->name(),
         ": all records must be in one folder, but got ", printable(full_name), ".");
     std::string name(full_name.substr(folder.size()));
     TORCH_CHECK_VALUE(
-        records_.emplace(name, data).second, "[read_pt2] ", file_->name(), ": ", printable(name),
+        records_.emplace(name, Record{data, checksum}).second, "[read_pt2] ", file_->name(), ": ", printable(name),
         ": there are two records of this name.");
     names_.push_back(std::move(name));
   }
 }
 
-std::string_view Archive::record(const std::string& name) const {
+const Archive::Record& Archive::find(const std::string& name) const {
   const auto found = records_.find(name);
   TORCH_CHECK_VALUE(
       found != records_.end(), "[read_pt2] ", file_->name(), ": ", printable(name),
       ": there is no such record, but an exported program has it. Write the file with torch.export.save.");
   return found->second;
+}
+
+std::string_view Archive::unread_record(const std::string& name) const {
+  return find(name).bytes;
+}
+
+std::string_view Archive::record(const std::string& name) const {
+  const auto& record = find(name);
+  if (kVerifies && !record.is_checked) {
+    const auto checksum = checksum_of(*file_, record.bytes);
+    TORCH_CHECK_VALUE(
+        checksum == record.checksum, "[read_pt2] ", file_->name(), ": ", printable(name), ": bytes of the checksum ",
+        checksum_text(record.checksum), " are required, but they have ", checksum_text(checksum),
+        ": the file is damaged. Copy it or write it again.");
+    record.is_checked = true;
+  }
+  return record.bytes;
 }
 
 } // namespace weft::graph

@@ -41,6 +41,16 @@ std::pair<uintptr_t, uintptr_t> extent(const at::Tensor& tensor) {
   return {begin, begin + (last + 1) * tensor.element_size()};
 }
 
+/// Whole pages alone: what shares a page with these bytes may have been written to.
+void release_whole_pages(uintptr_t begin, uintptr_t end) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = (begin + page - 1) / page * page;
+  const auto last = end / page * page;
+  if (first < last) {
+    ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  }
+}
+
 struct FileDescriptor {
   int value;
   ~FileDescriptor() {
@@ -97,6 +107,13 @@ MappedFile::~MappedFile() {
   ::munmap(const_cast<char*>(data_), size_);
 }
 
+void MappedFile::release(std::string_view bytes) const {
+  if (is_mapped_) {
+    const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+    release_whole_pages(begin, begin + bytes.size());
+  }
+}
+
 void release_pages(const at::Tensor& tensor) {
   const bool has_memory = tensor.defined() && tensor.has_storage() && tensor.device().is_cpu() && tensor.numel() > 0;
   if (!has_memory || tensor.is_inference() || tensor._version() != 0) {
@@ -106,13 +123,7 @@ void release_pages(const at::Tensor& tensor) {
   if (!Maps::all().holds(begin, end)) {
     return;
   }
-  // Whole pages alone: what shares a page with this tensor may have been written to.
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto first = (begin + page - 1) / page * page;
-  const auto last = end / page * page;
-  if (first < last) {
-    ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
-  }
+  release_whole_pages(begin, end);
 }
 
 } // namespace weft::graph

@@ -26,6 +26,9 @@ class MappedFile {
   std::string_view bytes() const {
     return {data_, size_};
   }
+  /// Gives the memory of some of the bytes, which nobody has written to, back to the system; touched again, they are read
+  /// again.
+  void release(std::string_view bytes) const;
 
  private:
   MappedFile() = default;

@@ -94,8 +94,9 @@ void check_tensors(const JsonField& specs, const Program& program) {
   }
 }
 
-Program read(std::shared_ptr<const MappedFile> file) {
-  const Archive archive(std::move(file));
+} // namespace
+
+Program read_pt2(const Archive& archive, const ReadOptions& options) {
   check_format(archive);
   const auto model = model_name(archive);
   const auto record_name = std::string(kModels) + model + std::string(kJson);
@@ -113,20 +114,18 @@ Program read(std::shared_ptr<const MappedFile> file) {
   read_nodes(graph_module["graph"], program, values);
   read_outputs(graph_module, program, values);
   read_ranges(root, program.symbols);
-  program.tensors = read_weights(archive, model);
+  program.tensors = read_weights(archive, model, options.verifies_weights);
   check_tensors(graph_module["signature"]["input_specs"], program);
   program.calling_convention = read_calling_convention(root, program);
   return program;
 }
 
-} // namespace
-
-Program read_pt2(const std::string& path) {
-  return read(MappedFile::open(path));
+Program read_pt2(const std::string& path, const ReadOptions& options) {
+  return read_pt2(Archive(MappedFile::open(path)), options);
 }
 
 Program read_pt2_bytes(std::string bytes, std::string name) {
-  return read(MappedFile::from_bytes(std::move(bytes), std::move(name)));
+  return read_pt2(Archive(MappedFile::from_bytes(std::move(bytes), std::move(name))));
 }
 
 } // namespace weft::graph

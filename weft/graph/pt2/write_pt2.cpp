@@ -59,6 +59,33 @@ json write_program(const Program& program) {
   return result;
 }
 
+/// The file as a zip writer takes it. The first error is kept until it is asked for: the writer ends its file in its
+/// destructor, while errors are on their way too, and nothing may be raised from there.
+class ZipTarget {
+ public:
+  explicit ZipTarget(NewFile& file) : file_(file) {}
+
+  size_t write(const void* data, size_t size) {
+    if (!error_) {
+      try {
+        file_.write(data, size);
+      } catch (...) {
+        error_ = std::current_exception();
+      }
+    }
+    return size;
+  }
+  void check() const {
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+ private:
+  NewFile& file_;
+  std::exception_ptr error_;
+};
+
 } // namespace
 
 void write_pt2(const Program& program, const std::string& path, const WriteOptions& options) {
@@ -66,14 +93,14 @@ void write_pt2(const Program& program, const std::string& path, const WriteOptio
   // Before the weights: what cannot be written is known at once.
   const auto text = write_program(program).dump();
   NewFile file("write_pt2", path);
+  ZipTarget target(file);
   {
-    caffe2::serialize::PyTorchStreamWriter writer([&file](const void* data, size_t size) {
-      file.write(data, size);
-      return size;
-    });
+    caffe2::serialize::PyTorchStreamWriter writer(
+        [&target](const void* data, size_t size) { return target.write(data, size); });
     writer.setMinVersion(kZipVersion);
-    const WriteRecord write = [&writer](const std::string& name, const void* data, size_t size) {
+    const WriteRecord write = [&](const std::string& name, const void* data, size_t size) {
       writer.writeRecord(name, size == 0 ? "" : data, size);
+      target.check();
     };
     write_weights(program, kModel, options, write);
     write(c10::str("models/", kModel, ".json"), text.data(), text.size());
@@ -83,6 +110,7 @@ void write_pt2(const Program& program, const std::string& path, const WriteOptio
     write("archive_version", "0", 1);
     writer.writeEndOfFile();
   }
+  target.check();
   file.complete();
 }
 
