@@ -4,18 +4,19 @@ JOBS ?= $(shell nproc)
 PYTHON = $(or $(WEFT_PYTHON),.venv/bin/python)
 SOURCES = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' | xargs -0r ls -d 2>/dev/null
 
-.PHONY: help setup demo test faults bench lint format asan tsan fuzz clean
+.PHONY: help setup demo test faults mutate bench lint format asan tsan fuzz clean
 .PRECIOUS: build/%/build.ninja
 
 help:
 	@echo "make demo            export a decoder, shard it over four ranks, run it, compare with PyTorch"
 	@echo "make test            build with warnings as errors, run all tests"
 	@echo "make faults          kill, stop or confuse a rank of a training run, RUNS times each (50); seeds are printed"
-	@echo "make lint            format, layers, mirror of sources and tests, file sizes"
+	@echo "make lint            format, layers, mirror of sources and tests, file sizes, names of types"
 	@echo "make format          format all sources"
 	@echo "make bench [ONLY=x]  build and run the benchmarks, or only x"
 	@echo "make asan, tsan      run all tests under the address (and undefined) or the thread sanitizer"
 	@echo "make fuzz            run the fuzzers over their corpus, each for FUZZ_SECONDS (600); -j2 runs both at once"
+	@echo "make mutate          give each reader COUNT (5000) files that were changed somewhere; make test gives it 300"
 	@echo "make clean           remove build/"
 
 setup:
@@ -58,11 +59,17 @@ fuzz-%: build-fuzzers
 build-fuzzers: build/fuzz/build.ninja
 	cmake --build --preset fuzz -j $(JOBS)
 
+COUNT ?= 5000
+mutate: build/dev/build.ninja
+	cmake --build --preset dev -j $(JOBS) --target integration_tests
+	WEFT_MUTATIONS=$(COUNT) build/dev/tests/integration_tests --file=mutated_files_test.cpp
+
 lint: setup
 	@$(SOURCES) | xargs -r .venv/bin/clang-format --dry-run --Werror && echo "format: as .clang-format says"
 	@.venv/bin/python scripts/check_layers.py
 	@.venv/bin/python scripts/check_mirror.py
 	@.venv/bin/python scripts/check_sizes.py
+	@.venv/bin/python scripts/check_types.py
 
 format: setup
 	@$(SOURCES) | xargs -r .venv/bin/clang-format -i
