@@ -1,0 +1,100 @@
+"""Judges a program: what ranks did beside what one device did."""
+
+import dataclasses
+
+import torch
+from differential import accepted
+from differential.runner import run_distributed, run_plain
+
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 6e-2, torch.float16: 1e-2}
+MAX_REFUSALS = 6  # steps of one program that are left out because Weft refuses them
+
+
+@dataclasses.dataclass
+class Verdict:
+    failure: str = ""  # empty where all agrees; the first line says what kind of failure
+    refused: list = dataclasses.field(default_factory=list)  # kinds of accepted errors
+    steps: int = 0
+
+    def kind(self):
+        return self.failure.split("\n")[0]
+
+
+def same_value(actual, expected):
+    if not isinstance(expected, torch.Tensor):
+        return actual == expected or (expected != expected and actual != actual) or (
+            isinstance(expected, float) and isinstance(actual, float) and abs(actual - expected) <= 1e-6 * (1 + abs(expected))
+        )  # fmt: skip
+    tolerance = TOLERANCES.get(expected.dtype, 0)
+    return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def difference(program, plain, rank, rank_number):
+    """The first thing that a rank found other than one device did, as "kind\\ndetails"; empty where there is none."""
+    for number, (found, wanted) in enumerate(zip(rank.made, plain.made)):
+        if found != wanted:
+            return f"metadata differs\nrank {rank_number}, {program.steps[number]!r}: {found}, plain {wanted}"
+    for (number, value, about), (_, expected, wanted) in zip(rank.reads, plain.reads):
+        where = f"rank {rank_number}, {program.steps[number]!r}"
+        if about != wanted:
+            return f"metadata differs\n{where}: {about}, plain {wanted}"
+        if not same_value(value, expected):
+            return f"value differs\n{where}:\n{value}\nplain:\n{expected}"
+    return ""
+
+
+def unequal_replicas(program, ranks):
+    """Replicas must be the same bit by bit, or ranks would decide differently."""
+    for number, rank in enumerate(ranks[1:], 1):
+        for (step, value, _), (_, first, _) in zip(rank.reads, ranks[0].reads):
+            same = torch.equal(value.nan_to_num(), first.nan_to_num()) if isinstance(value, torch.Tensor) else value == first
+            if not same and value == value:
+                return f"replicas differ\nranks 0 and {number}, {program.steps[step]!r}:\n{first}\n{value}"
+    return ""
+
+
+def judge(program, plain, ranks):
+    """(failure, position of a step that is refused or None, kind of its error) for what ranks did."""
+    stops = {(rank.stopped_at(), accepted.kind_of(rank.text)) for rank in ranks}
+    if len(stops) > 1:
+        said = "\n".join(f"rank {n}: step {r.stopped_at()}: {r.text.splitlines()[:3]}" for n, r in enumerate(ranks))
+        return f"ranks differ\n{said}", None, ""
+    stop, kind = stops.pop()
+    for number, rank in enumerate(ranks):
+        if failure := difference(program, plain, rank, number):
+            return failure, None, ""
+    if failure := unequal_replicas(program, ranks):
+        return failure, None, ""
+    if stop is not None and accepted.is_internal(ranks[0].text):
+        return f"internal: {kind}\n{program.steps[stop]!r}: {ranks[0].text}", None, ""
+    if stop == plain.stopped_at():
+        return "", None, ""
+    if stop is None or (plain.error and plain.stopped_at() < stop):
+        return f"does not raise\n{program.steps[plain.stopped_at()]!r}: plain {plain.text}", None, ""
+    if accepted.is_accepted(ranks[0].text):
+        return "", stop, kind
+    return f"raises: {kind}\n{program.steps[stop]!r}: {ranks[0].text}", None, ""
+
+
+def check(program):
+    """A Verdict. Steps that Weft refuses by an accepted error are left out on both sides, and the rest runs again."""
+    verdict = Verdict()
+    for _ in range(MAX_REFUSALS):
+        verdict.steps = len(program.steps)
+        try:
+            all_ranks = run_distributed(program)
+        except Exception as error:
+            verdict.failure = f"ranks lost each other\n{type(error).__name__}: {error}"
+            return verdict
+        for each, ranks in zip((program, program.beside), all_ranks):
+            verdict.failure, refused, kind = judge(each, run_plain(each), ranks)
+            if verdict.failure or refused is not None:
+                break
+        if verdict.failure or refused is None:
+            return verdict
+        verdict.refused.append(kind)
+        if each is program:
+            program = program.without({refused})
+        else:
+            program = dataclasses.replace(program, beside=each.without({refused}))
+    return verdict

@@ -1,0 +1,150 @@
+"""Random programs of ordinary PyTorch code, on distributed tensors beside plain ones: everything must agree.
+
+    python tests/python/differential/run.py --seeds 0:2000 --jobs 4          # seeds take turns over all kinds
+    python tests/python/differential/run.py --seeds 0:500 --kind writes
+    python tests/python/differential/run.py --one 17 --kind writes --shrink
+
+Programs run in worker processes. One that says nothing for PROGRAM_SECONDS hangs, one that ends has crashed: either is a
+failure of the program it was running, and another worker goes on with the next seed.
+"""
+
+import argparse
+import collections
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM_SECONDS = 60
+SHRINKING_SECONDS = 240  # at most so long for a program that is made smaller
+PROGRESS_SECONDS = 10
+KINDS = ("operators", "writes", "training", "modules", "meta", "threads")
+
+
+class Worker:
+    def __init__(self):
+        self.errors = tempfile.TemporaryFile()
+        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore", TORCH_CPP_LOG_LEVEL="ERROR")
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker.py")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=environment,
+        )  # fmt: skip
+        self.seed = None
+
+    def start(self, seed, kind, shrink):
+        self.seed, self.deadline = seed, time.monotonic() + (SHRINKING_SECONDS if shrink else PROGRAM_SECONDS)
+        self.process.stdin.write((json.dumps([seed, kind, shrink]) + "\n").encode())
+        self.process.stdin.flush()
+
+    def answer(self):
+        """What the worker says of its seed, or that it has ended."""
+        line = self.process.stdout.readline()
+        return json.loads(line) if line.endswith(b"\n") else self.lost("crash")
+
+    def lost(self, what):
+        self.process.kill()
+        code = self.process.wait()
+        self.errors.seek(0)
+        last_words = self.errors.read()[-1500:].decode(errors="replace")
+        return {"seed": self.seed, "kind": "?", "steps": 0, "refused": [], "failure": f"{what}\nexit code {code}: {last_words}"}
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+
+
+class Summary:
+    def __init__(self):
+        self.programs, self.steps = collections.Counter(), 0
+        self.refused = collections.Counter()
+        self.failures = []
+
+    def add(self, answer):
+        self.programs[answer["kind"]] += 1
+        self.steps += answer["steps"]
+        self.refused.update(answer["refused"])
+        if answer["failure"]:
+            self.failures.append(answer)
+
+    def text(self):
+        lines = [f"failure, seed {a['seed']} ({a['kind']}): {a['failure']}\n{a.get('program', '')}\n" for a in self.failures]
+        lines.append("accepted errors:")
+        lines += [f"{count:8} {kind}" for kind, count in self.refused.most_common()]
+        kinds = collections.Counter(f"{a['kind']}: " + a["failure"].split("\n")[0] for a in self.failures)
+        lines.append("failures by kind:")
+        lines += [f"{count:8} {kind}" for kind, count in kinds.most_common()]
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.programs.items()))
+        total = sum(self.programs.values())
+        lines.append(f"{total} programs ({counts}), {self.steps} steps, {len(self.failures)} failures")
+        return "\n".join(lines)
+
+
+def run_all(seeds, jobs, kind=None, shrink=False, progress=None):
+    """A Summary of the programs of these seeds."""
+    summary, waiting = Summary(), collections.deque(seeds)
+    selector, workers = selectors.DefaultSelector(), set()
+    began = shown = time.monotonic()
+
+    def give(worker):
+        if waiting:
+            worker.start(waiting.popleft(), kind, shrink)
+        else:
+            retire(worker)
+            worker.end()
+
+    def hire():
+        worker = Worker()
+        workers.add(worker)
+        selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+        give(worker)
+
+    def retire(worker):
+        selector.unregister(worker.process.stdout)
+        workers.remove(worker)
+
+    for _ in range(min(jobs, len(waiting))):
+        hire()
+    while workers:
+        ready = {key.data for key, _ in selector.select(1)}
+        for worker in list(workers):
+            late = worker not in ready and time.monotonic() > worker.deadline
+            if worker in ready or late:
+                summary.add(worker.lost("hang") if late else worker.answer())
+                if worker.process.poll() is None:
+                    give(worker)
+                else:
+                    retire(worker)
+                    if waiting:
+                        hire()
+        if progress and time.monotonic() - shown > PROGRESS_SECONDS:
+            shown = time.monotonic()
+            done = sum(summary.programs.values())
+            print(f"{done} programs, {done / (shown - began):.1f}/s, {len(summary.failures)} failures", file=progress, flush=True)
+    return summary
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--seeds", default="0:150", help="first:end")
+    parser.add_argument("--one", type=int, help="this seed alone; prints its program")
+    parser.add_argument("--kind", choices=KINDS, help="this kind alone")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="worker processes")
+    parser.add_argument("--shrink", action="store_true", help="make failing programs smaller")
+    arguments = parser.parse_args()
+    first, end = (arguments.one, arguments.one + 1) if arguments.one is not None else map(int, arguments.seeds.split(":"))
+    if arguments.one is not None:
+        sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        from differential.kinds import generate
+
+        print(generate(arguments.one, arguments.kind).text(), end="\n\n", flush=True)
+    summary = run_all(range(first, end), arguments.jobs, arguments.kind, arguments.shrink, sys.stderr)
+    print(summary.text())
+    return 1 if summary.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
