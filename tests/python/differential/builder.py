@@ -12,6 +12,14 @@ LARGEST = 1e4  # values beyond it are not made: their differences would say litt
 ERROR_SHARE = 0.25  # of steps that plain tensors refuse, so many stay, as the last of their program
 
 
+def usable(value):
+    """Autograd refuses to speak of a view whose base was written to in a way that it forbids."""
+    try:
+        return value.is_leaf or True
+    except RuntimeError:
+        return False
+
+
 class Builder:
     def __init__(self, kind, seed, mesh=None, mode=None):
         self.random = random.Random(f"{kind} {seed}")
@@ -72,10 +80,11 @@ class Builder:
 
     def tensors(self, wanted=lambda value: True):
         """The names of tensors for which `wanted` holds, oldest first."""
-        return [
-            name for name, value in self.namespace.items()
-            if is_variable(name) and isinstance(value, torch.Tensor) and wanted(value)
-        ]  # fmt: skip
+        named = ((name, self.namespace[name]) for name in self.every_tensor())
+        return [name for name, value in named if usable(value) and wanted(value)]
+
+    def every_tensor(self):
+        return [name for name, value in self.namespace.items() if is_variable(name) and isinstance(value, torch.Tensor)]
 
     def pick(self, wanted=lambda value: True):
         """A tensor's name, later ones more often; None where there is none."""
@@ -111,10 +120,10 @@ class Builder:
         return name
 
     def read_everything(self):
-        for name in list(self.tensors()):
+        for name in self.every_tensor():
             self.add(f"read({name})")
             value = self.namespace.get(name)
-            if isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad:
+            if isinstance(value, torch.Tensor) and usable(value) and value.is_leaf and value.requires_grad:
                 self.add(f"read({name}.grad)")
 
     def backward(self):

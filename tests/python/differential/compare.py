@@ -65,7 +65,7 @@ def judge(program, plain, ranks):
             return failure, None, ""
     if failure := unequal_replicas(program, ranks):
         return failure, None, ""
-    if stop is not None and accepted.is_internal(ranks[0].text):
+    if stop is not None and accepted.is_lost(ranks[0].text):
         return f"internal: {kind}\n{program.steps[stop]!r}: {ranks[0].text}", None, ""
     if stop == plain.stopped_at():
         return "", None, ""

@@ -21,6 +21,7 @@ import time
 PROGRAM_SECONDS = 60
 SHRINKING_SECONDS = 240  # at most so long for a program that is made smaller
 PROGRESS_SECONDS = 10
+SHOWN_PER_GROUP = 4  # the smallest programs
 KINDS = ("operators", "writes", "training", "modules", "meta", "threads")
 
 
@@ -71,12 +72,18 @@ class Summary:
             self.failures.append(answer)
 
     def text(self):
-        lines = [f"failure, seed {a['seed']} ({a['kind']}): {a['failure']}\n{a.get('program', '')}\n" for a in self.failures]
+        lines = []
+        groups = collections.defaultdict(list)
+        for answer in self.failures:
+            groups[f"{answer['kind']}: " + answer["failure"].split("\n")[0]].append(answer)
+        for kind, answers in sorted(groups.items(), key=lambda group: len(group[1])):
+            answers.sort(key=lambda answer: len(answer.get("program", "")))
+            lines += [f"==== {len(answers)} failures, {kind}", "seeds " + " ".join(str(a["seed"]) for a in answers), ""]
+            lines += [f"{a['failure']}\n{a.get('program', '')}\n" for a in answers[:SHOWN_PER_GROUP]]
         lines.append("accepted errors:")
         lines += [f"{count:8} {kind}" for kind, count in self.refused.most_common()]
-        kinds = collections.Counter(f"{a['kind']}: " + a["failure"].split("\n")[0] for a in self.failures)
-        lines.append("failures by kind:")
-        lines += [f"{count:8} {kind}" for kind, count in kinds.most_common()]
+        lines.append("failures:")
+        lines += [f"{len(answers):8} {kind}" for kind, answers in groups.items()]
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.programs.items()))
         total = sum(self.programs.values())
         lines.append(f"{total} programs ({counts}), {self.steps} steps, {len(self.failures)} failures")

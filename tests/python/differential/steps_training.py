@@ -55,7 +55,7 @@ MODULE_WRITES = [
     "torch.nn.utils.clip_grad_norm_({m}.parameters(), 0.5)", "[local(p).detach().mul_(0.5) for p in {m}.parameters()]",
 ]  # fmt: skip
 FORWARDS = [
-    "{y} = {m}({x})", "{y} = {m}({x})", "{y} = checkpoint({m}, {x})", "with torch.no_grad(): {y} = {m}({x})",
+    "{y} = {m}({x})", "{y} = {m}({x})", "{y} = checkpoint({m}, {x})", "with torch.no_grad(): {y} = {m}({x}) * 1",
     "{y} = {m}({x}).tanh()", "{y} = {m}({x}) + {m}({x})", "{y} = {m}({x}.detach())",
 ]  # fmt: skip
 
