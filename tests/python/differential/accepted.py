@@ -8,6 +8,7 @@ ACCEPTED = [
     r"is a view that had to be redistributed, and the tensor it was taken of has changed since",
     r"\[aten::\w+\] cannot change .* in place\. Make a new distributed tensor",
     r"Numbers cannot be written to a partial value; redistribute it first",
+    r"\[plan\] a shard cannot become a partial value, .* Redistribute to R first",
     # A list of positions, x[[0, 2]] = 1, becomes a plain tensor before Weft sees it.
     r"distributed and plain tensors cannot be mixed, but argument 'indices' is a plain tensor",
 ]

@@ -91,9 +91,9 @@ class Builder:
         names = self.tensors(wanted)
         return names[max(self.random.randrange(len(names)), self.random.randrange(len(names)))] if names else None
 
-    def placements(self, ndim, partial=True):
+    def placements(self, ndim, partial=True, dtype=None):
         """One placement per mesh dim; partial ones of a tensor are all of kinds that can be reduced in any order."""
-        kinds = self.choice(["sum", "sum", "avg"], ["max"], ["min"])
+        kinds = self.choice(["sum"] if dtype == "torch.int64" else ["sum", "sum", "avg"], ["max"], ["min"])
         made = []
         for _ in self.program.mesh:
             what = self.random.random()
@@ -107,7 +107,7 @@ class Builder:
 
     def shape(self, ndim=None):
         ndim = self.random.choice([0, 1, 2, 2, 2, 3, 3]) if ndim is None else ndim
-        return tuple(self.random.choice([1, 2, 3, 4, 5, 6, 8]) for _ in range(ndim))
+        return tuple(self.random.choice([1, 2, 3, 4, 5, 6, 8] * 5 + [0]) for _ in range(ndim))
 
     def input(self, shape=None, letter="v", partial=True, grad=None, dtype=None):
         """Adds a tensor with a value of its own and returns its name."""
@@ -115,8 +115,9 @@ class Builder:
         name = self.fresh(letter)
         extra = f", {dtype}" if dtype else ""
         grad = self.chance(0.5) if grad is None else grad
+        grad = grad and dtype != "torch.int64"
         extra += ", requires_grad=True" if grad and self.program.mode == "grad" else ""
-        self.add(f"{name} = tensor({self.count}, {shape}, {self.placements(len(shape), partial)}{extra})")
+        self.add(f"{name} = tensor({self.count}, {shape}, {self.placements(len(shape), partial, dtype)}{extra})")
         return name
 
     def read_everything(self):

@@ -57,8 +57,9 @@ def judge(program, plain, ranks):
     """(failure, position of a step that is refused or None, kind of its error) for what ranks did."""
     stops = {(rank.stopped_at(), accepted.kind_of(rank.text)) for rank in ranks}
     if len(stops) > 1:
+        what = "ranks raise different errors" if len({stop for stop, _ in stops}) == 1 else "ranks differ"
         said = "\n".join(f"rank {n}: step {r.stopped_at()}: {r.text.splitlines()[:3]}" for n, r in enumerate(ranks))
-        return f"ranks differ\n{said}", None, ""
+        return f"{what}\n{said}", None, ""
     stop, kind = stops.pop()
     for number, rank in enumerate(ranks):
         if failure := difference(program, plain, rank, number):

@@ -18,8 +18,6 @@ def add_steps(b, count, *tables):
     for _ in range(count):
         function = b.random.choices(functions, weights)[0]
         b.add(function(b))
-        if function is read_or_backward:
-            continue
 
 
 def read_or_backward(b):
@@ -31,8 +29,9 @@ def read_or_backward(b):
 
 def inputs(b, low=2, high=4):
     shape = b.shape()
+    dtype = b.choice(None, None, "torch.float32")
     for _ in range(b.random.randint(low, high)):
-        b.input(shape if b.chance(0.7) else None, dtype="torch.float32" if b.chance(0.15) else None)
+        b.input(shape if b.chance(0.7) else None, dtype=b.choice(None, "torch.float32", "torch.int64") if b.chance(0.3) else dtype)
 
 
 def operators(seed):

@@ -15,7 +15,9 @@ def global_value(number, shape, dtype):
 def term(value, reduce_op, index, count, seed):
     """What member `index` of `count` holds of a partial value, so that their reduction is the value."""
     generator = torch.Generator().manual_seed(seed)
-    offsets = (torch.randint(0, 5, (count, *value.shape), generator=generator) / 4).to(value.dtype)
+    offsets = torch.randint(0, 5, (count, *value.shape), generator=generator)
+    offsets = offsets / 4 if value.is_floating_point() else offsets
+    offsets = offsets.to(value.dtype)
     if reduce_op == "sum":
         return value - offsets[1:].sum(0) if index == 0 else offsets[index]
     if reduce_op == "avg":
@@ -35,7 +37,7 @@ class Side:
     def namespace(self):
         return {
             "torch": torch, "F": torch.nn.functional, "S": Shard, "R": Replicate(), "P": Partial, "tensor": self.tensor,
-            "read": self.read, "local": self.local, "module": self.module, "indices": self.indices, "checkpoint": checkpoint,
+            "read": self.read, "local": self.local, "module": self.module, "indices": self.indices, "checkpoint": checkpoint, "redistribute": self.redistribute, "read_state": self.read_state,
         }  # fmt: skip
 
     def read(self, value):
@@ -48,6 +50,11 @@ class Side:
             found = type(value)
         self.reads.append((self.step, value, found))
 
+    def read_state(self, optimizer):
+        for state in optimizer.state.values():
+            for key in sorted(state):
+                self.read(state[key])
+
 
 class Plain(Side):
     def tensor(self, number, shape, placements, dtype=torch.float64, requires_grad=False, device="cpu"):
@@ -58,6 +65,9 @@ class Plain(Side):
 
     def indices(self, values):
         return torch.tensor(values)
+
+    def redistribute(self, value, placements):
+        return value * 1
 
     def gathered(self, value):
         return value.detach()
@@ -88,6 +98,9 @@ class Distributed(Side):
 
     def indices(self, values):
         return weft.distribute_tensor(torch.tensor(values), self.mesh, [Replicate()] * self.mesh.ndim, src_data_rank=None)
+
+    def redistribute(self, value, placements):
+        return value.redistribute(placements=placements) * 1
 
     def gathered(self, value):
         return value.full_tensor() if weft.is_dtensor(value) else value.detach()

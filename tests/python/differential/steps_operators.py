@@ -27,6 +27,12 @@ BINARY = [
     "torch.einsum('ij,kj->ik', {x}, {y})", "torch.hypot({x}, {y})", "torch.dot({x}.flatten(), {y}.flatten())", "{x} == {y}",
     "torch.bmm({x}, {y})", "torch.addmm({x}, {x}, {y})", "{x}.expand_as({y})", "torch.broadcast_tensors({x}, {y})[0]",
 ]  # fmt: skip
+OF_INTEGERS = [
+    "{x} + 1", "{x} + 1.5", "{x} * 2", "{x} / 2", "{x} * 0.5", "{x}.sum()", "{x}.sum() + 1.5", "{x}.max()", "{x} == {y}", "{x} + {y}",
+    "{x} * {y}", "{x} > 0", "{x}.bool()", "{x}.double()", "{x}.any()", "{x}.all()", "{x}.cumsum(0)", "{x}.sum(0)", "{x}.float() + {y}",
+    "~({x} > 0)", "({x} > 0) & ({y} > 0)", "{y} * ({x} > 0)", "torch.where({x} > 0, {y}, 1)", "{x}.argmax()", "{x}.sort(0).values",
+    "{x} - {y}", "{x} % 3", "{x} // 2", "{x}.clamp(0, 2)", "{x}.sum() / 3", "{x}.float().mean()", "{x}.sum().item()",
+]  # fmt: skip
 
 
 def is_number(value):
@@ -63,4 +69,24 @@ def dim_of(b, x):
     return b.random.randrange(-ndim, ndim)
 
 
-STEPS = [(unary, 4), (along, 4), (binary, 5)]
+def integer(b):
+    x = b.pick(lambda value: not value.is_floating_point() and value.device.type != "meta")
+    y = b.pick(lambda value: x and (value.shape == b.namespace[x].shape or value.ndim == 0) and value.device.type != "meta")
+    return x and f"{b.fresh()} = " + b.random.choice(OF_INTEGERS).format(x=x, y=y)
+
+
+def redistribute(b):
+    x = b.pick(is_number)
+    return x and f"{b.fresh()} = redistribute({x}, {b.placements(b.namespace[x].ndim)})"
+
+
+def gradient(b):
+    """A gradient with a graph of its own, which a later step may take the gradient of."""
+    of = b.pick(lambda value: value.requires_grad and not value.is_leaf and is_number(value))
+    leaf = b.pick(lambda value: value.requires_grad and value.is_leaf)
+    return of and leaf and (
+        f"{b.fresh()} = torch.autograd.grad({of}.tanh().sum(), {leaf}, create_graph=True, allow_unused=True)[0]"
+    )  # fmt: skip
+
+
+STEPS = [(unary, 4), (along, 4), (binary, 5), (integer, 1), (redistribute, 1), (gradient, 1)]

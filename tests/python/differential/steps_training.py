@@ -30,6 +30,7 @@ def build(b):
         if step < 0.3:
             loss = b.random.choice(LOSSES).format(x=x, p=p)
             b.add(f"({loss}).backward()")
+            b.add(f"{o}.step()" if b.chance(0.4) else None)
         elif step < 0.5:
             b.add(f"{o}.step()")
         elif step < 0.7:
@@ -38,7 +39,8 @@ def build(b):
         elif step < 0.85:
             b.add(b.choice(
                 f"{o}.zero_grad(set_to_none={b.chance(0.5)})", f"torch.nn.utils.clip_grad_norm_({parameters}, 0.5)".replace("'", ""),
-                f"{o}.load_state_dict({o}.state_dict())", f"read({p}.grad)", f"{p}.grad = None", f"{p}.grad.mul_(0.5)",
+                f"{o}.load_state_dict({o}.state_dict())", f"read({p}.grad)", f"{p}.grad = None", f"{p}.grad.mul_(0.5)", f"read_state({o})",
+                f"{p}.register_hook(lambda g: g * 2)", f"{p}.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(0.5))",
                 f"torch.nn.utils.clip_grad_value_({parameters}, 0.1)".replace("'", ""), f"read({p})",
                 f"torch.nn.utils.clip_grad_norm_({parameters}, 0.5, foreach={b.chance(0.5)})".replace("'", ""),
             ))  # fmt: skip
@@ -56,7 +58,7 @@ MODULE_WRITES = [
 ]  # fmt: skip
 FORWARDS = [
     "{y} = {m}({x})", "{y} = {m}({x})", "{y} = checkpoint({m}, {x})", "with torch.no_grad(): {y} = {m}({x}) * 1",
-    "{y} = {m}({x}).tanh()", "{y} = {m}({x}) + {m}({x})", "{y} = {m}({x}.detach())",
+    "{y} = {m}({x}).tanh()", "{y} = {m}({x}) + {m}({x})", "{y} = {m}({x}.detach())", "with torch.autocast('cpu', torch.bfloat16): {y} = {m}({x})",
 ]  # fmt: skip
 
 
@@ -78,8 +80,8 @@ def build_modules(b):
         elif step < 0.5:
             b.add(b.random.choice(MODULE_WRITES).format(m=m, flag=b.chance(0.7)))
         elif step < 0.7:
-            writes = [entry for entry in steps_writes.STEPS if entry[0] is not steps_writes.STEPS[-1][0]]
-            b.add(b.random.choices(*zip(*writes))[0](b))
+            write = b.random.choices(*zip(*steps_writes.CONTENT_STEPS))[0]
+            b.add(write(b, x if b.chance(0.6) else None))
         elif step < 0.8:
             b.add(steps_views.view(b) if b.chance(0.5) else steps_operators.binary(b))
         elif step < 0.9 and o:

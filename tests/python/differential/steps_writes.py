@@ -37,32 +37,46 @@ STRUCTURE = [
 ]  # fmt: skip
 
 
+# What these give, or whether they raise, is not defined where source and target share memory.
+NEEDS_OTHER_MEMORY = [text for text in OF_TWO if "masked_scatter_" in text or "index_" in text or "transpose" in text]
+
+
+def shares_memory(x, y):
+    return x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+
+
 def write_from(texts):
-    def write(b):
-        x = b.pick(is_number)
+    def write(b, target=None):
+        x = target or b.pick(is_number)
         if x is None:
             return None
         value = b.namespace[x]
         y = b.pick(lambda other: is_number(other) and other.shape == value.shape and other.dtype == value.dtype)
+        text = b.random.choice(texts)
+        if text in NEEDS_OTHER_MEMORY and shares_memory(value, b.namespace[y]):
+            return None
         size = value.shape[0] if value.ndim else 1
         if size == 0:
             return None
         a = b.random.randrange(size)
-        text = b.random.choice(texts).format(x=x, y=y, a=a, b=b.random.randint(a + 1, size), i=b.random.randrange(size))
+        text = text.format(x=x, y=y, a=a, b=b.random.randint(a + 1, size), i=b.random.randrange(size))
         if b.program.mode == "grad" and value.is_leaf and value.requires_grad and b.chance(0.9):
             text = f"with torch.no_grad(): {text}"
+        elif b.program.mode == "no_grad" and b.chance(0.15):
+            text = f"with torch.inference_mode(): {text}"
         return text
 
     return write
 
 
-def local_write(b):
+def local_write(b, target=None):
     """Only to tensors that are no views: what a rank holds of a view may be a copy."""
-    x = b.pick(lambda value: is_number(value) and value._base is None)
+    x = target or b.pick(lambda value: is_number(value) and value._base is None)
     return x and b.random.choice(LOCAL).format(x=x)
 
 
-STEPS = [
+STRUCTURE_STEP = (write_from(STRUCTURE), 1)
+CONTENT_STEPS = [
     (write_from(IN_PLACE), 5), (write_from(OF_TWO), 4), (write_from(UNSEEN), 3), (write_from(FOREACH), 3), (local_write, 1),
-    (write_from(STRUCTURE), 1),
 ]  # fmt: skip
+STEPS = [*CONTENT_STEPS, STRUCTURE_STEP]
