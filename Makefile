@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 PYTHON = $(or $(WEFT_PYTHON),.venv/bin/python)
 SOURCES = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' | xargs -0r ls -d 2>/dev/null
 
-.PHONY: help setup demo test faults mutate bench lint format asan tsan fuzz clean
+.PHONY: help setup demo test differential faults mutate bench lint format asan tsan fuzz clean
 .PRECIOUS: build/%/build.ninja
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make bench [ONLY=x]  build and run the benchmarks, or only x"
 	@echo "make asan, tsan      run all tests under the address (and undefined) or the thread sanitizer"
 	@echo "make fuzz            run the fuzzers over their corpus, each for FUZZ_SECONDS (600); -j2 runs both at once"
+	@echo "make differential    run PROGRAMS (20000) random Python programs on distributed tensors beside plain ones"
 	@echo "make mutate          give each reader COUNT (5000) files that were changed somewhere; make test gives it 300"
 	@echo "make clean           remove build/"
 
@@ -59,6 +60,11 @@ fuzz-%: build-fuzzers
 build-fuzzers: build/fuzz/build.ninja
 	cmake --build --preset fuzz -j $(JOBS)
 
+	PYTHONPATH=build/dev/python $(PYTHON) tests/python/differential/run.py --seeds 0:$(PROGRAMS) --jobs $(JOBS) --shrink
+	cmake --build --preset dev -j $(JOBS) --target weft_python
+differential: build/dev/build.ninja
+PROGRAMS ?= 20000
+# Failing programs are made smaller and printed; `make test` runs the first 150.
 COUNT ?= 5000
 mutate: build/dev/build.ninja
 	cmake --build --preset dev -j $(JOBS) --target integration_tests

@@ -12,6 +12,7 @@ import argparse
 import collections
 import json
 import os
+import re
 import selectors
 import subprocess
 import sys
@@ -21,7 +22,6 @@ import time
 PROGRAM_SECONDS = 60
 SHRINKING_SECONDS = 240  # at most so long for a program that is made smaller
 PROGRESS_SECONDS = 10
-SHOWN_PER_GROUP = 4  # the smallest programs
 KINDS = ("operators", "writes", "training", "modules", "meta", "threads")
 
 
@@ -58,6 +58,12 @@ class Worker:
         self.process.wait()
 
 
+def form_of(answer):
+    """What failures of one cause have in common: the kind of failure, and the steps without names, numbers and inputs."""
+    steps = [line for line in answer.get("program", "").split("\n") if " = tensor(" not in line and not line.startswith("#")]
+    return answer["failure"].split("\n")[0], re.sub(r"\b[a-z]\d+\b|-?\d+(\.\d+)?", "_", "\n".join(steps))
+
+
 class Summary:
     def __init__(self):
         self.programs, self.steps = collections.Counter(), 0
@@ -75,15 +81,16 @@ class Summary:
         lines = []
         groups = collections.defaultdict(list)
         for answer in self.failures:
-            groups[f"{answer['kind']}: " + answer["failure"].split("\n")[0]].append(answer)
-        for kind, answers in sorted(groups.items(), key=lambda group: len(group[1])):
-            answers.sort(key=lambda answer: len(answer.get("program", "")))
-            lines += [f"==== {len(answers)} failures, {kind}", "seeds " + " ".join(str(a["seed"]) for a in answers), ""]
-            lines += [f"{a['failure']}\n{a.get('program', '')}\n" for a in answers[:SHOWN_PER_GROUP]]
+            groups[form_of(answer)].append(answer)
+        for answers in sorted(groups.values(), key=len):
+            smallest = min(answers, key=lambda answer: len(answer.get("program", "")))
+            lines += [f"==== {len(answers)} failures, seeds " + " ".join(str(answer["seed"]) for answer in answers[:20])]
+            lines += [smallest["failure"], smallest.get("program", ""), ""]
         lines.append("accepted errors:")
         lines += [f"{count:8} {kind}" for kind, count in self.refused.most_common()]
         lines.append("failures:")
-        lines += [f"{len(answers):8} {kind}" for kind, answers in groups.items()]
+        kinds = collections.Counter(f"{answer['kind']}: {answer['failure'].splitlines()[0]}" for answer in self.failures)
+        lines += [f"{count:8} {kind}" for kind, count in kinds.most_common()]
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.programs.items()))
         total = sum(self.programs.values())
         lines.append(f"{total} programs ({counts}), {self.steps} steps, {len(self.failures)} failures")
