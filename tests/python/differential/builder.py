@@ -97,7 +97,9 @@ class Builder:
         made = []
         for _ in self.program.mesh:
             what = self.random.random()
-            if what < 0.55 and ndim > 0:
+            if what < 0.04 and ndim > 0:
+                made.append(f"SS({self.random.randrange(ndim)}, split_factor=2)")
+            elif what < 0.55 and ndim > 0:
                 made.append(f"S({self.random.randrange(ndim)})")
             elif what < 0.75 and partial:
                 made.append(f"P('{self.random.choice(kinds)}')")

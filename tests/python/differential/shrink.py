@@ -19,7 +19,7 @@ def smaller(program):
     if program.mode != "grad":
         yield dataclasses.replace(program, mode="grad")
     for position, text in enumerate(program.steps):
-        for found in re.finditer(r"S\(\d\)|P\('\w+'\)", text):
+        for found in re.finditer(r"S?S\(\d(, split_factor=2)?\)|P\('\w+'\)", text):
             changed = text[: found.start()] + "R" + text[found.end() :]
             yield dataclasses.replace(program, steps=(*program.steps[:position], changed, *program.steps[position + 1 :]))
         if ", requires_grad=True" in text:

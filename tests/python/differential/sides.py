@@ -3,7 +3,7 @@
 import torch
 import weft
 from differential import modules
-from weft import Partial, Replicate, Shard
+from weft import Partial, Replicate, Shard, StridedShard
 
 
 def global_value(number, shape, dtype):
@@ -36,7 +36,7 @@ class Side:
 
     def namespace(self):
         return {
-            "torch": torch, "F": torch.nn.functional, "S": Shard, "R": Replicate(), "P": Partial, "tensor": self.tensor,
+            "torch": torch, "F": torch.nn.functional, "S": Shard, "SS": StridedShard, "R": Replicate(), "P": Partial, "tensor": self.tensor,
             "read": self.read, "local": self.local, "module": self.module, "indices": self.indices, "checkpoint": checkpoint, "redistribute": self.redistribute, "read_state": self.read_state,
         }  # fmt: skip
 
@@ -90,7 +90,7 @@ class Distributed(Side):
                 value = term(value, placement.reduce_op, index, count, 1000 * number + mesh_dim)
             stored.append(Replicate() if placement.is_partial() else placement)
         shards = weft.distribute_tensor(value.to(device), self.mesh, stored, src_data_rank=None)
-        made = weft.from_local(shards.to_local().clone(), self.mesh, placements, shape=value.shape, stride=value.stride())
+        made = weft.from_local(shards.to_local().clone(), self.mesh, placements, shape=value.shape)
         return made.requires_grad_(requires_grad)
 
     def local(self, value):

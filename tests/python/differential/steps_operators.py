@@ -25,7 +25,7 @@ BINARY = [
     "torch.cat([{x}, {y}], {d})", "torch.stack([{x}, {y}], {d})", "torch.add({x}, {y}, alpha=2)", "{x} @ {y}.mT",
     "F.linear({x}, {y})", "torch.outer({x}.flatten(), {y}.flatten())", "{x}.sum() + {y}", "F.mse_loss({x}, {y})",
     "torch.einsum('ij,kj->ik', {x}, {y})", "torch.hypot({x}, {y})", "torch.dot({x}.flatten(), {y}.flatten())", "{x} == {y}",
-    "torch.bmm({x}, {y})", "torch.addmm({x}, {x}, {y})", "{x}.expand_as({y})", "torch.broadcast_tensors({x}, {y})[0]",
+    "torch.bmm({x}, {y})", "F.cross_entropy({x}, {y}.softmax(-1))", "F.scaled_dot_product_attention({x}, {y}, {x})", "torch.addmm({x}, {x}, {y})", "{x}.expand_as({y})", "torch.broadcast_tensors({x}, {y})[0]",
 ]  # fmt: skip
 OF_INTEGERS = [
     "{x} + 1", "{x} + 1.5", "{x} * 2", "{x} / 2", "{x} * 0.5", "{x}.sum()", "{x}.sum() + 1.5", "{x}.max()", "{x} == {y}", "{x} + {y}",
@@ -56,6 +56,8 @@ def binary(b):
     like = b.namespace[x]
     y = b.pick(lambda value: is_number(value) and (value.shape == like.shape or b.chance(0.3)))
     d = dim_of(b, x) if like.ndim else 0
+    if y and like.numel() == 0 and like.dtype != b.namespace[y].dtype:
+        return None  # torch does not look at the dtypes of a product of nothing
     return y and f"{b.fresh()} = " + b.random.choice(BINARY).format(x=x, y=y, d=d)
 
 
