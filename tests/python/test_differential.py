@@ -52,6 +52,15 @@ def test_errors_are_compared():
     assert check(program("v0 = tensor(1, (4,), [S(0)])", "v0.to_local()")).kind() == "does not raise"
 
 
+def test_a_gradient_that_plain_tensors_refuse_is_compared_with_that_of_saved_copies():
+    # The module gathers its input, and the gathered copy is saved.
+    verdict = check(program(
+        "m0 = module('Mlp', 'Mlp', 4, 8)", "v0 = tensor(1, (2, 4, 4), [S(1)])", "v1 = m0(v0)", "v0.add_(1)", "v1.sum().backward()",
+        "read(m0.up.weight.grad)",
+    ))  # fmt: skip
+    assert not verdict.failure and "plain alone raises" in verdict.refused[0]
+
+
 def test_a_step_that_is_refused_is_left_out_and_counted():
     verdict = check(program("v0 = tensor(1, (4,), [P('sum')])", "v0.tanh_()", "read(v0)"))
     assert not verdict.failure and verdict.steps == 2 and "the result cannot be stored" in verdict.refused[0]

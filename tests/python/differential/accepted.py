@@ -29,5 +29,10 @@ def is_lost(text):
     return LOST.search(text) is not None
 
 
+def is_about_saved_values(text):
+    """Plain tensors refuse a gradient whose saved input was written to; a rank may have saved a copy that it had gathered."""
+    return "modified by an inplace operation" in text
+
+
 def is_accepted(text):
     return any(re.search(pattern, text) for pattern in ACCEPTED)

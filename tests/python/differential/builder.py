@@ -123,11 +123,13 @@ class Builder:
         return name
 
     def read_everything(self):
+        """Behind an error of plain tensors, too: where ranks go on, what they find there is compared with a second run."""
+        add = (lambda text: setattr(self, "program", self.with_step(text))) if self.ended else self.add
         for name in self.every_tensor():
-            self.add(f"read({name})")
-            value = self.namespace.get(name)
-            if isinstance(value, torch.Tensor) and usable(value) and value.is_leaf and value.requires_grad:
-                self.add(f"read({name}.grad)")
+            add(f"read({name})")
+            value = self.namespace[name]
+            if usable(value) and value.is_leaf and value.requires_grad:
+                add(f"read({name}.grad)")
 
     def backward(self):
         """A gradient of one value; the error of a value that has been written to since is part of what is compared."""

@@ -56,6 +56,12 @@ def run_plain(program):
     return execute(program, Plain())
 
 
+def run_plain_saving_copies(program):
+    """As run_plain, but autograd saves copies: gradients are those of the values that forward saw, whatever was written since."""
+    with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved.clone(), lambda copy: copy):
+        return execute(program, Plain())
+
+
 def run_distributed(program):
     """A Record per rank, for the program and then for the one beside it."""
 
