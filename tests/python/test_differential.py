@@ -68,7 +68,7 @@ def test_a_step_that_is_refused_is_left_out_and_counted():
 
 def test_a_process_that_ends_is_the_failure_of_its_program():
     worker = run.Worker()
-    worker.start(3, "no such kind", False)
+    worker.start(3, "no such kind")
     answer = worker.answer()
     assert answer["seed"] == 3 and answer["failure"].startswith("crash") and "KeyError" in answer["failure"]
     worker.end()

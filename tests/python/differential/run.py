@@ -10,6 +10,7 @@ failure of the program it was running, and another worker goes on with the next 
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import re
@@ -20,7 +21,8 @@ import tempfile
 import time
 
 PROGRAM_SECONDS = 60
-SHRINKING_SECONDS = 240  # at most so long for a program that is made smaller
+SHRINKING_SECONDS = 240  # for making a failing program smaller
+MAX_SHRUNK = 100  # failures; later ones are printed as they are
 PROGRESS_SECONDS = 10
 KINDS = ("operators", "writes", "training", "modules", "meta", "threads")
 
@@ -34,11 +36,14 @@ class Worker:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=environment,
         )  # fmt: skip
         self.seed = None
+        self.unshrunk = None  # the failure that this worker is making smaller
 
-    def start(self, seed, kind, shrink):
-        self.seed, self.deadline = seed, time.monotonic() + (SHRINKING_SECONDS if shrink else PROGRAM_SECONDS)
-        self.process.stdin.write((json.dumps([seed, kind, shrink]) + "\n").encode())
-        self.process.stdin.flush()
+    def start(self, seed, kind, unshrunk=None):
+        self.seed, self.unshrunk = seed, unshrunk
+        self.deadline = time.monotonic() + (SHRINKING_SECONDS if unshrunk else PROGRAM_SECONDS)
+        with contextlib.suppress(BrokenPipeError):  # the answer will say that it has ended
+            self.process.stdin.write((json.dumps([seed, kind, unshrunk is not None]) + "\n").encode())
+            self.process.stdin.flush()
 
     def answer(self):
         """What the worker says of its seed, or that it has ended."""
@@ -53,7 +58,6 @@ class Worker:
         return {"seed": self.seed, "kind": "?", "steps": 0, "refused": [], "failure": f"{what}\nexit code {code}: {last_words}"}
 
     def end(self):
-        self.process.stdin.close()
         self.process.kill()
         self.process.wait()
 
@@ -97,48 +101,61 @@ class Summary:
         return "\n".join(lines)
 
 
+class Pool:
+    """Workers and the seeds that they are still to run."""
+
+    def __init__(self, seeds, kind, shrink):
+        self.waiting, self.kind, self.shrink = collections.deque(seeds), kind, shrink
+        self.summary, self.workers, self.selector = Summary(), set(), selectors.DefaultSelector()
+
+    def hire(self):
+        worker = Worker()
+        self.workers.add(worker)
+        self.selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+        worker.start(self.waiting.popleft(), self.kind)
+
+    def retire(self, worker):
+        self.selector.unregister(worker.process.stdout)
+        self.workers.remove(worker)
+        worker.end()
+
+    def take(self, worker, answer):
+        """Counts an answer, or has its failure made smaller, and gives the worker the next seed."""
+        is_alive = worker.process.poll() is None
+        if worker.unshrunk:
+            answer = answer if is_alive and answer["failure"] else worker.unshrunk
+        elif answer["failure"] and is_alive and self.shrink and len(self.summary.failures) < MAX_SHRUNK:
+            worker.start(worker.seed, self.kind, answer)
+            return
+        self.summary.add(answer)
+        if is_alive and self.waiting:
+            worker.start(self.waiting.popleft(), self.kind)
+            return
+        self.retire(worker)
+        if self.waiting:
+            self.hire()
+
+    def wait(self):
+        ready = {key.data for key, _ in self.selector.select(1)}
+        for worker in list(self.workers):
+            if worker in ready:
+                self.take(worker, worker.answer())
+            elif time.monotonic() > worker.deadline:
+                self.take(worker, worker.lost("hang"))
+
+
 def run_all(seeds, jobs, kind=None, shrink=False, progress=None):
     """A Summary of the programs of these seeds."""
-    summary, waiting = Summary(), collections.deque(seeds)
-    selector, workers = selectors.DefaultSelector(), set()
+    pool = Pool(seeds, kind, shrink)
     began = shown = time.monotonic()
-
-    def give(worker):
-        if waiting:
-            worker.start(waiting.popleft(), kind, shrink)
-        else:
-            retire(worker)
-            worker.end()
-
-    def hire():
-        worker = Worker()
-        workers.add(worker)
-        selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
-        give(worker)
-
-    def retire(worker):
-        selector.unregister(worker.process.stdout)
-        workers.remove(worker)
-
-    for _ in range(min(jobs, len(waiting))):
-        hire()
-    while workers:
-        ready = {key.data for key, _ in selector.select(1)}
-        for worker in list(workers):
-            late = worker not in ready and time.monotonic() > worker.deadline
-            if worker in ready or late:
-                summary.add(worker.lost("hang") if late else worker.answer())
-                if worker.process.poll() is None:
-                    give(worker)
-                else:
-                    retire(worker)
-                    if waiting:
-                        hire()
+    for _ in range(min(jobs, len(pool.waiting))):
+        pool.hire()
+    while pool.workers:
+        pool.wait()
         if progress and time.monotonic() - shown > PROGRESS_SECONDS:
-            shown = time.monotonic()
-            done = sum(summary.programs.values())
-            print(f"{done} programs, {done / (shown - began):.1f}/s, {len(summary.failures)} failures", file=progress, flush=True)
-    return summary
+            shown, done, failures = time.monotonic(), sum(pool.summary.programs.values()), len(pool.summary.failures)
+            print(f"{done} programs, {done / (shown - began):.1f}/s, {failures} failures", file=progress, flush=True)
+    return pool.summary
 
 
 def main():

@@ -1,4 +1,4 @@
-"""The process that runs programs: reads "[seed, kind, shrink]" lines, answers one line of JSON each."""
+"""The process that runs programs: reads lines "[seed, kind, whether to shrink]" and answers each by a line of JSON."""
 
 import json
 import os
