@@ -10,9 +10,11 @@ import re
 @functools.lru_cache(maxsize=4096)
 def names_of(text):
     """The names that a statement reads and those that it assigns."""
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
-    reads = frozenset(node.id for node in nodes if isinstance(node.ctx, ast.Load))
-    return reads, frozenset(node.id for node in nodes if isinstance(node.ctx, ast.Store))
+    nodes = list(ast.walk(ast.parse(text)))
+    changed = {node.target.id for node in nodes if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)}
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    reads = frozenset(node.id for node in names if isinstance(node.ctx, ast.Load))
+    return reads | changed, frozenset(node.id for node in names if isinstance(node.ctx, ast.Store))
 
 
 def is_variable(name):
@@ -46,7 +48,7 @@ class Program:
         defined, kept = set(), []
         for position, text in enumerate(self.steps):
             reads, assigns = names_of(text)
-            missing = {name for name in reads if is_variable(name)} - defined - assigns
+            missing = {name for name in reads if is_variable(name)} - defined
             if position not in dropped and not missing:
                 kept.append(text)
                 defined |= assigns

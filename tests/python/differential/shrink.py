@@ -2,10 +2,12 @@
 
 import dataclasses
 import re
+import time
 
 from differential.compare import check
 
 MAX_CHECKS = 300
+MAX_SECONDS = 60  # programs whose ranks wait for each other take long
 
 
 def smaller(program):
@@ -30,13 +32,14 @@ def smaller(program):
             yield dataclasses.replace(program, beside=beside)
 
 
-def shrink(program, failure_kind, checks=MAX_CHECKS):
+def shrink(program, failure_kind):
     """The smallest program found that still fails with the same kind of failure."""
+    checks, end = MAX_CHECKS, time.monotonic() + MAX_SECONDS
     found = True
     while found:
         found = False
         for candidate in smaller(program):
-            if candidate == program or checks == 0:
+            if candidate == program or checks == 0 or time.monotonic() > end:
                 continue
             checks -= 1
             if check(candidate).kind() == failure_kind:
