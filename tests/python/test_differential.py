@@ -39,8 +39,9 @@ def program(*steps):
 def test_a_wrong_value_is_found_and_its_program_made_smaller():
     # Both ranks add 1 to their term, so that the sum grows by 2.
     wrong = program(
-        "v0 = tensor(1, (4,), [P('sum')])", "v1 = tensor(2, (4,), [S(0)])", "v2 = v1 + 1", "local(v0).add_(1)", "read(v2)", "read(v0)"
-    )
+        "v0 = tensor(1, (4,), [P('sum')])", "v1 = tensor(2, (4,), [S(0)])", "v2 = v1 + 1", "local(v0).add_(1)", "read(v2)",
+        "read(v0)",
+    )  # fmt: skip
     verdict = check(wrong)
     assert verdict.kind() == "value differs" and "'read(v0)'" in verdict.failure
     assert shrink(wrong, verdict.kind()).steps == (wrong.steps[0], wrong.steps[3], wrong.steps[5])
@@ -55,8 +56,8 @@ def test_errors_are_compared():
 def test_a_gradient_that_plain_tensors_refuse_is_compared_with_that_of_saved_copies():
     # The module gathers its input, and the gathered copy is saved.
     verdict = check(program(
-        "m0 = module('Mlp', 'Mlp', 4, 8)", "v0 = tensor(1, (2, 4, 4), [S(1)])", "v1 = m0(v0)", "v0.add_(1)", "v1.sum().backward()",
-        "read(m0.up.weight.grad)",
+        "m0 = module('Mlp', 'Mlp', 4, 8)", "v0 = tensor(1, (2, 4, 4), [S(1)])", "v1 = m0(v0)", "v0.add_(1)",
+        "v1.sum().backward()", "read(m0.up.weight.grad)",
     ))  # fmt: skip
     assert not verdict.failure and "plain alone raises" in verdict.refused[0]
 

@@ -30,7 +30,7 @@ def is_lost(text):
 
 
 def is_about_saved_values(text):
-    """Plain tensors refuse a gradient whose saved input was written to; a rank may have saved a copy that it had gathered."""
+    """Plain tensors refuse a gradient whose saved input was written to; a rank may have saved a gathered copy."""
     return "modified by an inplace operation" in text
 
 

@@ -1,5 +1,6 @@
 """Builds a program while running it on plain tensors, so that every choice knows the shapes and values so far."""
 
+import dataclasses
 import random
 
 import torch
@@ -23,9 +24,8 @@ def usable(value):
 class Builder:
     def __init__(self, kind, seed, mesh=None, mode=None):
         self.random = random.Random(f"{kind} {seed}")
-        self.program = Program(
-            kind, seed, mesh or self.random.choice(MESHES), mode or self.random.choice(["grad", "grad", "no_grad", "inference"]), ()
-        )
+        mode = mode or self.choice("grad", "grad", "no_grad", "inference")
+        self.program = Program(kind, seed, mesh or self.random.choice(MESHES), mode, ())
         self.count = 0
         self.ended = False
         self.start()
@@ -65,7 +65,7 @@ class Builder:
         return fits
 
     def with_step(self, text):
-        return Program(self.program.kind, self.program.seed, self.program.mesh, self.program.mode, (*self.program.steps, text))
+        return dataclasses.replace(self.program, steps=(*self.program.steps, text))
 
     def undo(self):
         self.start()

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 
-from differential import steps_operators, steps_training, steps_views, steps_writes
+from differential import steps_modules, steps_operators, steps_training, steps_views, steps_writes
 from differential.builder import Builder
 
 
@@ -31,7 +31,8 @@ def inputs(b, low=2, high=4):
     shape = b.shape()
     dtype = b.choice(None, None, "torch.float32")
     for _ in range(b.random.randint(low, high)):
-        b.input(shape if b.chance(0.7) else None, dtype=b.choice(None, "torch.float32", "torch.int64") if b.chance(0.3) else dtype)
+        own_dtype = b.choice(None, "torch.float32", "torch.int64") if b.chance(0.3) else dtype
+        b.input(shape if b.chance(0.7) else None, dtype=own_dtype)
 
 
 def operators(seed):
@@ -66,7 +67,7 @@ def training(seed):
 def modules(seed):
     """Parallel modules whose inputs and parameters are written to between calls."""
     b = Builder("modules", seed)
-    steps_training.build_modules(b)
+    steps_modules.build(b)
     b.read_everything()
     return b.program
 

@@ -55,7 +55,8 @@ class Worker:
         code = self.process.wait()
         self.errors.seek(0)
         last_words = self.errors.read()[-1500:].decode(errors="replace")
-        return {"seed": self.seed, "kind": "?", "steps": 0, "refused": [], "failure": f"{what}\nexit code {code}: {last_words}"}
+        failure = f"{what}\nexit code {code}; `run.py --one {self.seed}` prints the program: {last_words}"
+        return {"seed": self.seed, "kind": "?", "steps": 0, "refused": [], "failure": failure}
 
     def end(self):
         self.process.kill()

@@ -57,7 +57,7 @@ def run_plain(program):
 
 
 def run_plain_saving_copies(program):
-    """As run_plain, but autograd saves copies: gradients are those of the values that forward saw, whatever was written since."""
+    """As run_plain, but autograd saves copies: gradients belong to the values that forward saw."""
     with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved.clone(), lambda copy: copy):
         return execute(program, Plain())
 

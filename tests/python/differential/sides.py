@@ -36,8 +36,9 @@ class Side:
 
     def namespace(self):
         return {
-            "torch": torch, "F": torch.nn.functional, "S": Shard, "SS": StridedShard, "R": Replicate(), "P": Partial, "tensor": self.tensor,
-            "read": self.read, "local": self.local, "module": self.module, "indices": self.indices, "checkpoint": checkpoint, "redistribute": self.redistribute, "read_state": self.read_state,
+            "torch": torch, "F": torch.nn.functional, "S": Shard, "SS": StridedShard, "R": Replicate(), "P": Partial,
+            "tensor": self.tensor, "indices": self.indices, "module": self.module, "checkpoint": checkpoint,
+            "read": self.read, "read_state": self.read_state, "local": self.local, "redistribute": self.redistribute,
         }  # fmt: skip
 
     def read(self, value):

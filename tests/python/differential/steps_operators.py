@@ -2,36 +2,42 @@
 
 UNARY = [
     "-{x}", "{x}.abs()", "{x}.tanh()", "{x}.sigmoid()", "{x}.relu()", "F.gelu({x})", "F.silu({x})", "{x}.sin()",
-    "{x}.clamp(-1, 1)", "{x}.clamp(-3, 3).exp()", "({x}.abs() + 1).log()", "({x}.abs() + 1).sqrt()", "{x} + 1", "1.5 - {x}",
-    "{x} * 2.5", "{x} / 3", "2 / ({x}.abs() + 1)", "{x} + True", "{x} ** 2", "{x}.sum()", "{x}.mean()", "{x}.amax()",
-    "{x}.sum() + 1.5", "{x}.sum() * 2", "{x}.norm()", "{x}.std()", "{x}.float()", "{x}.double()", "{x}.clone()",
-    "{x}.contiguous()", "{x}.flatten().cumsum(0)", "torch.zeros_like({x}) + {x}", "{x}.new_ones({shape}) + {x}",
-    "torch.where({x} > 0.3, {x}, -{x})", "{x}.masked_fill({x} > 0.3, 0.5)", "F.leaky_relu({x})", "{x}.logsumexp(-1)",
-    "{x} + {x}.sum()", "{x} - {x}.mean()", "{x}.flip(0)", "{x}.nan_to_num()", "torch.atleast_2d({x})", "{x}.argmax()",
-    "({x} > 0.3).sum()", "({x} > 0.3).any()", "{x}.to(torch.bfloat16).double()", "{x}.sum().item()", "{x} * {x}.sum().item()",
+    "{x}.clamp(-1, 1)", "{x}.clamp(-3, 3).exp()", "({x}.abs() + 1).log()", "({x}.abs() + 1).sqrt()", "{x} + 1",
+    "1.5 - {x}", "{x} * 2.5", "{x} / 3", "2 / ({x}.abs() + 1)", "{x} + True", "{x} ** 2", "{x}.sum()", "{x}.mean()",
+    "{x}.amax()", "{x}.sum() + 1.5", "{x}.sum() * 2", "{x}.norm()", "{x}.std()", "{x}.float()", "{x}.double()",
+    "{x}.clone()", "{x}.contiguous()", "{x}.flatten().cumsum(0)", "torch.zeros_like({x}) + {x}",
+    "{x}.new_ones({shape}) + {x}", "torch.where({x} > 0.3, {x}, -{x})", "{x}.masked_fill({x} > 0.3, 0.5)",
+    "F.leaky_relu({x})", "{x}.logsumexp(-1)", "{x} + {x}.sum()", "{x} - {x}.mean()", "{x}.flip(0)", "{x}.nan_to_num()",
+    "torch.atleast_2d({x})", "{x}.argmax()", "({x} > 0.3).sum()", "({x} > 0.3).any()",
+    "{x}.to(torch.bfloat16).double()", "{x}.sum().item()", "{x} * {x}.sum().item()",
 ]  # fmt: skip
 ALONG = [
     "{x}.sum({d})", "{x}.mean({d}, keepdim=True)", "{x}.amax({d})", "{x}.amin({d}, keepdim=True)", "{x}.softmax({d})",
     "{x}.log_softmax({d})", "{x}.cumsum({d})", "{x}.sort({d}).values", "{x}.max({d}).values", "{x}.argmin({d})",
     "{x}.logsumexp({d})", "{x}.var({d}, correction=0)", "{x}.norm(dim={d})", "{x}.flip({d})", "{x}.roll(1, {d})",
-    "{x}.topk(1, {d}).values", "torch.cat([{x}, {x}], {d})", "torch.stack([{x}, {x}], {d})", "{x}.repeat_interleave(2, {d})",
-    "{x}.index_select({d}, indices([0]))", "{x}.prod({d})", "F.normalize({x}, dim={d})", "{x}.std({d}, correction=0)",
-    "{x}.unbind({d})[-1] * 2", "{x}.split(2, {d})[0] + 1", "{x}.diff(dim={d})", "{x}.any({d})", "{x}.tril()", "{x}.triu(1)",
-    "F.layer_norm({x}, {x}.shape[-1:])", "F.pad({x}, (1, 1))",
+    "{x}.topk(1, {d}).values", "torch.cat([{x}, {x}], {d})", "torch.stack([{x}, {x}], {d})",
+    "{x}.repeat_interleave(2, {d})", "{x}.index_select({d}, indices([0]))", "{x}.prod({d})",
+    "F.normalize({x}, dim={d})", "{x}.std({d}, correction=0)", "{x}.unbind({d})[-1] * 2", "{x}.split(2, {d})[0] + 1",
+    "{x}.diff(dim={d})", "{x}.any({d})", "{x}.tril()", "{x}.triu(1)", "F.layer_norm({x}, {x}.shape[-1:])",
+    "F.pad({x}, (1, 1))",
 ]  # fmt: skip
 BINARY = [
-    "{x} + {y}", "{x} - {y}", "{x} * {y}", "{x} / ({y}.abs() + 1)", "torch.maximum({x}, {y})", "torch.minimum({x}, {y})",
-    "torch.where({x} > {y}, {x}, {y})", "torch.lerp({x}, {y}, 0.5)", "torch.addcmul({x}, {x}, {y}, value=0.5)", "{x} @ {y}",
-    "torch.cat([{x}, {y}], {d})", "torch.stack([{x}, {y}], {d})", "torch.add({x}, {y}, alpha=2)", "{x} @ {y}.mT",
-    "F.linear({x}, {y})", "torch.outer({x}.flatten(), {y}.flatten())", "{x}.sum() + {y}", "F.mse_loss({x}, {y})",
-    "torch.einsum('ij,kj->ik', {x}, {y})", "torch.hypot({x}, {y})", "torch.dot({x}.flatten(), {y}.flatten())", "{x} == {y}",
-    "torch.bmm({x}, {y})", "F.cross_entropy({x}, {y}.softmax(-1))", "F.scaled_dot_product_attention({x}, {y}, {x})", "torch.addmm({x}, {x}, {y})", "{x}.expand_as({y})", "torch.broadcast_tensors({x}, {y})[0]",
+    "{x} + {y}", "{x} - {y}", "{x} * {y}", "{x} / ({y}.abs() + 1)", "torch.maximum({x}, {y})",
+    "torch.minimum({x}, {y})", "torch.where({x} > {y}, {x}, {y})", "torch.lerp({x}, {y}, 0.5)",
+    "torch.addcmul({x}, {x}, {y}, value=0.5)", "{x} @ {y}", "torch.cat([{x}, {y}], {d})",
+    "torch.stack([{x}, {y}], {d})", "torch.add({x}, {y}, alpha=2)", "{x} @ {y}.mT", "F.linear({x}, {y})",
+    "torch.outer({x}.flatten(), {y}.flatten())", "{x}.sum() + {y}", "F.mse_loss({x}, {y})",
+    "torch.einsum('ij,kj->ik', {x}, {y})", "torch.hypot({x}, {y})", "torch.dot({x}.flatten(), {y}.flatten())",
+    "{x} == {y}", "torch.bmm({x}, {y})", "F.cross_entropy({x}, {y}.softmax(-1))",
+    "F.scaled_dot_product_attention({x}, {y}, {x})", "torch.addmm({x}, {x}, {y})", "{x}.expand_as({y})",
+    "torch.broadcast_tensors({x}, {y})[0]",
 ]  # fmt: skip
 OF_INTEGERS = [
-    "{x} + 1", "{x} + 1.5", "{x} * 2", "{x} / 2", "{x} * 0.5", "{x}.sum()", "{x}.sum() + 1.5", "{x}.max()", "{x} == {y}", "{x} + {y}",
-    "{x} * {y}", "{x} > 0", "{x}.bool()", "{x}.double()", "{x}.any()", "{x}.all()", "{x}.cumsum(0)", "{x}.sum(0)", "{x}.float() + {y}",
-    "~({x} > 0)", "({x} > 0) & ({y} > 0)", "{y} * ({x} > 0)", "torch.where({x} > 0, {y}, 1)", "{x}.argmax()", "{x}.sort(0).values",
-    "{x} - {y}", "{x} % 3", "{x} // 2", "{x}.clamp(0, 2)", "{x}.sum() / 3", "{x}.float().mean()", "{x}.sum().item()",
+    "{x} + 1", "{x} + 1.5", "{x} * 2", "{x} / 2", "{x} * 0.5", "{x}.sum()", "{x}.sum() + 1.5", "{x}.max()",
+    "{x} == {y}", "{x} + {y}", "{x} * {y}", "{x} > 0", "{x}.bool()", "{x}.double()", "{x}.any()", "{x}.all()",
+    "{x}.cumsum(0)", "{x}.sum(0)", "{x}.float() + {y}", "~({x} > 0)", "({x} > 0) & ({y} > 0)", "{y} * ({x} > 0)",
+    "torch.where({x} > 0, {y}, 1)", "{x}.argmax()", "{x}.sort(0).values", "{x} - {y}", "{x} % 3", "{x} // 2",
+    "{x}.clamp(0, 2)", "{x}.sum() / 3", "{x}.float().mean()", "{x}.sum().item()",
 ]  # fmt: skip
 
 

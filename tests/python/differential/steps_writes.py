@@ -3,37 +3,42 @@
 from differential.steps_operators import is_number
 
 IN_PLACE = [
-    "{x}.add_(1.5)", "{x}.mul_(0.5)", "{x}.zero_()", "{x}.fill_(2)", "{x}.tanh_()", "{x}.clamp_(-1, 1)", "{x} += 1", "{x} *= 2",
-    "{x}.neg_()", "{x}.relu_()", "{x}.sub_(0.25)", "{x}.div_(2)", "{x}.copy_({x} + 1)", "{x}.copy_({x}.tanh())",
-    "torch.nn.init.constant_({x}, 0.5)", "torch.nn.init.zeros_({x})", "torch.nn.init.ones_({x})", "torch.nn.init.eye_({x})",
-    "{x}[{a}:{b}] = 2.0", "{x}[{i}] = -1.0", "{x}[..., :1] = 0.5", "{x}[{x} > 0.3] = 0.25", "{x}[{a}:{b}] += 1", "{x}[{i}].mul_(2)",
-    "{x}.masked_fill_({x} > 0.3, 0.5)", "{x}.index_fill_(0, indices([{i}]), 3.0)", "{x}[:, :1].fill_(1.25)", "{x}[::2] = 0.75",
-    "{x}.flatten()[0] = 4.0", "{x}.view(-1).add_(1)", "{x}.t().add_(1)", "{x}.transpose(0, -1).mul_(2)", "{x}.diagonal().fill_(1)",
-    "{x}[[{i}]] = 1.5", "{x}.tril_()", "{x}.square_().clamp_(max=3)", "{x}[None].add_(1)", "{x}.unsqueeze(-1).mul_(0.5)",
-    "{x}.normal_().zero_()", "torch.nn.init.normal_({x}).zero_()", "{x}.swapaxes(0, -1)[0] = 1.0", "torch.add({x}, 1, out={x})",
+    "{x}.add_(1.5)", "{x}.mul_(0.5)", "{x}.zero_()", "{x}.fill_(2)", "{x}.tanh_()", "{x}.clamp_(-1, 1)", "{x} += 1",
+    "{x} *= 2", "{x}.neg_()", "{x}.relu_()", "{x}.sub_(0.25)", "{x}.div_(2)", "{x}.copy_({x} + 1)",
+    "{x}.copy_({x}.tanh())", "torch.nn.init.constant_({x}, 0.5)", "torch.nn.init.zeros_({x})",
+    "torch.nn.init.ones_({x})", "torch.nn.init.eye_({x})", "{x}[{a}:{b}] = 2.0", "{x}[{i}] = -1.0",
+    "{x}[..., :1] = 0.5", "{x}[{x} > 0.3] = 0.25", "{x}[{a}:{b}] += 1", "{x}[{i}].mul_(2)",
+    "{x}.masked_fill_({x} > 0.3, 0.5)", "{x}.index_fill_(0, indices([{i}]), 3.0)", "{x}[:, :1].fill_(1.25)",
+    "{x}[::2] = 0.75", "{x}.flatten()[0] = 4.0", "{x}.view(-1).add_(1)", "{x}.t().add_(1)",
+    "{x}.transpose(0, -1).mul_(2)", "{x}.diagonal().fill_(1)", "{x}[[{i}]] = 1.5", "{x}.tril_()",
+    "{x}.square_().clamp_(max=3)", "{x}[None].add_(1)", "{x}.unsqueeze(-1).mul_(0.5)", "{x}.normal_().zero_()",
+    "torch.nn.init.normal_({x}).zero_()", "{x}.swapaxes(0, -1)[0] = 1.0", "torch.add({x}, 1, out={x})",
 ]  # fmt: skip
 OF_TWO = [
-    "{x}.copy_({y})", "{x}.add_({y})", "{x}.mul_({y})", "{x} += {y}", "torch.add({x}, {y}, out={x})", "torch.mul({y}, 2, out={x})",
-    "torch.sub({y}, {x}, out={x})", "{x}[{a}:{b}] = {y}[{a}:{b}]", "{x}[{i}] = {y}[{i}]", "{x}.lerp_({y}, 0.5)", "{x}.addcmul_({y}, {y})",
-    "{x}.masked_scatter_({y} > 0.3, {y})", "torch.where({y} > 0, {y}, {x}, out={x})", "{x}[{y} > 0.3] = 0.5", "{x}[...] = {y}",
+    "{x}.copy_({y})", "{x}.add_({y})", "{x}.mul_({y})", "{x} += {y}", "torch.add({x}, {y}, out={x})",
+    "torch.mul({y}, 2, out={x})", "torch.sub({y}, {x}, out={x})", "{x}[{a}:{b}] = {y}[{a}:{b}]", "{x}[{i}] = {y}[{i}]",
+    "{x}.lerp_({y}, 0.5)", "{x}.addcmul_({y}, {y})", "{x}.masked_scatter_({y} > 0.3, {y})",
+    "torch.where({y} > 0, {y}, {x}, out={x})", "{x}[{y} > 0.3] = 0.5", "{x}[...] = {y}",
     "{x}.index_copy_(0, indices([{i}]), {y}[{i}:{i}+1])", "{x}.index_add_(0, indices([{i}]), {y}[{i}:{i}+1])",
     "{x}.sub_({y}, alpha=2)", "torch.tanh({y}, out={x})", "{x}.transpose(0, -1).copy_({y}.transpose(0, -1))",
 ]  # fmt: skip
 UNSEEN = [
-    "{x}.data.add_(1)", "{x}.data.mul_(2)", "{x}.data.copy_({y})", "{x}.data = {y}.detach().clone()", "{x}.data = {y}.data * 2",
-    "{x}.detach().add_(1)", "{x}.detach().copy_({y}.detach())", "{x}.data[{a}:{b}] = 2.0", "{x}.detach()[{i}] = 1.0",
-    "{x}.data.zero_()", "{x}.data = {x}.data + 1", "{x}.detach().view(-1).mul_(2)",
+    "{x}.data.add_(1)", "{x}.data.mul_(2)", "{x}.data.copy_({y})", "{x}.data = {y}.detach().clone()",
+    "{x}.data = {y}.data * 2", "{x}.detach().add_(1)", "{x}.detach().copy_({y}.detach())", "{x}.data[{a}:{b}] = 2.0",
+    "{x}.detach()[{i}] = 1.0", "{x}.data.zero_()", "{x}.data = {x}.data + 1", "{x}.detach().view(-1).mul_(2)",
 ]  # fmt: skip
 FOREACH = [
     "torch._foreach_add_([{x}], 1.0)", "torch._foreach_mul_([{x}], 2.0)", "torch._foreach_copy_([{x}], [{y}])",
     "torch._foreach_add_([{x}], [{y}])", "torch._foreach_lerp_([{x}], [{y}], 0.5)", "torch._foreach_mul_([{x}], [{y}])",
-    "torch._foreach_zero_([{x}])", "torch._foreach_sub_([{x}, {x}], 1.0)", "torch._foreach_addcmul_([{x}], [{y}], [{y}])",
-    "torch._foreach_neg_([{x}])", "torch._foreach_tanh_([{x}])", "torch._foreach_clamp_max_([{x}], 1.0)",
+    "torch._foreach_zero_([{x}])", "torch._foreach_sub_([{x}, {x}], 1.0)",
+    "torch._foreach_addcmul_([{x}], [{y}], [{y}])", "torch._foreach_neg_([{x}])", "torch._foreach_tanh_([{x}])",
+    "torch._foreach_clamp_max_([{x}], 1.0)",
 ]  # fmt: skip
 LOCAL = ["local({x}).detach().mul_(2)", "local({x}).detach().numpy().__imul__(2)", "local({x}).data.mul_(0.5)"]
 STRUCTURE = [
-    "{x}.requires_grad_()", "{x}.requires_grad_(False)", "{x}.t_()", "{x}.unsqueeze_(0)", "{x}.squeeze_()", "{x}.transpose_(0, -1)",
-    "torch.utils.swap_tensors({x}, {y})", "{x}.set_({y})", "{x}.resize_(1)", "{x}.detach_()", "{x}.swapaxes_(0, -1)",
+    "{x}.requires_grad_()", "{x}.requires_grad_(False)", "{x}.t_()", "{x}.unsqueeze_(0)", "{x}.squeeze_()",
+    "{x}.transpose_(0, -1)", "torch.utils.swap_tensors({x}, {y})", "{x}.set_({y})", "{x}.resize_(1)", "{x}.detach_()",
+    "{x}.swapaxes_(0, -1)",
 ]  # fmt: skip
 
 

@@ -15,7 +15,9 @@ from differential.shrink import shrink
 def run(seed, kind, with_shrinking):
     program = generate(seed, kind)
     verdict = check(program)
-    answer = {"seed": seed, "kind": program.kind, "steps": verdict.steps, "refused": verdict.refused, "failure": verdict.failure}
+    answer = {
+        "seed": seed, "kind": program.kind, "steps": verdict.steps, "refused": verdict.refused, "failure": verdict.failure,
+    }  # fmt: skip
     if verdict.failure:
         if with_shrinking:
             program = shrink(program, verdict.kind())
