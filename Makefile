@@ -60,11 +60,12 @@ fuzz-%: build-fuzzers
 build-fuzzers: build/fuzz/build.ninja
 	cmake --build --preset fuzz -j $(JOBS)
 
-	PYTHONPATH=build/dev/python $(PYTHON) tests/python/differential/run.py --seeds 0:$(PROGRAMS) --jobs $(JOBS) --shrink
-	cmake --build --preset dev -j $(JOBS) --target weft_python
-differential: build/dev/build.ninja
-PROGRAMS ?= 20000
 # Failing programs are made smaller and printed; `make test` runs the first 150.
+PROGRAMS ?= 20000
+differential: build/dev/build.ninja
+	cmake --build --preset dev -j $(JOBS) --target weft_python
+	PYTHONPATH=build/dev/python $(PYTHON) tests/python/differential/run.py --seeds 0:$(PROGRAMS) --jobs $(JOBS) --shrink
+
 COUNT ?= 5000
 mutate: build/dev/build.ninja
 	cmake --build --preset dev -j $(JOBS) --target integration_tests
