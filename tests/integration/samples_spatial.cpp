@@ -51,16 +51,16 @@ void add_pools_backward(Samples& samples) {
 void add_pads_and_columns(Samples& samples) {
   for (const auto& shape : Shapes{{4, 3, 6}, {5, 6}}) {
     samples.add("aten::reflection_pad1d", {shape}, [](const Inputs& t) { return at::reflection_pad1d(t[0], {1, 2}); });
-    samples.add("aten::replication_pad1d", {shape}, [](const Inputs& t) { return at::replication_pad1d(t[0], {1, 2}); });
+    samples.add(
+        "aten::replication_pad1d", {shape}, [](const Inputs& t) { return at::replication_pad1d(t[0], {1, 2}); });
   }
   for (const auto& shape : Shapes{{4, 3, 6, 5}, {5, 6, 5}}) {
     samples.add(
         "aten::reflection_pad2d", {shape}, [](const Inputs& t) { return at::reflection_pad2d(t[0], {1, 2, 0, 1}); });
     samples.add(
         "aten::replication_pad2d", {shape}, [](const Inputs& t) { return at::replication_pad2d(t[0], {1, 2, 0, 1}); });
-    samples.add("aten::im2col", {shape}, [](const Inputs& t) {
-      return at::im2col(t[0], {2, 3}, {1, 1}, {0, 1}, {1, 1});
-    });
+    samples.add(
+        "aten::im2col", {shape}, [](const Inputs& t) { return at::im2col(t[0], {2, 3}, {1, 1}, {0, 1}, {1, 1}); });
   }
   samples.add("aten::reflection_pad3d", {{4, 3, 3, 4, 2}}, [](const Inputs& t) {
     return at::reflection_pad3d(t[0], {1, 1, 1, 0, 0, 1});

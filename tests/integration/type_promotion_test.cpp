@@ -52,7 +52,8 @@ const std::vector<NumberOperator> kOperators = {
     {"maximum", [](const at::Tensor& x, const at::Scalar& n) { return at::maximum(x, tensor_of(n)); }},
     {"minimum", [](const at::Tensor& x, const at::Scalar& n) { return at::minimum(x, tensor_of(n)); }},
     {"add, 0-dim tensor", [](const at::Tensor& x, const at::Scalar& n) { return x + tensor_of(n); }},
-    {"where, 0-dim tensor", [](const at::Tensor& x, const at::Scalar& n) { return at::where(x.eq(2), x, tensor_of(n)); }},
+    {"where, 0-dim tensor",
+     [](const at::Tensor& x, const at::Scalar& n) { return at::where(x.eq(2), x, tensor_of(n)); }},
     {"add, as in Python", [](const at::Tensor& x, const at::Scalar& n) { return x + as_in_python(n); }},
     {"add, number first, as in Python", [](const at::Tensor& x, const at::Scalar& n) { return as_in_python(n) + x; }},
     {"sub, as in Python", [](const at::Tensor& x, const at::Scalar& n) { return x - as_in_python(n); }},
@@ -60,10 +61,13 @@ const std::vector<NumberOperator> kOperators = {
     {"mul, as in Python", [](const at::Tensor& x, const at::Scalar& n) { return x * as_in_python(n); }},
     {"div, as in Python", [](const at::Tensor& x, const at::Scalar& n) { return x / as_in_python(n); }},
     {"pow, as in Python", [](const at::Tensor& x, const at::Scalar& n) { return at::pow(x, as_in_python(n)); }},
-    {"where, as in Python", [](const at::Tensor& x, const at::Scalar& n) { return at::where(x.eq(2), x, as_in_python(n)); }},
+    {"where, as in Python",
+     [](const at::Tensor& x, const at::Scalar& n) { return at::where(x.eq(2), x, as_in_python(n)); }},
     {"maximum, as in Python", [](const at::Tensor& x, const at::Scalar& n) { return at::maximum(x, as_in_python(n)); }},
-    {"lerp, as in Python", [](const at::Tensor& x, const at::Scalar& n) { return at::lerp(x, x * x, as_in_python(n)); }},
-    {"addcmul, as in Python", [](const at::Tensor& x, const at::Scalar& n) { return at::addcmul(x, x, as_in_python(n)); }},
+    {"lerp, as in Python",
+     [](const at::Tensor& x, const at::Scalar& n) { return at::lerp(x, x * x, as_in_python(n)); }},
+    {"addcmul, as in Python",
+     [](const at::Tensor& x, const at::Scalar& n) { return at::addcmul(x, x, as_in_python(n)); }},
     {"_foreach_add", [](const at::Tensor& x, const at::Scalar& n) { return at::_foreach_add({x, x}, n)[1]; }},
 };
 
@@ -137,9 +141,8 @@ TEST_P(PromotionBesidePartial, WithANumberIsThatOfASingleDeviceOnEveryRank) {
           ASSERT_EQ(to_local(actual).scalar_type(), expected.scalar_type());
           const double tolerance = dtype == at::kBFloat16 ? 1e-1 : 1e-5;
           const auto whole = full_tensor(actual);
-          EXPECT_TRUE(at::allclose(whole, expected, tolerance, tolerance, /*equal_nan=*/true))
-              << whole << "\nis not\n"
-              << expected;
+          EXPECT_TRUE(at::allclose(whole, expected, tolerance, tolerance, /*equal_nan=*/true)) << whole << "\nis not\n"
+                                                                                               << expected;
         }
       }
     });

@@ -29,8 +29,7 @@ TEST(Spatial, PadsPassSamplesAndChannels) {
   const Arguments padding = {{"padding", Ints{1, 1, 1, 1}}};
   EXPECT_EQ(
       rule_text("aten::reflection_pad2d", {{4, 3, 6, 6}}, padding), "([a,b,-,-])->([a,b,-,-]) filled={b} linear={0}");
-  EXPECT_EQ(
-      rule_text("aten::replication_pad2d", {{3, 6, 6}}, padding), "([a,-,-])->([a,-,-]) filled={a} linear={0}");
+  EXPECT_EQ(rule_text("aten::replication_pad2d", {{3, 6, 6}}, padding), "([a,-,-])->([a,-,-]) filled={a} linear={0}");
   EXPECT_EQ(
       rule_text("aten::reflection_pad2d_backward", {{4, 3, 8, 8}, {4, 3, 6, 6}}, padding),
       "([a,b,-,-],[a,b,-,-])->([a,b,-,-]) filled={b} linear={0} unread={1}");

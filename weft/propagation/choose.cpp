@@ -218,9 +218,8 @@ class Chooser {
       case Role::Kind::Replicate:
         return Replicate();
       case Role::Kind::Linear:
-        return which == Tensors::Outputs || (which == Tensors::Inputs && is_term(i, role, m))
-            ? Partial(role.op)
-            : Replicate();
+        return which == Tensors::Outputs || (which == Tensors::Inputs && is_term(i, role, m)) ? Partial(role.op)
+                                                                                              : Replicate();
       case Role::Kind::Cut:
         if ((which == Tensors::Outputs && !Rule::has(dims, role.factor)) ||
             (which == Tensors::Inputs && rule_.is_reduced(role.factor) && contains(rule_.addends, i))) {

@@ -86,8 +86,7 @@ TEST(BatchNorm, EveryFormOfTheOperatorExchangesMoments) {
       [](const Tensors& t) {
         auto mean = t.running_mean;
         auto variance = t.running_var;
-        return values_of(
-            at::_native_batch_norm_legit(t.input, t.weight, t.bias, mean, variance, true, 0.1, 1e-5));
+        return values_of(at::_native_batch_norm_legit(t.input, t.weight, t.bias, mean, variance, true, 0.1, 1e-5));
       },
       3);
   expect_as_single_device(
@@ -112,8 +111,8 @@ TEST(BatchNorm, TheFunctionalFormsGiveUpdatedStatistics) {
     const auto t = on(mesh, plain, {Shard(0)});
     const auto legit = values_of(at::_native_batch_norm_legit_functional(
         t.input, t.weight, t.bias, t.running_mean, t.running_var, true, 0.1, 1e-5));
-    const auto update = values_of(at::_batch_norm_with_update_functional(
-        t.input, t.weight, t.bias, t.running_mean, t.running_var, 0.1, 1e-5));
+    const auto update = values_of(
+        at::_batch_norm_with_update_functional(t.input, t.weight, t.bias, t.running_mean, t.running_var, 0.1, 1e-5));
     const auto wanted = values_of(expected);
     for (size_t i = 0; i < wanted.size(); ++i) {
       expect_near(legit[i], wanted[i], "legit");
@@ -168,8 +167,8 @@ TEST(BatchNorm, ShardedChannelsExchangeNothing) {
     const auto running_mean = sharded(plain.running_mean);
     const auto running_var = sharded(plain.running_var);
     const CommLog log(mesh);
-    const auto output = at::batch_norm(
-        input, weight, bias, running_mean, running_var, true, 0.1, 1e-5, /*cudnn_enabled=*/false);
+    const auto output =
+        at::batch_norm(input, weight, bias, running_mean, running_var, true, 0.1, 1e-5, /*cudnn_enabled=*/false);
     output.backward(output.detach());
     EXPECT_EQ(log.calls(), 0) << log.to_string();
   });
@@ -184,8 +183,8 @@ TEST(BatchNorm, RunningStatisticsMayLieOtherwiseThanTheChannels) {
     const Layout sharded(Placements(mesh.ndim(), Shard(0)));
     t.running_mean = redistribute(t.running_mean, sharded);
     t.running_var = redistribute(t.running_var, sharded);
-    const auto output = std::get<0>(
-        at::native_batch_norm(t.input, t.weight, t.bias, t.running_mean, t.running_var, true, 0.1, 1e-5));
+    const auto output =
+        std::get<0>(at::native_batch_norm(t.input, t.weight, t.bias, t.running_mean, t.running_var, true, 0.1, 1e-5));
     expect_near(output, expected, "output");
     expect_near(t.running_mean, plain.running_mean, "running mean");
     expect_near(t.running_var, plain.running_var, "running variance");
@@ -218,9 +217,8 @@ TEST(BatchNorm, DtypesThatDoNotFitAreRefusedOnEveryRank) {
   on_mesh({4}, [](const DeviceMesh& mesh) {
     const auto t = on(mesh, plain_tensors(), {Shard(0)});
     EXPECT_EQ(
-        error_text<c10::TypeError>([&] {
-          at::native_batch_norm(t.input, t.weight.to(at::kFloat), {}, {}, {}, true, 0.1, 1e-5);
-        }),
+        error_text<c10::TypeError>(
+            [&] { at::native_batch_norm(t.input, t.weight.to(at::kFloat), {}, {}, {}, true, 0.1, 1e-5); }),
         "[batch_norm] weight, bias and running statistics must have the input's dtype Double (or be f32 beside 16-bit "
         "values), but got Float. Convert them.");
   });

@@ -32,7 +32,7 @@ bool exchanges_moments(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
 
 bool forward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   return call.boolean("training", /*otherwise=*/true) ? exchanges_moments(call, operands)
-                                                       : normalizes_empty_shards(call, operands);
+                                                      : normalizes_empty_shards(call, operands);
 }
 
 bool functional_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
@@ -78,8 +78,7 @@ Moments exchanged_moments(const at::Tensor& input) {
   }
   const auto averages = sums / samples_per_channel(input);
   const auto dtype = accumulation_dtype(input.scalar_type());
-  const auto channel_spec =
-      TensorSpec::make(spec->mesh(), channel_layout(layout), {input.size(kChannelDim)}, dtype);
+  const auto channel_spec = TensorSpec::make(spec->mesh(), channel_layout(layout), {input.size(kChannelDim)}, dtype);
   const auto mean = averages[0];
   const auto variance = (averages[1] - mean.square()).clamp_min(0);
   return {make_dtensor(mean.to(dtype), channel_spec), make_dtensor(variance.to(dtype), channel_spec)};
@@ -301,7 +300,8 @@ void add_batch_norm_decompositions(Decompositions& all) {
   for (const auto* name :
        {"aten::batch_norm_stats", "aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts",
         "aten::batch_norm_elemt", "aten::batch_norm_backward_reduce", "aten::batch_norm_backward_elemt"}) {
-    add(name, [](const OpCall&, c10::ArrayRef<SpecPtr>) { return true; },
+    add(
+        name, [](const OpCall&, c10::ArrayRef<SpecPtr>) { return true; },
         KernelFunction::makeFromBoxedFunction<&refuse_synchronized>());
   }
 }

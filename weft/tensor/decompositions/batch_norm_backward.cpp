@@ -141,12 +141,9 @@ void add_batch_norm_backward_decompositions(Decompositions& all) {
   const auto add = [&](const char* name, KernelFunction kernel) {
     all.emplace(name, Decomposition{&backward_applies, std::move(kernel)});
   };
-  add("aten::native_batch_norm_backward",
-      KernelFunction::makeFromUnboxedFunction(TORCH_FN(batch_norm_backward)));
-  add("aten::batch_norm_backward",
-      KernelFunction::makeFromUnboxedFunction(TORCH_FN(batch_norm_backward_with_reserve)));
-  add("aten::cudnn_batch_norm_backward",
-      KernelFunction::makeFromUnboxedFunction(TORCH_FN(cudnn_batch_norm_backward)));
+  add("aten::native_batch_norm_backward", KernelFunction::makeFromUnboxedFunction(TORCH_FN(batch_norm_backward)));
+  add("aten::batch_norm_backward", KernelFunction::makeFromUnboxedFunction(TORCH_FN(batch_norm_backward_with_reserve)));
+  add("aten::cudnn_batch_norm_backward", KernelFunction::makeFromUnboxedFunction(TORCH_FN(cudnn_batch_norm_backward)));
 }
 
 } // namespace weft
