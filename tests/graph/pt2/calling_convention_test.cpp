@@ -73,7 +73,20 @@ TEST(CallingConvention, IsFlatWhereThereIsNoneOrItDoesNotFit) {
   program.calling_convention = "{";
   expect_contains(
       error_text<c10::ValueError>([&] { calling_convention_of(program); }),
-      "[write_pt2] a program's calling convention must be JSON or empty");
+      "[write_pt2] a program's calling convention must be empty or JSON as torch.export writes it");
+}
+
+TEST(CallingConvention, ThatIsOfAnotherFormIsAPlainErrorOrFlat) {
+  auto file = called_with_a_list();
+  file.graph_module()["module_call_graph"][1]["signature"]["inputs"] = json::array({nullptr});
+  expect_contains(
+      error_text<c10::ValueError>([&] { calling_convention_of(read_pt2_bytes(file.bytes())); }),
+      "[write_pt2] a program's calling convention must be empty or JSON as torch.export writes it");
+  file = called_with_a_list();
+  file.graph_module()["module_call_graph"][0]["signature"]["in_spec"] = std::string(50000, '[');
+  expect_contains(
+      error_text<c10::ValueError>([&] { calling_convention_of(read_pt2_bytes(file.bytes())); }),
+      "[write_pt2] the program's in_spec must nest at most 200 lists and objects");
 }
 
 } // namespace calling_convention_test

@@ -1,5 +1,7 @@
 #include "weft/graph/pt2/calling_convention.h"
 
+#include "weft/core/json_depth.h"
+
 #include <caffe2/serialize/versions.h>
 
 #include <unordered_set>
@@ -47,7 +49,11 @@ int64_t count_user_outputs(const Program& program) {
 bool fits(const json& entry, const Program& program) {
   try {
     const auto leaves = [&](const char* key) {
-      return count_leaves(json::parse(entry.at("signature").at(key).get_ref<const std::string&>()).at(1));
+      const auto& text = entry.at("signature").at(key).get_ref<const std::string&>();
+      TORCH_CHECK_VALUE(
+          !too_deep_at(text), "[write_pt2] the program's ", key, " must nest at most ", kMaxJsonDepth,
+          " lists and objects, but nests more.");
+      return count_leaves(json::parse(text).at(1));
     };
     return entry.at("fqn") == "" && leaves("in_spec") == count_user_inputs(program) &&
         leaves("out_spec") == count_user_outputs(program);
@@ -131,6 +137,29 @@ void drop_stale_signatures(json& entries, const Program& program) {
   }
 }
 
+/// What is there, as far as it fits the program, with what is not.
+json completed(json result, const Program& program) {
+  auto& entries = result["module_call_graph"];
+  if (!entries.is_array() || entries.empty() || !fits(entries[0], program)) {
+    entries = json::array({flat_entry(program)});
+  }
+  drop_stale_signatures(entries, program);
+  if (result.value("user_inputs", "") != user_inputs_text(program)) {
+    result["guards_code"] = json::array();
+  }
+  const auto complete = [&result](const char* key, json value) {
+    if (!result.contains(key)) {
+      result[key] = std::move(value);
+    }
+  };
+  complete("metadata", json::object());
+  complete("treespec_namedtuple_fields", json::object());
+  complete("opset_version", {{"aten", caffe2::serialize::kMaxSupportedFileFormatVersion}});
+  complete("verifiers", json::array({"TRAINING"}));
+  complete("guards_code", json::array());
+  return result;
+}
+
 } // namespace
 
 std::string read_calling_convention(const JsonField& root, const Program& program) {
@@ -151,34 +180,14 @@ std::string read_calling_convention(const JsonField& root, const Program& progra
 }
 
 json calling_convention_of(const Program& program) {
-  json result = json::object();
-  if (!program.calling_convention.empty()) {
-    try {
-      result = json::parse(program.calling_convention);
-    } catch (const json::exception& error) {
-      TORCH_CHECK_VALUE(
-          false, "[write_pt2] a program's calling convention must be JSON or empty, but got: ", error.what(), ".");
-    }
+  try {
+    return completed(
+        program.calling_convention.empty() ? json::object() : json::parse(program.calling_convention), program);
+  } catch (const json::exception& error) {
+    TORCH_CHECK_VALUE(
+        false, "[write_pt2] a program's calling convention must be empty or JSON as torch.export writes it, but got: ",
+        error.what(), ".");
   }
-  auto& entries = result["module_call_graph"];
-  if (!entries.is_array() || entries.empty() || !fits(entries[0], program)) {
-    entries = json::array({flat_entry(program)});
-  }
-  drop_stale_signatures(entries, program);
-  if (result.value("user_inputs", "") != user_inputs_text(program)) {
-    result["guards_code"] = json::array();
-  }
-  const auto complete = [&result](const char* key, json value) {
-    if (!result.contains(key)) {
-      result[key] = std::move(value);
-    }
-  };
-  complete("metadata", json::object());
-  complete("treespec_namedtuple_fields", json::object());
-  complete("opset_version", {{"aten", caffe2::serialize::kMaxSupportedFileFormatVersion}});
-  complete("verifiers", json::array({"TRAINING"}));
-  complete("guards_code", json::array());
-  return result;
 }
 
 } // namespace weft::graph
