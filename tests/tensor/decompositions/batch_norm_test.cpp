@@ -3,9 +3,6 @@
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
 #include "weft/tensor/distribute.h"
-#include "weft/tensor/explain.h"
-
-#include <torch/autograd.h>
 
 namespace weft {
 
@@ -188,17 +185,6 @@ TEST(BatchNorm, RunningStatisticsMayLieOtherwiseThanTheChannels) {
     expect_near(output, expected, "output");
     expect_near(t.running_mean, plain.running_mean, "running mean");
     expect_near(t.running_var, plain.running_var, "running variance");
-  });
-}
-
-TEST(BatchNorm, GradientsAndTheirGradientsEqualTheSingleDevice) {
-  expect_as_plain({parameter({5, 4, 3}), parameter({4}), parameter({4})}, [](const Values& in) -> Values {
-    const auto output = at::batch_norm(in[0], in[1], in[2], {}, {}, true, 0.1, 1e-5, /*cudnn_enabled=*/false);
-    const auto loss = output.pow(3).sum();
-    const auto first = torch::autograd::grad({loss}, {in[0], in[1], in[2]}, {}, std::nullopt, /*create_graph=*/true);
-    auto total = first[0].square().sum() + first[1].square().sum() + first[2].square().sum();
-    const auto second = torch::autograd::grad({total}, {in[0], in[1]});
-    return {output, first[0], first[1], first[2], second[0], second[1]};
   });
 }
 
