@@ -346,6 +346,18 @@ TEST(CrossEntropy, TheGradientHasAGradient) {
   }
 }
 
+TEST(CrossEntropy, AGradientThatHasAGradientCountsATargetThatWasMadeOfTheLogitsOnce) {
+  for (const auto& target : std::vector<std::function<at::Tensor(const at::Tensor&)>>{
+           [](const at::Tensor& x) { return x.softmax(-1); }, [](const at::Tensor& x) { return x; }}) {
+    expect_as_plain({parameter({3, 4})}, [&](const Values& in) -> Values {
+      const auto loss = loss_of({in[0], target(in[0])}, {});
+      const auto first = torch::autograd::grad({loss}, {in[0]}, {}, true, /*create_graph=*/true)[0];
+      first.pow(2).sum().backward();
+      return {first, in[0].grad()};
+    });
+  }
+}
+
 } // namespace cross_entropy_test
 
 } // namespace weft::nn

@@ -306,12 +306,16 @@ class LocalCrossEntropy {
   at::Tensor foreign_; // not among this rank's classes
 };
 
-/// The gradient that has a gradient: of the loss as ATen makes it of other operators.
+/// The gradient that has a gradient: of the loss as ATen makes it of other operators. The loss is computed from aliases of
+/// the inputs, so that a target that was made of the logits, as in `cross_entropy(x, x.softmax(-1))`, adds nothing to the
+/// gradient of the logits here: autograd adds that part itself, from the gradient of the target.
 variable_list differentiable_gradients(const CrossEntropyCall& call, const at::Tensor& gradient) {
+  const auto logits = call.logits.view_as(call.logits);
+  const auto target = call.target.view_as(call.target);
   const auto loss = at::compositeimplicitautograd::cross_entropy_loss(
-      call.logits, call.target, call.weight, call.reduction, call.ignore_index, call.label_smoothing);
+      logits, target, call.weight, call.reduction, call.ignore_index, call.label_smoothing);
   variable_list results;
-  for (const auto& input : {call.logits, call.target}) {
+  for (const auto& input : {logits, target}) {
     results.push_back(
         input.requires_grad()
             ? torch::autograd::grad({loss}, {input}, {gradient}, /*retain_graph=*/true, /*create_graph=*/true)[0]
