@@ -220,3 +220,15 @@ def test_factories_make_strided_tensors_alone():
     assert weft.zeros(2, layout=torch.strided, device_mesh=mesh).shape == (2,)
     with pytest.raises(NotImplementedError, match="layout must be torch.strided, but got torch.sparse_coo"):
         weft.zeros(2, layout=torch.sparse_coo, device_mesh=mesh)
+
+
+def test_swap_tensors_takes_a_parameter_that_was_used():
+    def rank_program(rank):
+        x, y = (weft.full((4, 2), value, device_mesh=mesh_of(2), placements=[Shard(0)]).requires_grad_() for value in (1.0, 2.0))
+        (x * x).sum().backward()
+        torch.utils.swap_tensors(x, y)
+        (x * x).sum().backward()
+        return x.grad.full_tensor(), y.grad.full_tensor()
+
+    for first, second in weft.run_on_ranks(2, rank_program):
+        assert torch.equal(first, torch.full((4, 2), 4.0)) and torch.equal(second, torch.full((4, 2), 2.0))

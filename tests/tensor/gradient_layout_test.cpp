@@ -99,6 +99,15 @@ TEST(GradientLayout, HooksThatALeafHadStay) {
   });
 }
 
+TEST(GradientLayout, NothingIsHeldOfALeaf) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({4, 2}), mesh, {Shard(0)}).set_requires_grad(true);
+    x.mul(2);
+    EXPECT_EQ(x.use_count(), 1U);
+    EXPECT_EQ(x.weak_use_count(), 1U) << "one for all owners; torch.utils.swap_tensors refuses more";
+  });
+}
+
 TEST(GradientLayout, AGradientHasAGradient) {
   expect_as_plain({parameter({4, 3}), parameter({3, 3})}, [](const Values& in) -> Values {
     const auto loss = in[0].matmul(in[1]).pow(3).sum();

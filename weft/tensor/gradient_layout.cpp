@@ -28,10 +28,10 @@ at::Tensor replicated_constant(const at::Tensor& gradient, const DeviceMesh& mes
 /// Brings the gradient of a leaf, which owns it, to the leaf's layout.
 class GradientLayoutHook : public autograd::FunctionPreHook {
  public:
-  explicit GradientLayoutHook(const at::Tensor& leaf) : leaf_(leaf.getIntrusivePtr()) {}
+  explicit GradientLayoutHook(const at::Tensor& leaf) : leaf_(leaf.unsafeGetTensorImpl()) {}
 
   variable_list operator()(const variable_list& gradients) override {
-    const at::Tensor leaf(leaf_.lock());
+    const at::Tensor leaf(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(leaf_));
     // Derivative formulas may give none.
     if (!gradients[0].defined() || !is_dtensor(leaf)) {
       return gradients;
@@ -71,7 +71,9 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
     return is_run ? accumulator : GradAccumulator();
   }
 
-  c10::weak_intrusive_ptr<c10::TensorImpl> leaf_;
+  /// The leaf owns this hook, and the node that runs it holds the leaf. A weak pointer would make torch.utils.swap_tensors
+  /// refuse the leaf.
+  c10::TensorImpl* leaf_;
 };
 
 } // namespace
