@@ -232,3 +232,16 @@ def test_swap_tensors_takes_a_parameter_that_was_used():
 
     for first, second in weft.run_on_ranks(2, rank_program):
         assert torch.equal(first, torch.full((4, 2), 4.0)) and torch.equal(second, torch.full((4, 2), 2.0))
+
+
+@pytest.mark.parametrize("loss", ["mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "binary_cross_entropy"])
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0)])
+def test_the_mean_of_nothing_has_an_empty_gradient(loss, placement):
+    def rank_program(rank):
+        x, y = (weft.zeros(0, 3, device_mesh=mesh_of(2), placements=[placement]) for _ in range(2))
+        value = getattr(torch.nn.functional, loss)(x.requires_grad_(), y)
+        value.backward()
+        return value.detach().full_tensor(), x.grad.shape
+
+    for value, shape in weft.run_on_ranks(2, rank_program):
+        assert value.isnan() and shape == (0, 3)
