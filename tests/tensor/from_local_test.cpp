@@ -78,6 +78,15 @@ TEST(FromLocal, APartIsLaidOutInTheOrderOfTheStridesGiven) {
   });
 }
 
+TEST(FromLocal, TheStridesOfATensorWithoutElementsDoNotCount) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const FromLocalOptions options{.shape = {{5, 0, 1}}, .stride = {{0, 1, 0}}};
+    const auto tensor = from_local(at::zeros({5, 0, 1}), mesh, {Replicate()}, options);
+    EXPECT_EQ(tensor.sizes(), c10::IntArrayRef({5, 0, 1}));
+    EXPECT_EQ(full_tensor(tensor + 1).sizes(), c10::IntArrayRef({5, 0, 1}));
+  });
+}
+
 TEST(FromLocal, AZeroDimTensorIsReplicatedOrPartial) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto value = at::scalar_tensor(3.0);

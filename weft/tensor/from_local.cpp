@@ -40,8 +40,11 @@ c10::DimVector dense_strides(c10::IntArrayRef sizes, const std::vector<int64_t>&
   return strides;
 }
 
-/// Dims of one element are never stepped along: their strides do not count.
+/// Dims of one element are never stepped along, nor is any dim of a tensor without elements: their strides do not count.
 bool same_strides(c10::IntArrayRef sizes, c10::IntArrayRef a, c10::IntArrayRef b) {
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) {
+    return true;
+  }
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] > 1 && a[d] != b[d]) {
       return false;
@@ -53,7 +56,7 @@ bool same_strides(c10::IntArrayRef sizes, c10::IntArrayRef a, c10::IntArrayRef b
 /// The local tensor with strides in the order of the spec's.
 at::Tensor laid_out(const at::Tensor& local, const TensorSpec& spec) {
   const auto strides = dense_strides(local.sizes(), dims_by_stride(spec.sizes(), spec.strides()));
-  if (local.numel() == 0 || same_strides(local.sizes(), local.strides(), strides)) {
+  if (same_strides(local.sizes(), local.strides(), strides)) {
     return local;
   }
   return at::empty_strided(local.sizes(), strides, local.options()).copy_(local);
