@@ -1,6 +1,7 @@
 #include "weft/tensor/shared_heads.h"
 
 #include "tests/support/beside_plain.h"
+#include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
 #include "weft/tensor/distribute.h"
@@ -181,6 +182,30 @@ TEST(SharedHeads, TheGradientHasAGradient) {
     const auto first = torch::autograd::grad({loss}, {in[0]}, {}, true, /*create_graph=*/true)[0];
     first.pow(2).sum().backward();
     return {first, in[0].grad()};
+  });
+}
+
+TEST(SharedHeads, AttentionWithoutElementsEqualsTheSingleDevice) {
+  using Shape = std::vector<int64_t>;
+  for (const auto& [query, key] : std::vector<std::pair<Shape, Shape>>{
+           {{1, 5, 0}, {1, 5, 0}},
+           {{1, 5, 2}, {1, 0, 2}},
+           {{1, 2, 0, 2}, {1, 2, 3, 2}},
+           {{0, 2, 3, 4}, {0, 2, 3, 4}}}) {
+    expect_as_plain({parameter(query), parameter(key), parameter(key)}, [](const Values& in) -> Values {
+      const auto result = at::scaled_dot_product_attention(in[0], in[1], in[2]);
+      result.sum().backward();
+      return {result, in[0].grad(), in[1].grad()};
+    });
+  }
+}
+
+TEST(SharedHeads, AttentionWithoutElementsTakesNoPlainTensors) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto query = distribute_tensor(at::zeros({1, 5, 0}), mesh, {Replicate()});
+    expect_contains(
+        error_text([&] { at::scaled_dot_product_attention(query, at::zeros({1, 5, 0}), query); }),
+        "[aten::scaled_dot_product_attention] distributed and plain tensors cannot be mixed, but argument 'key'");
   });
 }
 

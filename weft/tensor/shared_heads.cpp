@@ -1,6 +1,7 @@
 #include "weft/tensor/shared_heads.h"
 
-#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/dtensor_kernel.h"
+#include "weft/tensor/scopes.h"
 
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
@@ -139,6 +140,21 @@ bool shares_heads(const at::Tensor& query, const at::Tensor& key) {
   return true;
 }
 
+void check_attends_to_dtensors(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& attn_mask) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::scaled_dot_product_attention", "");
+  size_t argument = 0;
+  for (const auto& tensor : {query, key, value, attn_mask.value_or(at::Tensor())}) {
+    if (tensor.defined()) {
+      check_may_be_plain(op, argument, tensor);
+    }
+    ++argument;
+  }
+}
+
 at::Tensor scaled_dot_product_attention(
     const at::Tensor& query,
     const at::Tensor& key,
@@ -154,6 +170,12 @@ at::Tensor scaled_dot_product_attention(
     return at::compositeimplicitautograd::scaled_dot_product_attention(
         query, HeadsForQuery::apply(key, repeats, like), HeadsForQuery::apply(value, repeats, like), attn_mask,
         dropout_p, is_causal, scale, /*enable_gqa=*/false);
+  }
+  std::optional<ReplicatePlainScope> zeros_are_replicated;
+  if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0) {
+    // ATen makes the result of plain zeros then, which are the same on every rank. What the caller gives is not.
+    check_attends_to_dtensors(query, key, value, attn_mask);
+    zeros_are_replicated.emplace();
   }
   return at::compositeimplicitautograd::scaled_dot_product_attention(
       query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
