@@ -245,3 +245,18 @@ def test_the_mean_of_nothing_has_an_empty_gradient(loss, placement):
 
     for value, shape in weft.run_on_ranks(2, rank_program):
         assert value.isnan() and shape == (0, 3)
+
+
+def test_arguments_that_no_device_takes_raise_the_same_on_every_rank():
+    def rank_program(rank):
+        x = weft.distribute_tensor(torch.ones(5, 5), mesh_of(2), [Replicate()])
+        texts = []
+        for call in (lambda: torch.bmm(x, x), lambda: torch.dot(x, x)):
+            with pytest.raises(RuntimeError) as raised:
+                call()
+            texts.append(str(raised.value).split("\n")[0])
+        return texts
+
+    expected = ["batch1 must be a 3D tensor", "1D tensors expected, but got 2D and 2D tensors"]
+    for texts in weft.run_on_ranks(2, rank_program):
+        assert all(part in text for part, text in zip(expected, texts, strict=True)), texts

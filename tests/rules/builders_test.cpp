@@ -46,6 +46,16 @@ TEST(Builders, AContractionReducesTheLettersThatTheOutputLacks) {
   EXPECT_EQ(built(contraction("k,k->"), "aten::dot", {{4}, {4}}), "([a],[a])->([]) sum={a} linear={0}{1}");
 }
 
+TEST(Builders, AContractionHasNoRuleForOperandsThatDoNotFit) {
+  const auto fits = [](std::vector<Ints> shapes) {
+    return contraction("bmk,bkn->bmn")(RuleCall("aten::bmm", std::move(shapes), {}).call()).has_value();
+  };
+  EXPECT_TRUE(fits({{2, 3, 4}, {2, 4, 5}}));
+  EXPECT_FALSE(fits({{3, 4}, {4, 5}}));
+  EXPECT_FALSE(fits({{2, 3, 4}, {2, 4, 5, 6}}));
+  EXPECT_FALSE(fits({{2, 3, 4}, {2, 3, 5}}));
+}
+
 TEST(Builders, AReductionDropsTheNamedDims) {
   const Arguments last = {{"dim", Ints{-1}}};
   EXPECT_EQ(

@@ -1,4 +1,5 @@
 #include "weft/tensor/prepare.h"
+#include "tests/support/beside_plain.h"
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/tensor/distribute.h"
@@ -54,6 +55,42 @@ TEST(Prepare, OperandsThatLieWrongGetAPlan) {
     EXPECT_EQ(call.outputs.at(0).spec->to_string(), "f32[4,8] @ mesh(a=2) {S(1)}");
     EXPECT_EQ(call.explanation->bytes, 2 * 6 * 4);
   });
+}
+
+TEST(Prepare, ArgumentsThatNoDeviceTakesRaiseAsThere) {
+  // Of tensors with too few dims a rule would read sizes that are not there.
+  const auto programs = std::vector<TensorProgram>{
+      [](const Values& in) -> Values { return {at::mm(in[0], in[0])}; },
+      [](const Values& in) -> Values { return {at::bmm(in[0], in[0])}; },
+      [](const Values& in) -> Values { return {at::mv(in[0], in[0])}; },
+      [](const Values& in) -> Values { return {at::dot(in[0], in[0])}; },
+      [](const Values& in) -> Values { return {at::addmm(in[0], in[0], in[0])}; },
+      [](const Values& in) -> Values { return {at::addmm(in[1], in[2], in[2])}; },
+      [](const Values& in) -> Values { return {at::baddbmm(in[0], in[0], in[0])}; },
+      [](const Values& in) -> Values { return {at::addmv(in[0], in[0], in[0])}; },
+      [](const Values& in) -> Values { return {at::linear(in[0], in[1])}; },
+      [](const Values& in) -> Values { return {at::linear(in[0], in[2], in[1])}; },
+      [](const Values& in) -> Values { return {at::matmul(in[0], in[3])}; },
+      [](const Values& in) -> Values { return {at::einsum("ij,jk->ik", {in[0], in[0]})}; },
+      [](const Values& in) -> Values { return {at::softmax(in[0], 7)}; },
+      [](const Values& in) -> Values { return {in[0].mean({7})}; },
+      [](const Values& in) -> Values { return {in[0].select(5, 0)}; },
+      [](const Values& in) -> Values { return {at::conv1d(in[0], in[0])}; },
+      [](const Values& in) -> Values { return {at::layer_norm(in[0], {7})}; },
+      [](const Values& in) -> Values { return {at::cumsum(in[0], 6)}; },
+  };
+  for (const auto& sizes : std::vector<std::vector<int64_t>>{{}, {5}, {5, 5}, {5, 5, 5}}) {
+    const Values inputs = {
+        parameter(sizes).detach(), parameter({3, 5, 5}).detach(), parameter({5, 5}).detach(),
+        parameter({7, 7}).detach()};
+    for (const auto& program : programs) {
+      try {
+        program(inputs);
+      } catch (const c10::Error&) {
+        error_as_plain(inputs, program);
+      }
+    }
+  }
 }
 
 TEST(Prepare, SizesThatAreStatedBecomeLocalOnes) {

@@ -125,7 +125,15 @@ RuleFunction copying() {
 RuleFunction contraction(std::string_view text) {
   const auto equation = parse_equation(text);
   TORCH_INTERNAL_ASSERT(equation.has_value(), text);
-  return [inputs = equation->inputs, output = equation->output](const OpCall& call) {
+  return [equation = *equation](const OpCall& call) -> std::optional<Rule> {
+    const auto& [inputs, output] = equation;
+    std::vector<c10::IntArrayRef> sizes;
+    for (const auto& operand : call.operands()) {
+      sizes.push_back(operand.sizes);
+    }
+    if (!equation.fits(sizes)) {
+      return std::nullopt; // the operator raises, when it is run on the whole tensors
+    }
     Rule rule;
     std::map<char, Rule::Factor> factors;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -133,7 +141,7 @@ RuleFunction contraction(std::string_view text) {
       for (size_t d = 0; d < inputs[i].size(); ++d) {
         const auto letter = inputs[i][d];
         if (!factors.contains(letter)) {
-          factors[letter] = rule.add_factor(call.operand(static_cast<int64_t>(i)).sizes[d]);
+          factors[letter] = rule.add_factor(sizes[i][d]);
         }
         dims.push_back({factors[letter]});
       }

@@ -7,8 +7,12 @@ namespace weft {
 namespace {
 
 /// beta * input + alpha * (a @ b): the input broadcasts against the product, and is partial when the product is.
-Rule add_product(const OpCall& call, std::string_view equation) {
-  auto rule = contraction(equation)(call.with(call.operands().slice(1))).value();
+std::optional<Rule> add_product(const OpCall& call, std::string_view equation) {
+  auto product = contraction(equation)(call.with(call.operands().slice(1)));
+  if (!product || call.operand(0).sizes.size() > product->outputs[0].size()) {
+    return std::nullopt;
+  }
+  auto rule = std::move(*product);
   std::vector<Rule::Factor> output;
   for (const auto& dim : rule.outputs[0]) {
     output.push_back(dim[0]);
@@ -20,11 +24,13 @@ Rule add_product(const OpCall& call, std::string_view equation) {
 }
 
 /// What is made of the sum is not what is made of its terms.
-Rule add_product_with_activation(const OpCall& call) {
+std::optional<Rule> add_product_with_activation(const OpCall& call) {
   auto rule = add_product(call, "mk,kn->mn");
-  rule.whole = {rule.inputs[1][1][0]};
-  rule.addends.clear();
-  rule.linear.clear();
+  if (rule) {
+    rule->whole = {rule->inputs[1][1][0]};
+    rule->addends.clear();
+    rule->linear.clear();
+  }
   return rule;
 }
 
@@ -115,12 +121,7 @@ std::optional<Rule> cross_rule(const OpCall& call) {
 /// As the equation says; one with an ellipsis or the like is not run whole.
 std::optional<Rule> einsum_rule(const OpCall& call) {
   const auto equation = parse_equation(call.text("equation"));
-  std::vector<c10::IntArrayRef> sizes;
-  for (const auto& operand : call.operands()) {
-    sizes.push_back(operand.sizes);
-  }
-  return equation && equation->is_contraction() && equation->fits(sizes) ? contraction(call.text("equation"))(call)
-                                                                         : std::nullopt;
+  return equation && equation->is_contraction() ? contraction(call.text("equation"))(call) : std::nullopt;
 }
 
 } // namespace

@@ -23,6 +23,11 @@ class Preparation {
 
   PreparedCall run() {
     take_specs();
+    // Rules and decompositions rely on arguments that a device takes: others raise here, the same on every rank. Calls by
+    // the fallback raise when they are run, on the whole tensors.
+    if (traits_.rule != nullptr || traits_.decomposition != nullptr) {
+      globals_ = global_results(op_, arguments_);
+    }
     // A derivative formula works in place on tensors of its own: it cannot redistribute them first.
     decision_ = decide(op_, traits_, arguments_, call_operands(), /*may_move_stored=*/in_backward());
     call_.decomposition = decision_.decomposition;
@@ -168,22 +173,18 @@ class Preparation {
   }
 
   void describe_outputs() {
-    if (call_.is_fallback) {
-      return; // its results are those of a single device
-    }
-    const auto globals = global_results(op_, arguments_);
-    if (!globals) {
-      return;
+    if (call_.is_fallback || !globals_) {
+      return; // the results of the fallback are those of a single device
     }
     call_.outputs_known = true;
     size_t next = 0;
     for (const auto& ret : traits_.schema.returns) {
       const auto last = &ret == &traits_.schema.returns.back();
       // A list among the returns stands alone in all operators that have one.
-      const auto count = ret.is_tensor ? (last && traits_.schema.returns.size() == 1 ? globals->size() : 1) : 0;
+      const auto count = ret.is_tensor ? (last && traits_.schema.returns.size() == 1 ? globals_->size() : 1) : 0;
       for (size_t k = 0; k < count; ++k, ++next) {
         if (ret.stored_in < 0) {
-          call_.outputs.push_back(output(next, (*globals)[next], ret));
+          call_.outputs.push_back(output(next, (*globals_)[next], ret));
         }
       }
     }
@@ -256,6 +257,7 @@ class Preparation {
   c10::ArrayRef<OperandRef> operands_;
   const DeviceMesh* mesh_ = nullptr;
   PreparedCall call_;
+  std::optional<std::vector<GlobalMeta>> globals_;
   Decision decision_;
   int64_t bytes_ = 0;
 };
