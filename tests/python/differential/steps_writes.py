@@ -34,7 +34,11 @@ FOREACH = [
     "torch._foreach_addcmul_([{x}], [{y}], [{y}])", "torch._foreach_neg_([{x}])", "torch._foreach_tanh_([{x}])",
     "torch._foreach_clamp_max_([{x}], 1.0)",
 ]  # fmt: skip
-LOCAL = ["local({x}).detach().mul_(2)", "local({x}).detach().numpy().__imul__(2)", "local({x}).data.mul_(0.5)"]
+# Writes that torch counts. It does not see those through `.data` or a numpy array, so that a view that a rank had to copy
+# (a slice of a sharded dim) keeps its values then.
+LOCAL = [
+    "local({x}).detach().mul_(2)", "local({x}).detach()[...].mul_(0.5)", "torch._foreach_mul_([local({x}).detach()], 2.0)",
+]  # fmt: skip
 STRUCTURE = [
     "{x}.requires_grad_()", "{x}.requires_grad_(False)", "{x}.t_()", "{x}.unsqueeze_(0)", "{x}.squeeze_()",
     "{x}.transpose_(0, -1)", "torch.utils.swap_tensors({x}, {y})", "{x}.set_({y})", "{x}.resize_(1)", "{x}.detach_()",
