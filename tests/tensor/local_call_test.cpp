@@ -51,6 +51,17 @@ TEST(LocalCall, CommunicatesInTheNameOfTheOperator) {
   });
 }
 
+TEST(LocalCall, AViewThatHadToBeCopiedHasStridesInTheOrderOfTheView) {
+  expect_as_plain({parameter({3, 2, 1})}, [](const Values& in) -> Values {
+    return {in[0].transpose(0, -1).select(0, 0).t().reshape(-1), in[0].permute({2, 1, 0}).select(0, 0).reshape(-1)};
+  });
+  expect_as_plain({parameter({4, 3, 2})}, [](const Values& in) -> Values {
+    return {
+        in[0].transpose(0, 2).slice(2, 1, 3).transpose(0, 1).reshape({3, -1}),
+        in[0].transpose(0, 1).select(0, 1).flatten()};
+  });
+}
+
 TEST(LocalCall, AReplicatedResultHasTheSizeThatTheDeviceGivesIt) {
   // Saved statistics are empty on this device where the running ones are used, and not so without data.
   on_mesh({2}, [](const DeviceMesh& mesh) {

@@ -304,15 +304,17 @@ at::Tensor wrap_output(at::Tensor local, const PreparedOutput& output, const DTe
   if (!local.defined()) {
     return local;
   }
+  // A view that had to be copied gets strides in the order of the spec's too: by those `reshape` decides whether to view.
+  const bool has_own_memory = !output.is_view || output.is_copy;
+  if (C10_UNLIKELY(has_own_memory && !output.contiguous)) {
+    local = in_order_of(local, *output.spec);
+  } else if (C10_UNLIKELY(has_own_memory && !local.is_contiguous())) {
+    local = local.contiguous();
+  }
   if (output.is_view) {
     auto view = make_dtensor_like(*output.like, std::move(local));
     static_cast<DTensorImpl*>(view.unsafeGetTensorImpl())->become_view(*base, output.offset, output.is_copy);
     return view;
-  }
-  if (C10_UNLIKELY(!output.contiguous)) {
-    local = in_order_of(local, *output.spec);
-  } else if (C10_UNLIKELY(!local.is_contiguous())) {
-    local = local.contiguous();
   }
   return make_dtensor_like(*output.like, std::move(local));
 }
