@@ -62,6 +62,40 @@ TEST(LocalCall, AViewThatHadToBeCopiedHasStridesInTheOrderOfTheView) {
   });
 }
 
+TEST(LocalCall, WhatIsReadFromTheMemoryThatIsWrittenIsCopiedFirst) {
+  // Rank 1 holds nothing: kernels would raise on rank 0 alone.
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto whole = whole_numbers({6, 1});
+    const auto rows = distribute_tensor(at::arange(1, 4), mesh, {Replicate()});
+    for (int time = 0; time < 2; ++time) {
+      const auto x = distribute_tensor(whole, mesh, {Shard(1)});
+      x.index_copy_(0, rows, x.slice(0, 0, 3));
+      expect_equal(full_tensor(x), at::cat({whole.slice(0, 0, 1), whole.slice(0, 0, 3), whole.slice(0, 4)}));
+      x.slice(0, 1).copy_(x.slice(0, 0, 5));
+      x.slice(0, 0, 5).add_(x.slice(0, 1));
+      at::_foreach_add_(Values{x.slice(0, 0, 5)}, Values{x.slice(0, 1)});
+      const auto y = at::cat({whole.slice(0, 0, 1), whole.slice(0, 0, 1), whole.slice(0, 0, 3), whole.slice(0, 4, 5)});
+      auto expected = y.clone();
+      for (int i = 0; i < 2; ++i) {
+        expected.slice(0, 0, 5).add_(expected.slice(0, 1).clone());
+      }
+      expect_equal(full_tensor(x), expected);
+    }
+  });
+}
+
+TEST(LocalCall, WhatIsReadWhereItIsWrittenIsNotCopied) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto whole = whole_numbers({4, 2});
+    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    for (int time = 0; time < 2; ++time) {
+      x.mul_(x).add_(x.view_as(x));
+    }
+    const auto once = whole * whole * 2;
+    expect_equal(full_tensor(x), once * once * 2);
+  });
+}
+
 TEST(LocalCall, AReplicatedResultHasTheSizeThatTheDeviceGivesIt) {
   // Saved statistics are empty on this device where the running ones are used, and not so without data.
   on_mesh({2}, [](const DeviceMesh& mesh) {

@@ -2,6 +2,7 @@
 
 #include "weft/tensor/direct_argument.h"
 #include "weft/tensor/local_call.h"
+#include "weft/tensor/overwritten.h"
 #include "weft/tensor/scopes.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -43,6 +44,8 @@ class DirectKernel<Return(Args...)> {
   }
 
  private:
+  static constexpr bool kWrites = std::is_void_v<Return> || std::is_same_v<Return, at::Tensor&>;
+
   template <size_t... I>
   const PreparedCall* find(std::tuple<DirectArgument<Args>...>& arguments, std::index_sequence<I...>, Args&... args)
       const {
@@ -53,12 +56,30 @@ class DirectKernel<Return(Args...)> {
     key.add(kernel_.first_word());
     const auto& kinds = kernel_.schema().arguments;
     const bool is_direct = (std::get<I>(arguments).read(args, kinds[I], key) && ...);
-    return is_direct ? CallCache::of_thread().find_direct(key) : nullptr;
+    return is_direct && !reads_what_it_writes(arguments, std::index_sequence<I...>())
+        ? CallCache::of_thread().find_direct(key)
+        : nullptr;
+  }
+
+  /// Such a call goes the general way, which copies what is read.
+  template <size_t... I>
+  bool reads_what_it_writes(std::tuple<DirectArgument<Args>...>& arguments, std::index_sequence<I...>) const {
+    if constexpr (kWrites) {
+      const auto is_read_from = [&](auto& written, size_t position) {
+        return ((I != position && share_storage(written.get(), std::get<I>(arguments).get())) || ...);
+      };
+      for (const auto written : kernel_.schema().written) {
+        if (((static_cast<int64_t>(I) == written && is_read_from(std::get<I>(arguments), I)) || ...)) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   template <size_t... I>
   void count_writes(std::index_sequence<I...>, Args&... args) const {
-    if constexpr (std::is_void_v<Return> || std::is_same_v<Return, at::Tensor&>) {
+    if constexpr (kWrites) {
       for (const auto written : kernel_.schema().written) {
         ((static_cast<int64_t>(I) == written ? count_write(args) : void()), ...);
       }

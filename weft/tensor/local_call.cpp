@@ -2,6 +2,7 @@
 
 #include "weft/comm/comm_log.h"
 #include "weft/tensor/overlapped_call.h"
+#include "weft/tensor/overwritten.h"
 #include "weft/tensor/prepare.h"
 
 #include <ATen/ATen.h>
@@ -129,12 +130,13 @@ class LocalCall {
       : op_(op), schema_(schema), call_(call), stack_(stack), operands_(operands) {}
 
   void run() {
+    const bool moves = !call_.moves.empty() || call_.lookup;
     auto* arguments = stack_.data() + stack_.size() - schema_.arguments.size();
     if (!schema_.written.empty()) {
       count_writes(arguments);
     }
     keep(arguments);
-    if (C10_LIKELY(call_.moves.empty() && !call_.lookup)) {
+    if (C10_LIKELY(!moves && !reads_what_it_writes())) {
       put_arguments(
           arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return local_of(operands_[i]); });
     } else if (call_.overlapped != nullptr && runs_overlapped(call_)) {
@@ -201,6 +203,65 @@ class LocalCall {
     stack_.emplace_back(std::move(result));
   }
 
+  bool is_written(size_t operand) const {
+    const auto& written = schema_.written;
+    return std::find(written.begin(), written.end(), operands_[operand].argument) != written.end();
+  }
+
+  /// Whether an operand that is read shares memory with one that is written; of two lists, with the one in its position.
+  template <class Local>
+  bool is_overwritten(size_t read, const Local& local) const {
+    const auto position = operands_[read].position;
+    return std::any_of(schema_.written.begin(), schema_.written.end(), [&](int64_t argument) {
+      auto [w, end] = operands_of(argument);
+      if (position >= 0 && w < end && operands_[w].position >= 0) {
+        w = std::min(w + position, end);
+        end = std::min(w + 1, end);
+      }
+      for (; w < end; ++w) {
+        if (share_storage(local(w), local(read)) && !may_read_in_place(local(w), local(read))) {
+          return true;
+        }
+      }
+      return false;
+    });
+  }
+  /// The first operand of an argument and the one behind its last: they are in the order of the arguments.
+  std::pair<size_t, size_t> operands_of(int64_t argument) const {
+    const auto begin = operands_.begin();
+    const auto is_before = [](int64_t bound) {
+      return [bound](const OperandRef& ref) { return ref.argument < bound; };
+    };
+    return {
+        std::partition_point(begin, operands_.end(), is_before(argument)) - begin,
+        std::partition_point(begin, operands_.end(), is_before(argument + 1)) - begin};
+  }
+  /// Where each element of a result is made of the elements in the same place, reading them first is what kernels do.
+  bool may_read_in_place(const at::Tensor& written, const at::Tensor& read) const {
+    return op_.hasTag(at::Tag::pointwise) && written.sizes() == read.sizes() && written.strides() == read.strides() &&
+        written.storage_offset() == read.storage_offset();
+  }
+
+  bool reads_what_it_writes() const {
+    if (schema_.written.empty()) {
+      return false;
+    }
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (!is_written(i) && is_overwritten(i, [&](size_t k) -> const at::Tensor& { return local_of(operands_[k]); })) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void copy_overwritten(Locals& locals) const {
+    for (size_t i = 0; i < locals.size() && !schema_.written.empty(); ++i) {
+      if (!is_written(i) && is_overwritten(i, [&](size_t k) -> const at::Tensor& { return locals[k]; })) {
+        locals[i] = locals[i].clone();
+      }
+    }
+  }
+
   Locals prepared_locals() {
     auto locals = locals_of(operands_);
     if (!call_.moves.empty()) {
@@ -215,6 +276,7 @@ class LocalCall {
         table = one_row_of_zeros(table, call_.lookup->table_dim);
       }
     }
+    copy_overwritten(locals);
     if (!call_.returns_home.empty()) {
       written_ = locals;
     }

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace weft {
+
+/// Whether two local tensors have elements in one storage, so that a write to one of them may change the other. Kernels
+/// refuse to read some of what they write, but only where there is something to read: a rank with an empty shard would
+/// go on where others raise. Weft copies what is read instead, on every rank.
+inline bool share_storage(const at::Tensor& a, const at::Tensor& b) {
+  return a.has_storage() && b.has_storage() &&
+      a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl() && a.numel() > 0 && b.numel() > 0;
+}
+inline bool share_storage(const at::Tensor& a, const std::optional<at::Tensor>& b) {
+  return b.has_value() && share_storage(a, *b);
+}
+/// Of lists, tensors in the same position, which are operands of one another.
+inline bool share_storage(at::TensorList a, at::TensorList b) {
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (share_storage(a[i], b[i])) {
+      return true;
+    }
+  }
+  return false;
+}
+inline bool share_storage(at::TensorList a, const at::Tensor& b) {
+  return std::any_of(a.begin(), a.end(), [&](const at::Tensor& each) { return share_storage(each, b); });
+}
+inline bool share_storage(const at::Tensor& a, at::TensorList b) {
+  return share_storage(b, a);
+}
+bool share_storage(const auto& /*a tensor*/, const auto& /*no tensor*/) {
+  return false;
+}
+
+} // namespace weft
