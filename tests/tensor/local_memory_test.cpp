@@ -209,7 +209,7 @@ TEST(LocalMemory, AutogradSeesWritesToLists) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     for (const auto& write : all_writes()) {
       const std::string name = write.name;
-      if (!name.starts_with("_f")) {
+      if (!name.starts_with("_foreach")) {
         continue;
       }
       const auto w = sample(mesh, Shard(0)).set_requires_grad(true);

@@ -164,7 +164,7 @@ class LocalCall {
     for (const auto argument : schema_.written) {
       const auto& value = arguments[argument];
       if (value.isTensorList()) {
-        weft::count_writes(value.toTensorVector());
+        weft::count_writes(value.toTensorVector(), !op_.schema().name().starts_with("aten::_fused_"));
       } else if (value.isTensor() && is_dtensor(value.toTensor())) {
         as_dtensor(value.toTensor())->count_write();
       }
@@ -351,11 +351,11 @@ class LocalCall {
 
 } // namespace
 
-void count_writes(at::TensorList written) {
+void count_writes(at::TensorList written, bool tells_autograd) {
   for (const auto& tensor : written) {
     if (const auto* impl = as_dtensor(tensor)) {
       impl->count_write();
-      if (!tensor.is_inference()) {
+      if (tells_autograd && !tensor.is_inference()) {
         tensor.unsafeGetTensorImpl()->bump_version();
       }
     }

@@ -21,7 +21,7 @@ void run_local_call(
 at::Tensor wrap_output(at::Tensor local, const PreparedOutput& output, const DTensorImpl* base);
 
 /// Counts a write to each of the distributed tensors of a list. Autograd sees writes to tensors; those to lists are made known
-/// to it here.
-void count_writes(at::TensorList written);
+/// to it here, where torch does so: not by fused optimizers.
+void count_writes(at::TensorList written, bool tells_autograd = true);
 
 } // namespace weft
