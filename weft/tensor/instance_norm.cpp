@@ -34,12 +34,14 @@ void update_running_statistics(
   std::vector<int64_t> dims(input.dim() - 2);
   std::iota(dims.begin(), dims.end(), int64_t{2});
   const auto values = input.to(accumulation_dtype(input.scalar_type()));
-  const auto [variance, mean] = at::var_mean(values, dims, /*correction=*/1);
+  // Not by var_mean, of which torch warns on ranks without samples.
+  const auto mean = values.mean(dims, /*keepdim=*/true);
   if (is_given(running_mean)) {
-    update(*running_mean, mean, momentum);
+    update(*running_mean, mean.squeeze(dims), momentum);
   }
   if (is_given(running_var)) {
-    update(*running_var, variance, momentum);
+    const auto squares = (values - mean).square().sum(dims);
+    update(*running_var, squares / (static_cast<double>(reduced_count(input, dims)) - 1), momentum);
   }
 }
 

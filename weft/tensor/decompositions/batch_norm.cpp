@@ -16,18 +16,19 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 constexpr const char* kForward = "aten::native_batch_norm";
 
+/// Whether no local operator has all values of a channel, or takes what a rank holds.
+bool needs_exchange(const TensorSpec& input) {
+  return input.dim() >= 2 && c10::multiply_integers(input.sizes()) != 0 &&
+      (cuts_samples(input) || leaves_a_rank_empty(input));
+}
+
 /// A batch that is cut is normalized by exchanged moments. So is one whose running statistics do not lie as its channels
 /// do: the local operator would write to those of its own channels alone.
 bool exchanges_moments(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   const auto& input = *spec_of(call, operands, "input");
-  if (input.dim() < 2 || c10::multiply_integers(input.sizes()) == 0) {
-    return false;
-  }
-  if (cuts_samples(input) || leaves_a_rank_empty(input)) {
-    return true;
-  }
   const auto* running = spec_of(call, operands, "running_mean");
-  return running != nullptr && running->layout() != channel_layout(input.layout());
+  const bool is_of_others = running != nullptr && running->layout() != channel_layout(input.layout());
+  return needs_exchange(input) || (input.dim() >= 2 && is_of_others);
 }
 
 bool forward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
@@ -35,8 +36,9 @@ bool forward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
                                                       : normalizes_empty_shards(call, operands);
 }
 
+/// Statistics that are not written to may lie anywhere.
 bool functional_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
-  return call.boolean("training", /*otherwise=*/true) && exchanges_moments(call, operands);
+  return call.boolean("training", /*otherwise=*/true) && needs_exchange(*spec_of(call, operands, "input"));
 }
 
 /// Of every channel, over all ranks. The variance is that of the batch itself, not an estimate of a larger one.
@@ -141,8 +143,53 @@ Moments moments_of(const at::Tensor& input) {
 
 using Normalized = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-Normalized batch_norm(
+/// What a batch in training gives. The statistics are updated where there are running ones.
+struct Trained {
+  Normalized results;
+  at::Tensor running_mean;
+  at::Tensor running_var;
+};
+
+Trained train(
     const at::Tensor& given_input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const OptionalTensor& running_mean,
+    const OptionalTensor& running_var,
+    double momentum,
+    double eps) {
+  check_dtypes(given_input, {weight, bias, running_mean, running_var});
+  const auto input = without_partial(kForward, given_input);
+  const auto moments = moments_of(input);
+  const auto inverse_deviation = moments.inverse_deviation(eps);
+  Trained trained;
+  trained.results = {normalized(input, weight, bias, moments.mean, inverse_deviation), moments.mean, inverse_deviation};
+  if (running_mean && running_mean->defined()) {
+    trained.running_mean = updated(*running_mean, moments.mean, momentum);
+  }
+  if (running_var && running_var->defined()) {
+    trained.running_var = updated(*running_var, estimate(moments, input), momentum);
+  }
+  return trained;
+}
+
+Normalized evaluate(
+    const at::Tensor& given_input,
+    const OptionalTensor& weight,
+    const OptionalTensor& bias,
+    const at::Tensor& running_mean,
+    const at::Tensor& running_var,
+    double eps) {
+  check_dtypes(given_input, {weight, bias, running_mean, running_var});
+  const auto input = without_partial(kForward, given_input);
+  const auto dtype = accumulation_dtype(input.scalar_type());
+  const Moments given = {running_mean.to(dtype), running_var.to(dtype)};
+  const auto none = running_mean.new_empty({0}, at::dtype(dtype));
+  return {normalized(input, weight, bias, given.mean, given.inverse_deviation(eps)), none, none};
+}
+
+Normalized batch_norm(
+    const at::Tensor& input,
     const OptionalTensor& weight,
     const OptionalTensor& bias,
     const OptionalTensor& running_mean,
@@ -150,23 +197,17 @@ Normalized batch_norm(
     bool training,
     double momentum,
     double eps) {
-  check_dtypes(given_input, {weight, bias, running_mean, running_var});
-  const auto input = without_partial(kForward, given_input);
   if (!training) {
-    const auto dtype = accumulation_dtype(input.scalar_type());
-    const Moments given = {running_mean->to(dtype), running_var->to(dtype)};
-    const auto none = running_mean->new_empty({0}, at::dtype(dtype));
-    return {normalized(input, weight, bias, given.mean, given.inverse_deviation(eps)), none, none};
+    return evaluate(input, weight, bias, *running_mean, *running_var, eps);
   }
-  const auto moments = moments_of(input);
-  if (running_mean && running_mean->defined()) {
-    store(*running_mean, updated(*running_mean, moments.mean, momentum));
+  const auto trained = train(input, weight, bias, running_mean, running_var, momentum, eps);
+  if (trained.running_mean.defined()) {
+    store(*running_mean, trained.running_mean);
   }
-  if (running_var && running_var->defined()) {
-    store(*running_var, updated(*running_var, estimate(moments, input), momentum));
+  if (trained.running_var.defined()) {
+    store(*running_var, trained.running_var);
   }
-  const auto inverse_deviation = moments.inverse_deviation(eps);
-  return {normalized(input, weight, bias, moments.mean, inverse_deviation), moments.mean, inverse_deviation};
+  return trained.results;
 }
 
 Normalized batch_norm_in_place(
@@ -197,9 +238,9 @@ Normalized batch_norm_in_evaluation(
     const OptionalTensor& bias,
     const at::Tensor& running_mean,
     const at::Tensor& running_var,
-    double momentum,
+    double /*momentum*/,
     double eps) {
-  return batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, momentum, eps);
+  return evaluate(input, weight, bias, running_mean, running_var, eps);
 }
 
 /// What backends keep between forward and backward: nothing here.
@@ -236,20 +277,18 @@ NormalizedWithReserve batch_norm_with_update(
       std::make_tuple(no_reserve(input)));
 }
 
-/// The running statistics come out updated, and those that went in stay as they are.
+/// In training: the updated running statistics come out, and those that went in stay as they are.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> functional_batch_norm(
     const at::Tensor& input,
     const OptionalTensor& weight,
     const OptionalTensor& bias,
     const at::Tensor& running_mean,
     const at::Tensor& running_var,
-    bool training,
+    bool /*training*/,
     double momentum,
     double eps) {
-  const auto mean = running_mean.clone();
-  const auto variance = running_var.clone();
-  return std::tuple_cat(
-      batch_norm(input, weight, bias, mean, variance, training, momentum, eps), std::make_tuple(mean, variance));
+  const auto trained = train(input, weight, bias, running_mean, running_var, momentum, eps);
+  return std::tuple_cat(trained.results, std::make_tuple(trained.running_mean, trained.running_var));
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> functional_batch_norm_with_update(
@@ -260,11 +299,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tenso
     const at::Tensor& running_var,
     double momentum,
     double eps) {
-  const auto mean = running_mean.clone();
-  const auto variance = running_var.clone();
-  return std::tuple_cat(
-      batch_norm(input, weight, bias, mean, variance, /*training=*/true, momentum, eps),
-      std::make_tuple(no_reserve(input), mean, variance));
+  const auto trained = train(input, weight, bias, running_mean, running_var, momentum, eps);
+  return std::tuple_cat(trained.results, std::make_tuple(no_reserve(input), trained.running_mean, trained.running_var));
 }
 
 /// torch.nn.SyncBatchNorm exchanges the moments of plain tensors itself.
