@@ -6,7 +6,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <sstream>
+#include <cstdlib>
 
 namespace weft {
 
@@ -22,21 +22,30 @@ struct Word {
 
   static Word parse(const std::string& text) {
     Word word;
-    std::istringstream in(text);
-    in >> word.next_id;
-    int64_t id = 0;
-    for (BackendChannel::Counters counters; in >> id >> counters.calls >> counters.sent >> counters.received;) {
-      word.offers[id] = counters;
+    const char* rest = text.c_str();
+    const auto next = [&rest] {
+      char* end = nullptr;
+      const auto number = std::strtoll(rest, &end, 10);
+      rest = end;
+      return number;
+    };
+    word.next_id = next();
+    while (*rest == ' ') {
+      auto& counters = word.offers[next()];
+      counters.calls = next();
+      counters.sent = next();
+      counters.received = next();
     }
     return word;
   }
   std::string to_string() const {
-    std::ostringstream out;
-    out << next_id;
+    auto text = std::to_string(next_id);
     for (const auto& [id, counters] : offers) {
-      out << " " << id << " " << counters.calls << " " << counters.sent << " " << counters.received;
+      for (const uint64_t number : {static_cast<uint64_t>(id), counters.calls, counters.sent, counters.received}) {
+        text += " " + std::to_string(number);
+      }
     }
-    return out.str();
+    return text;
   }
 };
 

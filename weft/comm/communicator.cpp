@@ -42,7 +42,7 @@ GroupDescription describe_group(const DeviceMesh& mesh, c10::IntArrayRef mesh_di
   const auto& ranks = description.ranks;
   description.rank = std::find(ranks.begin(), ranks.end(), mesh.world()->rank()) - ranks.begin();
   // A mesh is its text. Its groups along a dim differ in their first rank, since no rank is in two of them.
-  description.identity = c10::str(description.label, " from rank ", ranks[0], " of ", mesh);
+  description.identity = description.label + " from rank " + std::to_string(ranks[0]) + " of " + mesh.to_string();
   return description;
 }
 

@@ -65,14 +65,14 @@ def run_plain_saving_copies(program):
 def run_distributed(program):
     """A Record per rank, for the program and then for the one beside it."""
 
-    def mesh():
-        names = ("dp", "cp", "tp")[-len(program.mesh):]
+    def mesh(suffix=""):
+        names = tuple(name + suffix for name in ("dp", "cp", "tp")[-len(program.mesh):])
         return weft.init_device_mesh("cpu", program.mesh, mesh_dim_names=names)
 
     def rank_program(rank):
         if program.beside is None:
             return [execute(program, Distributed(mesh()))]
-        records, both = [None, None], [(program, mesh()), (program.beside, mesh())]
+        records, both = [None, None], [(program, mesh()), (program.beside, mesh("_beside"))]
 
         def run(which):
             records[which] = execute(both[which][0], Distributed(both[which][1]))
