@@ -22,7 +22,10 @@ template <class Return, class... Args>
 class DirectKernel<Return(Args...)> {
  public:
   DirectKernel(const DTensorKernel& kernel, c10::BoxedKernel general)
-      : kernel_(kernel), general_(std::move(general)), local_(kernel.op().typed<Return(Args...)>()) {}
+      : kernel_(kernel),
+        general_(std::move(general)),
+        local_(kernel.op().typed<Return(Args...)>()),
+        is_pointwise_(kernel.op().hasTag(at::Tag::pointwise)) {}
 
   Return operator()(c10::DispatchKeySet keys, Args... args) const {
     std::tuple<DirectArgument<Args>...> arguments;
@@ -66,7 +69,10 @@ class DirectKernel<Return(Args...)> {
   bool reads_what_it_writes(std::tuple<DirectArgument<Args>...>& arguments, std::index_sequence<I...>) const {
     if constexpr (kWrites) {
       const auto is_read_from = [&](auto& written, size_t position) {
-        return ((I != position && share_storage(written.get(), std::get<I>(arguments).get())) || ...);
+        return (
+            (I != position && share_storage(written.get(), std::get<I>(arguments).get()) &&
+             !(is_pointwise_ && are_same_elements(written.get(), std::get<I>(arguments).get()))) ||
+            ...);
       };
       for (const auto written : kernel_.schema().written) {
         if (((static_cast<int64_t>(I) == written && is_read_from(std::get<I>(arguments), I)) || ...)) {
@@ -119,6 +125,7 @@ class DirectKernel<Return(Args...)> {
   const DTensorKernel& kernel_;
   c10::BoxedKernel general_;
   c10::TypedOperatorHandle<Return(Args...)> local_;
+  bool is_pointwise_;
 };
 
 } // namespace weft

@@ -238,8 +238,7 @@ class LocalCall {
   }
   /// Where each element of a result is made of the elements in the same place, reading them first is what kernels do.
   bool may_read_in_place(const at::Tensor& written, const at::Tensor& read) const {
-    return op_.hasTag(at::Tag::pointwise) && written.sizes() == read.sizes() && written.strides() == read.strides() &&
-        written.storage_offset() == read.storage_offset();
+    return op_.hasTag(at::Tag::pointwise) && are_same_elements(written, read);
   }
 
   bool reads_what_it_writes() const {

@@ -13,6 +13,14 @@ inline bool share_storage(const at::Tensor& a, const at::Tensor& b) {
   return a.has_storage() && b.has_storage() &&
       a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl() && a.numel() > 0 && b.numel() > 0;
 }
+/// Whether two tensors of one storage are the same elements of it in the same order. A pointwise operator reads each of them
+/// before it writes it.
+inline bool are_same_elements(const at::Tensor& a, const at::Tensor& b) {
+  return a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+bool are_same_elements(const auto& /*tensors*/, const auto& /*tensors*/) {
+  return false;
+}
 inline bool share_storage(const at::Tensor& a, const std::optional<at::Tensor>& b) {
   return b.has_value() && share_storage(a, *b);
 }
