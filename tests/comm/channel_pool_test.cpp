@@ -41,7 +41,7 @@ TEST_F(ChannelPoolTest, GroupsThatAreHeldHaveAChannelEach) {
   const auto one = both("one");
   const auto two = both("two");
   EXPECT_NE(one[0], two[0]);
-  EXPECT_EQ(first.channel(group_of("one", 0)), one[0]) << "asking again needs nobody else";
+  EXPECT_EQ(first.channel(group_of("one", 0)), one[0]) << "asking again needs no other member";
   EXPECT_EQ(first.size(), 2);
 }
 

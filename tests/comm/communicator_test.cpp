@@ -88,7 +88,7 @@ TEST(Communicator, MeshesThatAreGoneLeaveNothingBehind) {
   EXPECT_EQ(world->group_count(), 0);
 }
 
-/// Stands for a cache that keeps meshes which nobody else holds.
+/// Stands for a cache that holds the last reference to a mesh.
 std::vector<DeviceMesh>& kept_meshes() {
   static std::vector<DeviceMesh> meshes;
   return meshes;

@@ -157,7 +157,7 @@ struct Kind {
 /// What is wrong about a run; empty if nothing is.
 std::string complaints_about(const Kind& kind, const Fault& fault, const std::vector<Outcome>& ranks) {
   std::string complaints;
-  bool somebody_names_it = false;
+  bool is_named = false;
   for (int64_t rank = 0; rank < kRanks; ++rank) {
     const auto& outcome = ranks[rank];
     if (rank == fault.rank && !kind.strikes_all) {
@@ -170,9 +170,9 @@ std::string complaints_about(const Kind& kind, const Fault& fault, const std::ve
     if (!has("caught: [") || !has("(ranks 0,1,2)") || !has(c10::str(" on rank ", rank, ": "))) {
       complaints += c10::str("rank ", rank, " does not say which call of which group has failed. ");
     }
-    somebody_names_it |= has(c10::str("from rank ", fault.rank)) || has(c10::str("to rank ", fault.rank));
+    is_named |= has(c10::str("from rank ", fault.rank)) || has(c10::str("to rank ", fault.rank));
   }
-  if (!somebody_names_it && !kind.strikes_all) {
+  if (!is_named && !kind.strikes_all) {
     complaints += c10::str("nobody names rank ", fault.rank, ". ");
   }
   return complaints;

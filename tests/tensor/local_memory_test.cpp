@@ -1,5 +1,6 @@
 #include "weft/tensor/local_memory.h"
 #include "tests/support/error_text.h"
+#include "tests/support/new_place.h"
 #include "tests/support/on_meshes.h"
 #include "weft/tensor/distribute_tensor.h"
 #include "weft/tensor/from_local.h"
@@ -26,12 +27,6 @@ struct Write {
   const char* name;
   std::function<void(at::Tensor x)> write;
 };
-
-/// What one more module is given that the tensor enters.
-at::Tensor at_new_place(const at::Tensor& tensor, const Layout& layout) {
-  thread_local uintptr_t last = 0;
-  return redistribute_once(tensor, layout, reinterpret_cast<const void*>(++last));
-}
 
 at::Tensor other_like(const at::Tensor& x) {
   return x.mul(2).add(1);

@@ -1,4 +1,5 @@
 #include "weft/tensor/redistribute_once.h"
+#include "tests/support/new_place.h"
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
 #include "weft/tensor/from_local.h"
@@ -17,12 +18,6 @@ namespace redistribute_once_test {
 using namespace weft::testing;
 
 const Layout kWhole = {Replicate()};
-
-/// What one more module is given that the tensor enters.
-at::Tensor at_new_place(const at::Tensor& tensor, const Layout& layout) {
-  thread_local uintptr_t last = 0;
-  return redistribute_once(tensor, layout, reinterpret_cast<const void*>(++last));
-}
 
 /// An activation: not a leaf.
 at::Tensor activation(const DeviceMesh& mesh, const Placement& placement) {

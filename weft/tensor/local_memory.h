@@ -63,7 +63,7 @@ class LazyLocalMemory {
       LocalMemoryPtr::reclaim(memory);
     }
   }
-  /// What nobody has asked for is shared with nobody, so that nobody needs to know.
+  /// Does nothing before the first get(): until then no copy and no other tensor refers to this memory.
   void count_write() const {
     if (auto* memory = memory_.load(std::memory_order_acquire)) {
       memory->count_write();
