@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/comm/fake_world.h"
+#include "weft/comm/world/fake_world.h"
 #include "weft/tensor/distribute.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
 #include "weft/graph/ir/parse.h"
-#include "weft/graph/passes/micro_pipeline.h"
+#include "weft/graph/overlap/micro_pipeline.h"
 
 #include <algorithm>
 #include <ctime>

@@ -2,10 +2,10 @@
 
 #include "bench/serve.h"
 
-#include "weft/comm/fused_matmul.h"
 #include "weft/core/shard_math.h"
-#include "weft/redistribute/measure/mesh_rates.h"
-#include "weft/redistribute/overlap_cost.h"
+#include "weft/overlap/fused_matmul.h"
+#include "weft/overlap/measure/mesh_rates.h"
+#include "weft/overlap/overlap_cost.h"
 #include "weft/weft.h"
 
 #include <ATen/ops/empty.h>

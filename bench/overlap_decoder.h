@@ -2,7 +2,7 @@
 
 #include "bench/overlap_cases.h"
 
-#include "weft/comm/mesh_matmul.h"
+#include "weft/overlap/mesh_matmul.h"
 
 #include <torch/autograd.h>
 

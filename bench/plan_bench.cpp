@@ -1,4 +1,4 @@
-#include "weft/comm/fake_world.h"
+#include "weft/comm/world/fake_world.h"
 #include "weft/redistribute/plan.h"
 
 #include <benchmark/benchmark.h>

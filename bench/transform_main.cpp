@@ -1,4 +1,5 @@
-#include "weft/graph/passes/shard.h"
+#include "weft/comm/world/fake_world.h"
+#include "weft/graph/deploy/shard.h"
 #include "weft/graph/pt2/read_pt2.h"
 
 #include <ctime>
@@ -17,7 +18,7 @@ int main(int argc, char** argv) {
   auto program = graph::read_pt2(argv[1]);
   const auto nodes = program.graph->size();
   const auto plan = nn::ParallelPlan::load(argv[3]);
-  const auto mesh = graph::analysis_mesh(std::string("tp=") + argv[5]);
+  const auto mesh = analysis_mesh(std::string("tp=") + argv[5]);
   const auto begin = std::clock();
   graph::shard(program, mesh, plan, {}, {.mode = OverlapMode::Off});
   const auto analysed = std::clock();

@@ -1,13 +1,13 @@
-# Optional communication backends. weft/comm has two files for each: <name>.cpp, and <name>_absent.cpp that stands in
+# Optional communication backends. weft/comm/world has two files for each: <name>.cpp, and <name>_absent.cpp that stands in
 # for it. The one not chosen goes to WEFT_EXCLUDED_SOURCES; a test of an excluded source is not built.
 set(WEFT_EXCLUDED_SOURCES "")
 
 macro(weft_backend name found why_not)
   if(${found})
-    list(APPEND WEFT_EXCLUDED_SOURCES weft/comm/${name}_absent.cpp)
+    list(APPEND WEFT_EXCLUDED_SOURCES weft/comm/world/${name}_absent.cpp)
     message(STATUS "weft: ${name} backend on")
   else()
-    list(APPEND WEFT_EXCLUDED_SOURCES weft/comm/${name}.cpp)
+    list(APPEND WEFT_EXCLUDED_SOURCES weft/comm/world/${name}.cpp)
     message(STATUS "weft: ${name} backend off, its test is not built (${why_not})")
   endif()
 endmacro()
@@ -25,11 +25,11 @@ else()
   weft_backend(nccl WEFT_NCCL_INCLUDE_DIR "torch has no CUDA")
 endif()
 
-# The kernel of random numbers on CUDA devices; likewise weft/tensor/random_cuda_absent.cpp stands in for it. Torch's
+# The kernel of random numbers on CUDA devices; likewise weft/tensor/random/random_cuda_absent.cpp stands in for it. Torch's
 # package enables the language where it has CUDA and finds nvcc.
 if(TARGET torch_cuda AND CMAKE_CUDA_COMPILER)
-  set(WEFT_CUDA_SOURCES weft/tensor/random_cuda.cu)
-  list(APPEND WEFT_EXCLUDED_SOURCES weft/tensor/random_cuda_absent.cpp)
+  set(WEFT_CUDA_SOURCES weft/tensor/random/random_cuda.cu)
+  list(APPEND WEFT_EXCLUDED_SOURCES weft/tensor/random/random_cuda_absent.cpp)
   message(STATUS "weft: random numbers on CUDA on")
 else()
   set(WEFT_CUDA_SOURCES "")

@@ -1,4 +1,4 @@
-# The sources of a folder below tests/ become one program, which compiles and links in a fraction of the time that a program
+# The sources below a folder of tests/ become one program, which compiles and links in a fraction of the time that a program
 # per source would take. Every tests/<folder>/<name>_test.cpp is the ctest entry <folder>/<name> and runs in a process of its own.
 find_package(GTest REQUIRED)
 
@@ -44,17 +44,18 @@ if(TARGET torch_cuda)
   add_compile_definitions(WEFT_TEST_CUDA)
 endif()
 
-# weft_tests(core placement_test.cpp ...): the program of tests/core, and a ctest entry for each of its tests.
-function(weft_tests folder)
-  string(REPLACE "/" "_" target "${folder}_tests")
-  list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/tests/${folder}/" OUTPUT_VARIABLE sources)
+# weft_tests(comm group_test.cpp world/gloo_test.cpp ...): the program of tests/comm, and a ctest entry for each of its tests.
+function(weft_tests top)
+  set(target "${top}_tests")
+  list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/tests/${top}/" OUTPUT_VARIABLE sources)
   add_executable(${target} ${sources})
   target_link_libraries(${target} PRIVATE weft_test_support)
   weft_use_pch(${target})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   foreach(source IN LISTS ARGN)
     if(source MATCHES "^(.+)_test\\.cpp$")
-      set(name "${folder}/${CMAKE_MATCH_1}")
+      set(name "${top}/${CMAKE_MATCH_1}")
+      cmake_path(GET name PARENT_PATH folder)
       add_test(NAME ${name} COMMAND ${target} "--file=${source}")
       set_tests_properties(${name} PROPERTIES
         ENVIRONMENT "${WEFT_TEST_ENVIRONMENT}" TIMEOUT ${WEFT_TEST_TIMEOUT} LABELS "${folder}")

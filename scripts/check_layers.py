@@ -12,11 +12,18 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(weft/[^>]+)>)', re.MULTILINE)
 DECLARATION = re.compile(r"^[ \t]*weft_layer\(([^)]*)\)", re.MULTILINE)
 
+# A folder with more files than this holds more than one concept.
+MOST_FILES = 45
+# Exceptions (ALSO) in all declarations together.
+MOST_EXCEPTIONS = 1
+# Layers that may not depend on others, even where an edge would make no cycle: (layer, on, except for, why).
+APART = [("graph", "tensor", "graph/capture", "passes work on programs, not on tensors")]
+
 
 @dataclass
 class Layer:
-    name: str
-    depends: list = field(default_factory=list)  # "core", or "redistribute/plan" for one file or folder of a layer
+    name: str  # its folder below weft/: "core", "tensor/impl"
+    depends: list = field(default_factory=list)  # "core", or "redistribute/plan" for one file of a layer
     also: list = field(default_factory=list)  # ("execute", "comm")
 
 
@@ -38,31 +45,48 @@ def declared_layers(cmake_text):
     return layers
 
 
-def is_part(path, stem):
-    """Whether "execute.h", "execute.cpp" or "execute/x.h" is part of "execute". Paths start below the layer's folder."""
-    return path.with_suffix("").as_posix() == stem or path.as_posix().startswith(stem + "/")
+def layer_of(edge, layers):
+    """The layer that the edge "tensor/impl" or "redistribute/plan" points to, and of the second the one file."""
+    if edge in layers:
+        return edge, None
+    folder, _, stem = edge.rpartition("/")
+    return (folder, stem) if folder in layers else (None, None)
 
 
-def is_covered(path, edge):
-    """Whether weft/<path> is what the edge "core" or "redistribute/plan" points to."""
-    layer, _, stem = edge.partition("/")
-    return path.parts[0] == layer and (not stem or is_part(path.relative_to(layer), stem))
+def is_inside(layer, folder):
+    return layer == folder or layer.startswith(folder + "/")
+
+
+def check_declarations(layers):
+    found, declared = [], []
+    exceptions = [f"{layer.name}: {stem}:{other}" for layer in layers.values() for stem, other in layer.also]
+    if len(exceptions) > MOST_EXCEPTIONS:
+        found.append(f"CMakeLists.txt: {len(exceptions)} exceptions by ALSO, at most {MOST_EXCEPTIONS}: {', '.join(exceptions)}")
+    for layer in layers.values():
+        for edge in layer.depends + [other for _, other in layer.also]:
+            target, _ = layer_of(edge, layers)
+            if target not in declared:
+                found.append(f"CMakeLists.txt: weft_layer({layer.name}): the layer {edge} is not declared before it")
+            for apart, on, excepted, why in APART:
+                if target and is_inside(layer.name, apart) and is_inside(target, on) and layer.name != excepted:
+                    found.append(f"CMakeLists.txt: weft_layer({layer.name}): may not depend on {edge}: {why}")
+        declared.append(layer.name)
+    return found
 
 
 def complaint(file, target, layers):
     """Why weft/<file> may not include weft/<target>, or None. Both paths start below weft/."""
     if len(target.parts) == 1:
         return "the umbrella header is for users, include what is needed"
-    layer = layers[file.parts[0]]
-    own = file.relative_to(layer.name)
+    layer = layers[file.parent.as_posix()]
+    target_layer = target.parent.as_posix()
     also = {stem for stem, _ in layer.also}
-    if target.parts[0] == layer.name:
-        part = next((stem for stem in also if is_part(target.relative_to(layer.name), stem)), None)
-        if part and not any(is_part(own, stem) for stem in also):
-            return f"only {', '.join(sorted(also))} may, since {part} has edges that the rest of {layer.name} has not"
+    if target_layer == layer.name:
+        if target.stem in also and file.stem not in also:
+            return f"only {', '.join(sorted(also))} may, since {target.stem} has edges that the rest of {layer.name} has not"
         return None
-    edges = layer.depends + [other for stem, other in layer.also if is_part(own, stem)]
-    if any(is_covered(target, edge) for edge in edges):
+    edges = layer.depends + [other for stem, other in layer.also if stem == file.stem]
+    if any(layer_of(edge, layers) in ((target_layer, None), (target_layer, target.stem)) for edge in edges):
         return None
     return f"{layer.name} declares {', '.join(edges) or 'no edges'}"
 
@@ -70,13 +94,16 @@ def complaint(file, target, layers):
 def check(root):
     """All complaints about the tree, as text."""
     layers = declared_layers((root / "CMakeLists.txt").read_text())
-    found = []
-    for folder in sorted(p.name for p in (root / "weft").iterdir() if p.is_dir()):
-        if folder not in layers:
-            found.append(f"weft/{folder}: no weft_layer({folder} ...) in CMakeLists.txt")
+    found = check_declarations(layers)
+    for folder in sorted(p for p in (root / "weft").rglob("*") if p.is_dir()):
+        name, files = folder.relative_to(root / "weft").as_posix(), [p for p in folder.iterdir() if p.is_file()]
+        if files and name not in layers:
+            found.append(f"weft/{name}: no weft_layer({name} ...) in CMakeLists.txt")
+        if len(files) > MOST_FILES:
+            found.append(f"weft/{name}: {len(files)} files, at most {MOST_FILES}. Divide it by concept")
     for path in sorted((root / "weft").rglob("*")):
         file = path.relative_to(root / "weft")
-        if path.suffix not in (".h", ".cpp") or len(file.parts) == 1 or file.parts[0] not in layers:
+        if path.suffix not in (".h", ".cpp") or file.parent.as_posix() not in layers:
             continue
         text = path.read_text()
         for match in INCLUDE.finditer(text):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 # Sources without a test of their own, each with the reason.
 UNTESTED = {
-    "weft/comm/*_absent.cpp": "stands in for a backend that is not built, and only throws",
-    "weft/tensor/random_cuda_absent.cpp": "stands in for a kernel that is not built, and only throws",
+    "weft/comm/world/*_absent.cpp": "stands in for a backend that is not built, and only throws",
+    "weft/tensor/random/random_cuda_absent.cpp": "stands in for a kernel that is not built, and only throws",
 }
 
 # Folders of tests/ that mirror no layer, each with the reason.

@@ -1,6 +1,6 @@
 #include "tools/commands.h"
 #include "tools/model_options.h"
-#include "weft/nn/parallel_plan.h"
+#include "weft/styles/parallel_plan.h"
 
 #include <c10/util/Exception.h>
 #include <CLI/CLI.hpp>

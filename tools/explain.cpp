@@ -1,4 +1,4 @@
-#include "weft/graph/passes/explain.h"
+#include "weft/graph/report/explain.h"
 #include "tools/commands.h"
 #include "tools/explain_page.h"
 #include "tools/model_options.h"

@@ -1,6 +1,7 @@
 #include "tools/model_options.h"
 
-#include "weft/redistribute/measure/compute_rate.h"
+#include "weft/comm/world/fake_world.h"
+#include "weft/overlap/measure/compute_rate.h"
 
 #include <c10/util/Exception.h>
 #include <CLI/CLI.hpp>
@@ -116,7 +117,7 @@ ShardedModel ModelOptions::sharded(const graph::ReadOptions& reading) const {
   if (!compute_.empty()) {
     overlap.compute = compute_ == kMeasured ? measured_compute(at::kCPU, at::kFloat) : parse_compute(compute_);
   }
-  auto decisions = graph::shard(program, graph::analysis_mesh(mesh_), plan, options, overlap);
+  auto decisions = graph::shard(program, analysis_mesh(mesh_), plan, options, overlap);
   return {std::move(program), std::move(decisions)};
 }
 

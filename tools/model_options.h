@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/graph/passes/shard.h"
+#include "weft/graph/deploy/shard.h"
 #include "weft/graph/pt2/read_pt2.h"
 
 namespace CLI {

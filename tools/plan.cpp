@@ -1,9 +1,10 @@
 #include "tools/commands.h"
 #include "tools/model_options.h"
-#include "weft/graph/passes/propose_plan.h"
+#include "weft/comm/world/fake_world.h"
+#include "weft/graph/propose/propose_plan.h"
 #include "weft/graph/pt2/new_file.h"
 #include "weft/graph/pt2/read_pt2.h"
-#include "weft/nn/module_layout.h"
+#include "weft/styles/module_layout.h"
 
 #include <CLI/CLI.hpp>
 
@@ -47,7 +48,7 @@ void print_reasons(const graph::ProposedPlan& proposed) {
 
 void plan(const PlanOptions& options) {
   const auto program = graph::read_pt2(options.model, {.verifies_weights = false});
-  const auto mesh = graph::analysis_mesh(options.mesh);
+  const auto mesh = analysis_mesh(options.mesh);
   const auto dim = nn::plan_mesh_dim(mesh, options.mesh_dim.empty() ? std::nullopt : std::optional(options.mesh_dim));
   const auto proposed = graph::propose_plan(program, mesh.size(dim));
   const auto text = proposed.plan_text() + "\n";

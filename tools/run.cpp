@@ -1,10 +1,10 @@
 #include "tools/commands.h"
 #include "tools/model_options.h"
-#include "weft/comm/current_world.h"
-#include "weft/comm/launch_environment.h"
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/launch_environment.h"
 #include "weft/core/dtype_text.h"
-#include "weft/graph/exec/sharded_folder.h"
-#include "weft/graph/exec/whole_run.h"
+#include "weft/graph/deploy/sharded_folder.h"
+#include "weft/graph/deploy/whole_run.h"
 #include "weft/graph/pt2/read_pt2.h"
 
 #include <CLI/CLI.hpp>

@@ -1,8 +1,8 @@
 #include "tools/commands.h"
 #include "tools/model_options.h"
 #include "tools/progress_bar.h"
-#include "weft/graph/exec/sharded_folder.h"
-#include "weft/graph/passes/summary.h"
+#include "weft/graph/analysis/summary.h"
+#include "weft/graph/deploy/sharded_folder.h"
 
 #include <CLI/CLI.hpp>
 

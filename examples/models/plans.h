@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/nn/parallel_plan.h"
+#include "weft/styles/parallel_plan.h"
 
 namespace models {
 

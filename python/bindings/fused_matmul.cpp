@@ -1,8 +1,8 @@
 #include "python/bindings/bindings.h"
 #include "weft/comm/communicator.h"
-#include "weft/comm/mesh_matmul.h"
 #include "weft/core/shard_math.h"
-#include "weft/tensor/dtensor_impl.h"
+#include "weft/overlap/mesh_matmul.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <pybind11/stl.h>
 

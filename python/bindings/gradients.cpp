@@ -1,7 +1,7 @@
 #include "python/bindings/bindings.h"
 
 #include "weft/nn/clip_grad_norm.h"
-#include "weft/tensor/gradient_buckets.h"
+#include "weft/tensor/gradients/gradient_buckets.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 

@@ -1,5 +1,5 @@
 #include "python/bindings/bindings.h"
-#include "weft/graph/passes/collective_text.h"
+#include "weft/graph/overlap/collective_text.h"
 #include "weft/graph/pt2/read_pt2.h"
 #include "weft/graph/pt2/write_pt2.h"
 

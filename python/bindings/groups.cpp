@@ -1,8 +1,8 @@
 #include "python/bindings/bindings.h"
 
-#include "weft/comm/c10d_world.h"
-#include "weft/comm/current_world.h"
-#include "weft/comm/fake_world.h"
+#include "weft/comm/world/c10d_world.h"
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/fake_world.h"
 
 #include <c10/core/Device.h>
 

@@ -1,4 +1,4 @@
-#include "weft/tensor/initialization_scope.h"
+#include "weft/tensor/random/initialization_scope.h"
 
 #include "python/bindings/bindings.h"
 #include "weft/nn/materialize.h"

@@ -1,7 +1,7 @@
 #include "python/bindings/bindings.h"
 
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/carried_value.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/tensor/impl/carried_value.h"
 
 #include <c10/core/Device.h>
 
@@ -114,7 +114,7 @@ Layout layout_from(const char* where, py::handle placements, const DeviceMesh& m
   if (auto layout = optional_layout_from(where, placements)) {
     return *std::move(layout);
   }
-  return all_replicated(mesh);
+  return replicated(mesh);
 }
 
 std::optional<Layout> optional_layout_from(const char* where, py::handle placements) {

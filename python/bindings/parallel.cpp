@@ -1,8 +1,8 @@
 #include "python/bindings/bindings.h"
 
+#include "weft/core/layout_algebra.h"
 #include "weft/nn/cross.h"
-#include "weft/nn/module_layout.h"
-#include "weft/tensor/boundary.h"
+#include "weft/styles/module_layout.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -112,7 +112,7 @@ py::list lay_out_modules(
   for (const auto& module : given) {
     modules.push_back(info_from(module));
   }
-  const auto whole = all_replicated(mesh);
+  const auto whole = replicated(mesh);
   py::list result;
   const auto layouts = lay_out(plan, modules, mesh, mesh_dim);
   for (size_t i = 0; i < layouts.size(); ++i) {

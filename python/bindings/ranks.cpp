@@ -1,4 +1,4 @@
-#include "weft/comm/run_on_ranks.h"
+#include "weft/comm/world/run_on_ranks.h"
 
 #include "python/bindings/bindings.h"
 

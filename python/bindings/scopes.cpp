@@ -1,6 +1,6 @@
 #include "python/bindings/bindings.h"
 
-#include "weft/tensor/explain.h"
+#include "weft/tensor/impl/explain.h"
 
 namespace weft::python {
 

@@ -1,9 +1,10 @@
 #include "python/bindings/bindings.h"
-#include "weft/graph/exec/whole_run.h"
+#include "weft/comm/world/fake_world.h"
+#include "weft/graph/analysis/fused_node.h"
+#include "weft/graph/analysis/summary.h"
+#include "weft/graph/deploy/shard.h"
+#include "weft/graph/deploy/whole_run.h"
 #include "weft/graph/ir/print.h"
-#include "weft/graph/passes/fused_node.h"
-#include "weft/graph/passes/shard.h"
-#include "weft/graph/passes/summary.h"
 #include "weft/graph/pt2/read_pt2.h"
 #include "weft/graph/pt2/write_pt2.h"
 
@@ -46,7 +47,7 @@ Sharded sharded(
     overlapping.compute = parse_compute(*compute);
   }
   auto program = graph::read_pt2(path);
-  auto decisions = graph::shard(program, graph::analysis_mesh(mesh), plan, options, overlapping);
+  auto decisions = graph::shard(program, analysis_mesh(mesh), plan, options, overlapping);
   return {std::move(program), std::move(decisions)};
 }
 

@@ -2,7 +2,7 @@
 
 #include "weft/core/picture.h"
 #include "weft/core/tensor_spec.h"
-#include "weft/tensor/inspect.h"
+#include "weft/tensor/impl/inspect.h"
 
 namespace weft::python {
 

@@ -1,7 +1,7 @@
 #include "python/bindings/bindings.h"
 
 #include "weft/tensor/distribute.h"
-#include "weft/tensor/gradient_layout.h"
+#include "weft/tensor/gradients/gradient_layout.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 

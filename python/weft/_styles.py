@@ -1,5 +1,5 @@
 """The styles of parallelize_module, with PyTorch's names and signatures. Each is what a plan file says, as a Python object:
-C++ reads that (weft/nn/style_json.h)."""
+C++ reads that (weft/styles/style_json.h)."""
 
 from __future__ import annotations
 

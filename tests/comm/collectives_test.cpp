@@ -3,9 +3,9 @@
 #include "tests/support/collective_checks.h"
 #include "tests/support/error_text.h"
 #include "tests/support/process_ranks.h"
-#include "weft/comm/current_world.h"
-#include "weft/comm/fake_world.h"
-#include "weft/comm/run_on_ranks.h"
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/fake_world.h"
+#include "weft/comm/world/run_on_ranks.h"
 
 #include <gtest/gtest.h>
 

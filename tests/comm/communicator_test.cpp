@@ -2,7 +2,7 @@
 
 #include "tests/support/error_text.h"
 #include "tests/support/scoped_environment.h"
-#include "weft/comm/fake_world.h"
+#include "weft/comm/world/fake_world.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "weft/comm/fake_world.h"
+#include "weft/comm/world/fake_world.h"
 #include "weft/redistribute/execute.h"
 #include "weft/tensor/dispatch.h"
 #include "weft/tensor/distribute.h"

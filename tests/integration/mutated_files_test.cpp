@@ -1,14 +1,15 @@
 #include "fuzz/quiet_errors.h"
 #include "tests/support/file_mutation.h"
 #include "tests/support/pt2_file.h"
+#include "weft/comm/world/fake_world.h"
+#include "weft/graph/deploy/shard.h"
+#include "weft/graph/deploy/sharded_folder.h"
+#include "weft/graph/deploy/whole_run.h"
 #include "weft/graph/exec/executor.h"
-#include "weft/graph/exec/sharded_folder.h"
-#include "weft/graph/exec/whole_run.h"
 #include "weft/graph/ir/clone.h"
 #include "weft/graph/ir/node_error.h"
 #include "weft/graph/ir/parse.h"
 #include "weft/graph/ir/print.h"
-#include "weft/graph/passes/shard.h"
 #include "weft/graph/pt2/read_pt2.h"
 #include "weft/graph/pt2/write_pt2.h"
 
@@ -127,7 +128,7 @@ class MutatedFiles : public ::testing::Test {
   }
   void write_folder() const {
     auto whole = program();
-    graph::shard(whole, graph::analysis_mesh("tp=2"), nn::ParallelPlan::parse(kPlan, "plan"));
+    graph::shard(whole, analysis_mesh("tp=2"), nn::ParallelPlan::parse(kPlan, "plan"));
     graph::write_sharded(whole, folder_.string());
   }
 
@@ -181,7 +182,7 @@ TEST_F(MutatedFiles, ProgramsOfChangedGraphsGoThroughAllPassesOrAreRefused) {
     }
     auto read = graph::read_pt2_bytes(testing::zip_file(records));
     graph::Executor(std::make_shared<const Program>(graph::clone(read)));
-    graph::shard(read, graph::analysis_mesh("tp=2"), {});
+    graph::shard(read, analysis_mesh("tp=2"), {});
     graph::write_pt2(graph::program_of_rank(read, 1), root_ / "rank.pt2");
   });
 }
@@ -191,7 +192,7 @@ TEST_F(MutatedFiles, PlansGiveTheSameResultOrAreRefused) {
   mutate([&](FileMutation& mutation) {
     const auto text = next++ % 2 == 0 ? mutation.json(kPlan) : mutation.bytes(kPlan);
     auto whole = program();
-    graph::shard(whole, graph::analysis_mesh("tp=2"), nn::ParallelPlan::parse(text, "plan"));
+    graph::shard(whole, analysis_mesh("tp=2"), nn::ParallelPlan::parse(text, "plan"));
     std::vector<std::shared_ptr<const Program>> ranks;
     for (const int64_t rank : {0, 1}) {
       ranks.push_back(std::make_shared<const Program>(graph::program_of_rank(whole, rank)));

@@ -3,8 +3,8 @@
 #include "tests/integration/oracle_calls.h"
 #include "tests/support/layout_cases.h"
 #include "weft/comm/comm_log.h"
-#include "weft/comm/current_world.h"
-#include "weft/comm/fake_world.h"
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/fake_world.h"
 #include "weft/tensor/distribute.h"
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 #include "tests/integration/oracle_whole.h"
 
 #include "weft/tensor/dispatch.h"
-#include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/dtensor_kernel.h"
+#include "weft/tensor/dispatch/dtensor_kernel.h"
+#include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/install_dispatch.h"
 
 #include <c10/core/GradMode.h>
 

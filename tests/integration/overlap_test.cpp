@@ -2,11 +2,11 @@
 #include "examples/models/llama.h"
 #include "examples/models/plans.h"
 #include "examples/models/training.h"
-#include "tests/graph/capture/run_program.h"
 #include "tests/support/overlapped.h"
+#include "tests/support/run_program.h"
 #include "weft/graph/capture/capture.h"
 #include "weft/graph/ir/verify.h"
-#include "weft/graph/passes/common_redistributions.h"
+#include "weft/graph/simplify/common_redistributions.h"
 #include "weft/nn/parallelize_module.h"
 #include "weft/tensor/dispatch.h"
 
@@ -55,7 +55,7 @@ TEST(Overlap, ADecodersTrainingStepHasTheSameLossAndGradients) {
     const OverlapScope as_steps(OverlapMode::Off);
     auto program = training_program(mesh, batch);
     graph::common_redistributions(*program.graph);
-    const auto expected = graph::testing::run_program(program, {batch.inputs, batch.targets});
+    const auto expected = testing::run_program(program, {batch.inputs, batch.targets});
     const auto decisions = graph::micro_pipeline(program, testing::overlap_options());
     graph::verify(program);
     // Per layer the gathers before queries, keys and values and before the gate, and the scatters behind both; the same
@@ -67,7 +67,7 @@ TEST(Overlap, ADecodersTrainingStepHasTheSameLossAndGradients) {
             "all_gather 2", "reduce_scatter 1", "all_gather 1", "reduce_scatter 1", "all_gather 1", "reduce_scatter 2",
             "all_gather 1", "reduce_scatter 3", "all_gather 1", "reduce_scatter 2", "all_gather 1",
             "reduce_scatter 3"}));
-    const auto results = graph::testing::run_program(program, {batch.inputs, batch.targets});
+    const auto results = testing::run_program(program, {batch.inputs, batch.targets});
     ASSERT_EQ(results.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_TRUE(at::allclose(full_tensor(results[i]), full_tensor(expected[i]), 1e-4, 1e-5)) << "output " << i;

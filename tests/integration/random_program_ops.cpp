@@ -1,7 +1,7 @@
 #include "tests/integration/random_program_ops.h"
 
 #include "weft/tensor/distribute.h"
-#include "weft/tensor/inspect.h"
+#include "weft/tensor/impl/inspect.h"
 
 namespace weft::testing {
 

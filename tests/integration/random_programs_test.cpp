@@ -1,7 +1,7 @@
 #include "tests/integration/oracle_meeting.h"
 #include "tests/integration/random_program.h"
-#include "weft/comm/current_world.h"
-#include "weft/comm/run_on_ranks.h"
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/run_on_ranks.h"
 
 #include <gtest/gtest.h>
 

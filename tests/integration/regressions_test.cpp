@@ -1,7 +1,7 @@
 #include "tests/support/layout_cases.h"
 #include "weft/comm/comm_log.h"
-#include "weft/comm/current_world.h"
-#include "weft/comm/run_on_ranks.h"
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/run_on_ranks.h"
 #include "weft/tensor/dispatch.h"
 #include "weft/tensor/distribute.h"
 

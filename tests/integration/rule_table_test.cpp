@@ -1,9 +1,9 @@
 #include "tests/integration/oracle_calls.h"
 #include "tests/support/golden_file.h"
-#include "weft/comm/current_world.h"
-#include "weft/comm/fake_world.h"
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/fake_world.h"
 #include "weft/rules/registry.h"
-#include "weft/tensor/explain.h"
+#include "weft/tensor/impl/explain.h"
 
 #include <gtest/gtest.h>
 

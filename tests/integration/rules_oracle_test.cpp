@@ -2,9 +2,9 @@
 #include "tests/integration/oracle_meeting.h"
 #include "tests/integration/oracle_missing.h"
 #include "tests/support/golden_file.h"
-#include "weft/comm/current_world.h"
-#include "weft/comm/run_on_ranks.h"
-#include "weft/tensor/explain.h"
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/run_on_ranks.h"
+#include "weft/tensor/impl/explain.h"
 
 #include <gtest/gtest.h>
 

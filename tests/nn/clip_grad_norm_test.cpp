@@ -3,7 +3,7 @@
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
 #include "weft/tensor/distribute.h"
-#include "weft/tensor/scopes.h"
+#include "weft/tensor/impl/scopes.h"
 
 #include <torch/nn/utils/clip_grad.h>
 

@@ -5,7 +5,7 @@
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
 #include "weft/tensor/distribute.h"
-#include "weft/tensor/scopes.h"
+#include "weft/tensor/impl/scopes.h"
 
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -2,7 +2,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
-#include "weft/comm/fake_world.h"
+#include "weft/comm/world/fake_world.h"
 #include "weft/nn/on_meta.h"
 #include "weft/nn/replace_parameters.h"
 #include "weft/nn/reset_parameters.h"

@@ -1,7 +1,7 @@
 #include "weft/nn/placing.h"
 #include "tests/support/on_meshes.h"
 #include "weft/nn/replace_parameters.h"
-#include "weft/tensor/inspect.h"
+#include "weft/tensor/impl/inspect.h"
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>

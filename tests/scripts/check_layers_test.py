@@ -56,12 +56,35 @@ class CheckLayers(TreeTest):
         self.write({"weft/propagation/choose.cpp": '#include "weft/redistribute/execute.h"\n'})
         self.assert_fails_with("may not include weft/redistribute/execute.h")
 
-    def test_a_folder_may_have_an_also_edge(self):
-        cmake = GOOD["CMakeLists.txt"] + "weft_layer(graph DEPENDS core ALSO exec:comm)\n"
-        self.write({"CMakeLists.txt": cmake, "weft/graph/exec/run.cpp": '#include "weft/comm/group.h"\n'})
+    def declare(self, *layers):
+        self.write({"CMakeLists.txt": GOOD["CMakeLists.txt"] + "".join(f"weft_layer({layer})\n" for layer in layers)})
+
+    def test_a_folder_in_a_layer_is_a_layer_of_its_own(self):
+        self.declare("comm/world DEPENDS core comm", "tensor DEPENDS comm")
+        self.write({"weft/comm/world/gloo.h": '#include "weft/comm/group.h"\n'})
         self.assert_passes()
-        self.write({"weft/graph/ir/node.cpp": '#include "weft/comm/group.h"\n'})
-        self.assert_fails_with("weft/graph/ir/node.cpp:1")
+        self.write({"weft/comm/group.cpp": '#include "weft/comm/world/gloo.h"\n'})
+        self.assert_fails_with("weft/comm/group.cpp:1: may not include weft/comm/world/gloo.h: comm declares core")
+        self.write({"weft/comm/group.cpp": "", "weft/tensor/tensor.h": '#include "weft/comm/world/gloo.h"\n'})
+        self.assert_fails_with("weft/tensor/tensor.h:1: may not include weft/comm/world/gloo.h: tensor declares comm")
+
+    def test_an_edge_to_a_layer_declared_later_fails(self):
+        self.declare("tensor DEPENDS nn", "nn DEPENDS core")
+        self.assert_fails_with("weft_layer(tensor): the layer nn is not declared before it")
+
+    def test_a_second_exception_fails(self):
+        self.declare("nn DEPENDS core ALSO cross:comm")
+        self.assert_fails_with("2 exceptions by ALSO, at most 1: redistribute: execute:comm, nn: cross:comm")
+
+    def test_passes_do_not_depend_on_tensors(self):
+        self.declare("tensor/impl", "graph/ir", "graph/capture DEPENDS tensor/impl")
+        self.assert_passes()
+        self.declare("tensor/impl", "graph/ir DEPENDS tensor/impl")
+        self.assert_fails_with("weft_layer(graph/ir): may not depend on tensor/impl: passes work on programs")
+
+    def test_a_folder_of_too_many_files_fails(self):
+        self.write({f"weft/core/file_{i}.h": "" for i in range(44)})
+        self.assert_fails_with("weft/core: 46 files, at most 45")
 
     def test_a_relative_include_fails(self):
         self.write({"weft/core/mesh.cpp": '#include "mesh.h"\n'})

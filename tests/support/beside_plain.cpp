@@ -1,8 +1,8 @@
 #include "tests/support/beside_plain.h"
 
 #include "tests/support/error_text.h"
-#include "weft/comm/current_world.h"
-#include "weft/comm/run_on_ranks.h"
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/run_on_ranks.h"
 #include "weft/tensor/distribute.h"
 
 #include <ATen/ATen.h>

@@ -2,7 +2,7 @@
 
 #include "weft/graph/ir/parse.h"
 #include "weft/graph/ir/verify.h"
-#include "weft/graph/passes/collective_text.h"
+#include "weft/graph/overlap/collective_text.h"
 
 namespace weft::testing {
 

@@ -1,7 +1,7 @@
 #include "tests/support/launch_store.h"
 
-#include "weft/comm/c10d_world.h"
-#include "weft/comm/launch_environment.h"
+#include "weft/comm/world/c10d_world.h"
+#include "weft/comm/world/launch_environment.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>

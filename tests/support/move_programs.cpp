@@ -1,8 +1,8 @@
 #include "tests/support/move_programs.h"
 
-#include "weft/comm/run_on_ranks.h"
+#include "weft/comm/world/run_on_ranks.h"
+#include "weft/graph/analysis/trial_values.h"
 #include "weft/graph/exec/executor.h"
-#include "weft/graph/passes/trial_values.h"
 #include "weft/redistribute/plan.h"
 
 #include <gtest/gtest.h>

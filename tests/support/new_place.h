@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/tensor/redistribute_once.h"
+#include "weft/tensor/boundary/redistribute_once.h"
 
 namespace weft::testing {
 

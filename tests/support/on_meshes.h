@@ -1,8 +1,8 @@
 #pragma once
 
 #include "tests/support/layout_cases.h"
-#include "weft/comm/current_world.h"
-#include "weft/comm/run_on_ranks.h"
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/run_on_ranks.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/graph/passes/micro_pipeline.h"
+#include "weft/graph/overlap/micro_pipeline.h"
 
 namespace weft::testing {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "weft/graph/passes/tensor_parallel_options.h"
-#include "weft/nn/parallel_plan.h"
+#include "weft/graph/parallelize/tensor_parallel_options.h"
+#include "weft/styles/parallel_plan.h"
 
 #include <random>
 

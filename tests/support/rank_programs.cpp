@@ -1,6 +1,6 @@
 #include "tests/support/rank_programs.h"
 
-#include "weft/graph/passes/effects.h"
+#include "weft/graph/analysis/effects.h"
 
 #include <ATen/ATen.h>
 

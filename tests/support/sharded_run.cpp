@@ -1,10 +1,11 @@
 #include "tests/support/sharded_run.h"
 
-#include "weft/graph/exec/thread_ranks.h"
-#include "weft/graph/exec/whole_values.h"
+#include "weft/comm/world/fake_world.h"
+#include "weft/graph/deploy/thread_ranks.h"
 #include "weft/graph/ir/parse.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/verify.h"
+#include "weft/graph/localize/whole_values.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "weft/graph/passes/shard.h"
-#include "weft/graph/passes/summary.h"
+#include "weft/graph/analysis/summary.h"
+#include "weft/graph/deploy/shard.h"
 
 namespace weft::testing {
 

@@ -2,8 +2,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
-#include "weft/tensor/inspect.h"
-#include "weft/tensor/to_local.h"
+#include "weft/tensor/boundary/to_local.h"
+#include "weft/tensor/impl/inspect.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

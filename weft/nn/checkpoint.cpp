@@ -1,6 +1,6 @@
 #include "weft/nn/checkpoint.h"
 
-#include "weft/tensor/random_state.h"
+#include "weft/tensor/random/random_state.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>

@@ -1,9 +1,10 @@
 #include "weft/nn/clip_grad_norm.h"
 
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/from_local.h"
-#include "weft/tensor/inspect.h"
-#include "weft/tensor/scopes.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/tensor/boundary/from_local.h"
+#include "weft/tensor/boundary/plain_tensor.h"
+#include "weft/tensor/impl/inspect.h"
+#include "weft/tensor/impl/scopes.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -82,7 +83,7 @@ at::Tensor clip_grad_norm_(at::TensorList parameters, double max_norm, double no
     return total;
   }
   const auto& mesh = mesh_of(gradients[0]);
-  return from_local(total, mesh, all_replicated(mesh));
+  return from_local(total, mesh, replicated(mesh));
 }
 
 } // namespace weft::nn

@@ -1,9 +1,9 @@
 #include "weft/nn/cross.h"
 
-#include "weft/tensor/from_local.h"
-#include "weft/tensor/redistribute.h"
-#include "weft/tensor/redistribute_once.h"
-#include "weft/tensor/to_local.h"
+#include "weft/tensor/boundary/from_local.h"
+#include "weft/tensor/boundary/redistribute.h"
+#include "weft/tensor/boundary/redistribute_once.h"
+#include "weft/tensor/boundary/to_local.h"
 
 namespace weft::nn {
 

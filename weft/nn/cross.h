@@ -1,7 +1,7 @@
 #pragma once
 
 #include "weft/core/device_mesh.h"
-#include "weft/nn/style.h"
+#include "weft/styles/style.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,9 +1,9 @@
 #include "weft/nn/cross_entropy.h"
 
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/from_local.h"
-#include "weft/tensor/implicit_move.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/tensor/boundary/from_local.h"
+#include "weft/tensor/boundary/implicit_move.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
@@ -60,7 +60,7 @@ MeshDims dims_that_cut(const TensorSpec& spec, int64_t class_dim, bool classes) 
 
 /// An argument beside the logits where it is needed; a plain one is the same on every rank.
 at::Tensor placed(const at::Tensor& tensor, const DeviceMesh& mesh, const Layout& layout) {
-  const auto distributed = is_dtensor(tensor) ? tensor : from_local(tensor, mesh, all_replicated(mesh));
+  const auto distributed = is_dtensor(tensor) ? tensor : from_local(tensor, mesh, replicated(mesh));
   const auto& other = as_dtensor(distributed)->spec()->mesh();
   TORCH_CHECK_VALUE(
       other == mesh, "[", kName, "] all tensors must be on the same mesh, but got ", mesh.to_string(), " and ",
@@ -345,7 +345,7 @@ struct ParallelCrossEntropy : torch::autograd::Function<ParallelCrossEntropy> {
     const bool is_per_row = reduction == at::Reduction::None;
     auto sizes = spec.sizes().vec();
     sizes.erase(sizes.begin() + call.class_dim());
-    const auto layout = is_per_row ? row_layout(spec.layout(), call.class_dim()) : all_replicated(spec.mesh());
+    const auto layout = is_per_row ? row_layout(spec.layout(), call.class_dim()) : replicated(spec.mesh());
     return make_dtensor(
         result.loss.to(loss_dtype(call)).contiguous(),
         TensorSpec::make(
@@ -370,7 +370,7 @@ struct ParallelCrossEntropy : torch::autograd::Function<ParallelCrossEntropy> {
     }
     const auto& spec = as_dtensor(call.logits)->spec();
     const bool is_per_row = call.reduction == at::Reduction::None;
-    const auto layout = is_per_row ? row_layout(spec->layout(), call.class_dim()) : all_replicated(spec->mesh());
+    const auto layout = is_per_row ? row_layout(spec->layout(), call.class_dim()) : replicated(spec->mesh());
     const auto gradient = as_dtensor(placed(gradients[0], spec->mesh(), layout))->local();
     const LocalCrossEntropy local(call, call.weight ? as_dtensor(*call.weight)->local() : at::Tensor());
     const LocalCrossEntropy::Result kept{{}, saved[3], saved[4], saved[5]};
@@ -397,7 +397,7 @@ at::Tensor parallel_cross_entropy(const CrossEntropyCall& call) {
       placed(call.target, spec.mesh(), call.has_probabilities() ? layout : row_layout(layout, call.class_dim()));
   std::optional<at::Tensor> weight;
   if (call.weight && call.weight->defined()) {
-    weight = placed(*call.weight, spec.mesh(), all_replicated(spec.mesh()));
+    weight = placed(*call.weight, spec.mesh(), replicated(spec.mesh()));
   }
   return ParallelCrossEntropy::apply(logits, target, weight, call.reduction, call.ignore_index, call.label_smoothing);
 }

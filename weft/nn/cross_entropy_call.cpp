@@ -1,6 +1,6 @@
 #include "weft/nn/cross_entropy_call.h"
 
-#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>

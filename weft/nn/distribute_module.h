@@ -1,7 +1,7 @@
 #pragma once
 
 #include "weft/nn/parallel.h"
-#include "weft/tensor/distribute_tensor.h"
+#include "weft/tensor/boundary/distribute_tensor.h"
 
 #include <torch/nn/module.h>
 

@@ -1,8 +1,8 @@
 #include "weft/nn/loss_parallel.h"
 
 #include "weft/nn/cross_entropy.h"
-#include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/dtensor_kernel.h"
+#include "weft/tensor/dispatch/dtensor_kernel.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>

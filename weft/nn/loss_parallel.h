@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/tensor/scopes.h"
+#include "weft/tensor/impl/scopes.h"
 
 namespace weft::nn {
 

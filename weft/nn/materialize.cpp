@@ -4,7 +4,7 @@
 #include "weft/nn/replace_parameters.h"
 #include "weft/nn/reset_parameters.h"
 #include "weft/tensor/distribute.h"
-#include "weft/tensor/initialization_scope.h"
+#include "weft/tensor/random/initialization_scope.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty_like.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/tensor/call_mode.h"
+#include "weft/tensor/impl/call_mode.h"
 
 namespace weft::nn {
 

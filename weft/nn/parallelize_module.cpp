@@ -1,10 +1,10 @@
 #include "weft/nn/parallelize_module.h"
 
+#include "weft/core/layout_algebra.h"
 #include "weft/nn/cross.h"
-#include "weft/nn/module_layout.h"
 #include "weft/nn/parallel.h"
 #include "weft/nn/placing.h"
-#include "weft/tensor/boundary.h"
+#include "weft/styles/module_layout.h"
 
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -96,7 +96,7 @@ void parallelize_module(
     }
   }
 
-  const auto whole = all_replicated(mesh);
+  const auto whole = replicated(mesh);
   Placing placing(mesh, {.src_data_rank = options.src_data_rank});
   for (size_t i = 0; i < layouts.size(); ++i) {
     auto& owner = *modules[i].value();

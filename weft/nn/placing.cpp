@@ -1,7 +1,7 @@
 #include "weft/nn/placing.h"
 
+#include "weft/core/layout_algebra.h"
 #include "weft/nn/replace_parameters.h"
-#include "weft/tensor/boundary.h"
 
 namespace weft::nn {
 
@@ -18,7 +18,7 @@ void Placing::replicate_what_is_plain(torch::nn::Module& owner) {
   for (const auto& tensors : {owner.named_parameters(/*recurse=*/false), owner.named_buffers(/*recurse=*/false)}) {
     for (const auto& item : tensors) {
       if (item.value().defined() && !is_dtensor(item.value())) {
-        place(owner, item.key(), item.value(), all_replicated(mesh_));
+        place(owner, item.key(), item.value(), replicated(mesh_));
       }
     }
   }

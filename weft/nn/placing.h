@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/tensor/distribute_tensor.h"
+#include "weft/tensor/boundary/distribute_tensor.h"
 
 #include <torch/nn/module.h>
 

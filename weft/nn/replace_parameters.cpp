@@ -1,7 +1,7 @@
 #include "weft/nn/replace_parameters.h"
 
 #include "weft/nn/registered_tensors.h"
-#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <torch/nn/modules.h>
 

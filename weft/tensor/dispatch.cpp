@@ -1,25 +1,24 @@
 #include "weft/tensor/dispatch.h"
 
-#include "weft/tensor/as_strided.h"
-#include "weft/tensor/collectives_of_torch.h"
-#include "weft/tensor/composite.h"
-#include "weft/tensor/direct_signatures.h"
-#include "weft/tensor/dtensor_kernel.h"
-#include "weft/tensor/einsum.h"
-#include "weft/tensor/embedding.h"
-#include "weft/tensor/in_place_view.h"
-#include "weft/tensor/instance_norm.h"
-#include "weft/tensor/linear_backward.h"
-#include "weft/tensor/random_fallback.h"
-#include "weft/tensor/random_kernels.h"
-#include "weft/tensor/rms_norm_backward.h"
-#include "weft/tensor/selecting_backward.h"
-#include "weft/tensor/shared_heads.h"
+#include "weft/tensor/dispatch/direct_signatures.h"
+#include "weft/tensor/dispatch/dtensor_kernel.h"
+#include "weft/tensor/impl/collectives_of_torch.h"
+#include "weft/tensor/impl/install_dispatch.h"
+#include "weft/tensor/kernels/as_strided.h"
+#include "weft/tensor/kernels/composite.h"
+#include "weft/tensor/kernels/einsum.h"
+#include "weft/tensor/kernels/embedding.h"
+#include "weft/tensor/kernels/in_place_view.h"
+#include "weft/tensor/kernels/instance_norm.h"
+#include "weft/tensor/kernels/linear_backward.h"
+#include "weft/tensor/kernels/rms_norm_backward.h"
+#include "weft/tensor/kernels/selecting_backward.h"
+#include "weft/tensor/kernels/shared_heads.h"
+#include "weft/tensor/random/random_fallback.h"
+#include "weft/tensor/random/random_kernels.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
-
-#include <mutex>
 
 namespace weft {
 
@@ -83,12 +82,9 @@ void register_all() {
   }
 }
 
-} // namespace
+const DispatchInstaller kInstaller(register_all);
 
-void install_dispatch() {
-  static std::once_flag once;
-  std::call_once(once, register_all);
-}
+} // namespace
 
 std::map<std::string, size_t> fallback_counts() {
   install_dispatch();

@@ -1,7 +1,7 @@
 #include "weft/tensor/factories.h"
 
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/dispatch.h"
+#include "weft/core/checked_layout.h"
+#include "weft/tensor/impl/install_dispatch.h"
 
 #include <ATen/ATen.h>
 
@@ -20,7 +20,7 @@ at::Tensor made(
     at::ScalarType default_dtype,
     Make make) {
   install_dispatch();
-  const auto placements = checked_whole_layout(where, mesh, layout, static_cast<int64_t>(sizes.size()));
+  const auto placements = checked_without_partial(where, mesh, layout, static_cast<int64_t>(sizes.size()));
   const auto dtype = options.dtype.value_or(default_dtype);
   const auto spec = TensorSpec::make(mesh, placements, sizes, dtype);
   const auto local_options = at::TensorOptions(dtype).device(mesh.device_type());

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <optional>
 

@@ -1,8 +1,8 @@
 #include "weft/tensor/random.h"
 
-#include "weft/tensor/dispatch.h"
-#include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/random_fill.h"
+#include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/install_dispatch.h"
+#include "weft/tensor/random/random_fill.h"
 
 #include <ATen/ops/empty.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "weft/core/tensor_spec.h"
-#include "weft/tensor/random_state.h"
+#include "weft/tensor/random/random_state.h"
 
 #include <ATen/core/Tensor.h>
 

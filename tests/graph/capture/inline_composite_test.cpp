@@ -1,18 +1,17 @@
 #include "weft/graph/capture/inline_composite.h"
 
-#include "tests/graph/capture/run_program.h"
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
-#include "weft/comm/fake_world.h"
+#include "tests/support/run_program.h"
+#include "weft/comm/world/fake_world.h"
 #include "weft/graph/capture/traced_type.h"
-#include "weft/tensor/decomposition.h"
+#include "weft/propagation/decomposition.h"
 #include "weft/tensor/distribute.h"
 
 namespace weft::graph {
 
 namespace inline_composite_test {
 using namespace weft::testing;
-using namespace weft::graph::testing;
 
 Argument operand(size_t number) {
   return Argument::operand(number);
@@ -23,7 +22,11 @@ struct OneCall {
   Graph graph;
   Node* node;
 
-  OneCall(const std::string& name, const std::string& overload, Arguments arguments, const Tensors& inputs) {
+  OneCall(
+      const std::string& name,
+      const std::string& overload,
+      Arguments arguments,
+      const std::vector<at::Tensor>& inputs) {
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
     std::vector<Value*> operands;
     for (const auto& input : inputs) {
@@ -68,10 +71,10 @@ struct OneCall {
     graph.set_return({node->outputs().begin(), node->outputs().end()});
   }
 
-  Tensors expected;
+  std::vector<at::Tensor> expected;
 };
 
-void expect_same(const Tensors& actual, const Tensors& expected) {
+void expect_same(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
     EXPECT_TRUE(at::allclose(actual[i], expected[i], 1e-5, 1e-6)) << actual[i] << "\ninstead of\n" << expected[i];
@@ -79,7 +82,7 @@ void expect_same(const Tensors& actual, const Tensors& expected) {
 }
 
 TEST(InlineComposite, ACallBecomesWhatItIsMadeOf) {
-  const Tensors inputs{at::randn({2, 3}), at::randn({4, 3}), at::randn({4})};
+  const std::vector<at::Tensor> inputs{at::randn({2, 3}), at::randn({4, 3}), at::randn({4})};
   OneCall call("aten::linear", "", {operand(0), operand(1), operand(2)}, inputs);
   EXPECT_TRUE(inline_composite(call.graph, call.node));
   EXPECT_EQ(operators_of(call.graph), "t addmm");
@@ -90,13 +93,13 @@ TEST(InlineComposite, ACallBecomesWhatItIsMadeOf) {
 }
 
 TEST(InlineComposite, OperatorsInsideStayWholeAndAreInlinedInTurn) {
-  const Tensors inputs{at::randn({2, 4, 6, 6}), at::ones({4}), at::zeros({4})};
+  const std::vector<at::Tensor> inputs{at::randn({2, 4, 6, 6}), at::ones({4}), at::zeros({4})};
   OneCall call("aten::group_norm", "", {operand(0), c10::IValue(2), operand(1), operand(2)}, inputs);
   EXPECT_TRUE(inline_composite(call.graph, call.node));
   EXPECT_EQ(operators_of(call.graph), "native_group_norm");
   expect_same(run_graph(call.graph, inputs), call.expected);
 
-  const Tensors image{at::randn({1, 2, 6, 6}), at::randn({3, 2, 3, 3})};
+  const std::vector<at::Tensor> image{at::randn({1, 2, 6, 6}), at::randn({3, 2, 3, 3})};
   OneCall convolution("aten::conv2d", "", {operand(0), operand(1)}, image);
   EXPECT_TRUE(inline_composite(convolution.graph, convolution.node));
   EXPECT_EQ(operators_of(convolution.graph), "convolution");
@@ -105,13 +108,13 @@ TEST(InlineComposite, OperatorsInsideStayWholeAndAreInlinedInTurn) {
 }
 
 TEST(InlineComposite, ListsGoInAndComeOut) {
-  const Tensors inputs{at::randn({2, 6})};
+  const std::vector<at::Tensor> inputs{at::randn({2, 6})};
   OneCall chunk("aten::chunk", "", {operand(0), c10::IValue(3), c10::IValue(1)}, inputs);
   EXPECT_TRUE(inline_composite(chunk.graph, chunk.node));
   EXPECT_EQ(operators_of(chunk.graph), "split.Tensor");
   expect_same(run_graph(chunk.graph, inputs), chunk.expected);
 
-  const Tensors rows{at::randn({3}), at::randn({3})};
+  const std::vector<at::Tensor> rows{at::randn({3}), at::randn({3})};
   OneCall stack("aten::vstack", "", {Argument::list({operand(0), operand(1)})}, rows);
   EXPECT_TRUE(inline_composite(stack.graph, stack.node));
   EXPECT_EQ(operators_of(stack.graph), "atleast_2d.Sequence cat");
@@ -119,7 +122,7 @@ TEST(InlineComposite, ListsGoInAndComeOut) {
 }
 
 TEST(InlineComposite, FactoriesMakeTensorsOnTheProgramsDevice) {
-  const Tensors inputs{at::randn({1, 2, 4, 8}), at::randn({1, 2, 4, 8}), at::randn({1, 2, 4, 8})};
+  const std::vector<at::Tensor> inputs{at::randn({1, 2, 4, 8}), at::randn({1, 2, 4, 8}), at::randn({1, 2, 4, 8})};
   OneCall call(
       "aten::_scaled_dot_product_attention_math", "",
       {operand(0), operand(1), operand(2), Argument(), c10::IValue(0.0), c10::IValue(true)}, inputs);
@@ -133,7 +136,7 @@ TEST(InlineComposite, FactoriesMakeTensorsOnTheProgramsDevice) {
 }
 
 TEST(InlineComposite, WhatGivesAnOperandBackIsTheOperand) {
-  const Tensors inputs{at::randn({2, 3})};
+  const std::vector<at::Tensor> inputs{at::randn({2, 3})};
   OneCall call("aten::dropout", "", {operand(0), c10::IValue(0.5), c10::IValue(false)}, inputs);
   EXPECT_TRUE(inline_composite(call.graph, call.node));
   EXPECT_EQ(operators_of(call.graph), "");
@@ -141,7 +144,7 @@ TEST(InlineComposite, WhatGivesAnOperandBackIsTheOperand) {
 }
 
 TEST(InlineComposite, LeavesAloneWhatItCannotRun) {
-  const Tensors inputs{at::randn({2, 3}), at::tensor({1}, at::kLong)};
+  const std::vector<at::Tensor> inputs{at::randn({2, 3}), at::tensor({1}, at::kLong)};
   OneCall relu("aten::relu", "", {operand(0)}, inputs);
   EXPECT_FALSE(inline_composite(relu.graph, relu.node)) << "not made of others";
   OneCall split("aten::tensor_split", "tensor_indices_or_sections", {operand(0), operand(1), c10::IValue(1)}, inputs);
@@ -157,7 +160,7 @@ const c10::KernelFunction& kernel_of(const Node& node) {
 }
 
 /// The decomposition of the call, inlined for operands cut along this dim, runs alike on plain and distributed tensors.
-std::string inlined(OneCall& call, const Tensors& inputs, int64_t cut) {
+std::string inlined(OneCall& call, const std::vector<at::Tensor>& inputs, int64_t cut) {
   const auto mesh = DeviceMesh(make_fake_world(4), c10::kCPU, {4}, {"tp"});
   for (auto* input : call.graph.inputs()) {
     input->layout = Layout{Shard(cut)};
@@ -165,11 +168,11 @@ std::string inlined(OneCall& call, const Tensors& inputs, int64_t cut) {
   inline_kernel(call.graph, call.node, kernel_of(*call.node), mesh);
   expect_same(run_graph(call.graph, inputs), call.expected);
   on_mesh({2}, [&](const DeviceMesh& ranks) {
-    Tensors parts;
+    std::vector<at::Tensor> parts;
     for (const auto& input : inputs) {
       parts.push_back(distribute_tensor(input, ranks, {Shard(cut)}));
     }
-    Tensors wholes;
+    std::vector<at::Tensor> wholes;
     for (const auto& result : run_graph(call.graph, parts)) {
       wholes.push_back(full_tensor(result));
     }
@@ -179,11 +182,11 @@ std::string inlined(OneCall& call, const Tensors& inputs, int64_t cut) {
 }
 
 TEST(InlineKernel, ADecompositionBecomesOperatorsOnWholeTensors) {
-  const Tensors inputs{at::randn({8, 6})};
+  const std::vector<at::Tensor> inputs{at::randn({8, 6})};
   const auto dims = c10::IValue(std::vector<int64_t>{0});
   OneCall mean("aten::mean", "dim", {operand(0), dims}, inputs);
   EXPECT_EQ(inlined(mean, inputs, 0), "sum.dim_IntList div.Scalar");
-  const Tensors halves{whole_numbers({8, 6}, at::kHalf)};
+  const std::vector<at::Tensor> halves{whole_numbers({8, 6}, at::kHalf)};
   OneCall half("aten::mean", "dim", {operand(0), dims}, halves);
   EXPECT_EQ(inlined(half, halves, 0), "sum.dim_IntList div.Scalar to.dtype");
   OneCall variance("aten::var", "correction", {operand(0), dims}, inputs);
@@ -194,7 +197,7 @@ TEST(InlineKernel, ADecompositionBecomesOperatorsOnWholeTensors) {
   EXPECT_EQ(inlined(loss, {inputs[0], inputs[0] + 1}, 0), "mse_loss div.Scalar");
   OneCall norm("aten::linalg_vector_norm", "", {operand(0), c10::IValue(2), dims}, inputs);
   EXPECT_EQ(inlined(norm, inputs, 0), "abs pow.Tensor_Scalar sum.dim_IntList pow.Tensor_Scalar");
-  const Tensors classes{at::randn({8, 6}).log_softmax(1), at::arange(8, at::kLong) % 6};
+  const std::vector<at::Tensor> classes{at::randn({8, 6}).log_softmax(1), at::arange(8, at::kLong) % 6};
   OneCall picked(
       "aten::nll_loss_forward", "",
       {operand(0), operand(1), c10::IValue(), c10::IValue(int64_t{at::Reduction::Mean}), c10::IValue(-100)}, classes);
@@ -204,7 +207,7 @@ TEST(InlineKernel, ADecompositionBecomesOperatorsOnWholeTensors) {
 }
 
 TEST(InlineKernel, WhatCannotBeSaidOfWholeTensorsRaises) {
-  const Tensors inputs{at::randn({8, 6}), at::randn({8, 6})};
+  const std::vector<at::Tensor> inputs{at::randn({8, 6}), at::randn({8, 6})};
   const DeviceMesh mesh(make_fake_world(4), c10::kCPU, {4}, {"tp"});
   OneCall sum("aten::add", "Tensor", {operand(0), operand(1)}, inputs);
   sum.graph.inputs()[0]->layout = Layout{Shard(0)};

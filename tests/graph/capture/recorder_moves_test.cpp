@@ -1,8 +1,8 @@
 #include "weft/graph/capture/recorder.h"
 
-#include "tests/graph/capture/run_program.h"
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
+#include "tests/support/run_program.h"
 #include "weft/graph/capture/capture.h"
 #include "weft/tensor/distribute.h"
 
@@ -14,7 +14,6 @@ namespace weft::graph {
 
 namespace recorder_moves_test {
 using namespace weft::testing;
-using namespace weft::graph::testing;
 
 /// Every value with its type and layout, and every call with its constants.
 std::string text_of(const Program& program) {
@@ -56,7 +55,7 @@ std::string text_of(const Program& program) {
 /// Captures on every rank, runs the program there, and compares with the function; gives the text, the same on all.
 std::string captured_on_ranks(
     const std::vector<int64_t>& mesh_shape,
-    const std::function<Tensors(const DeviceMesh& mesh)>& make_inputs,
+    const std::function<std::vector<at::Tensor>(const DeviceMesh& mesh)>& make_inputs,
     const CapturedFunction& fn) {
   std::mutex mutex;
   std::vector<std::string> texts;
@@ -80,7 +79,7 @@ std::string captured_on_ranks(
   return texts.empty() ? "" : texts[0];
 }
 
-Tensors column_and_row(const DeviceMesh& mesh) {
+std::vector<at::Tensor> column_and_row(const DeviceMesh& mesh) {
   return {
       distribute_tensor(whole_numbers({4, 6}), mesh, {Replicate()}),
       distribute_tensor(whole_numbers({6, 8}), mesh, {Shard(1)}).set_requires_grad(true),
@@ -88,9 +87,9 @@ Tensors column_and_row(const DeviceMesh& mesh) {
 }
 
 TEST(RecorderMoves, AProgramOfDistributedTensorsIsOfWholeOnesWithLayouts) {
-  const auto text = captured_on_ranks({2}, column_and_row, [](const Tensors& in) {
+  const auto text = captured_on_ranks({2}, column_and_row, [](const std::vector<at::Tensor>& in) {
     const at::NoGradGuard no_gradients;
-    return Tensors{redistribute(in[0].mm(in[1]).relu().mm(in[2]), {Replicate()})};
+    return std::vector<at::Tensor>{redistribute(in[0].mm(in[1]).relu().mm(in[2]), {Replicate()})};
   });
   EXPECT_EQ(
       text,
@@ -104,10 +103,10 @@ TEST(RecorderMoves, AProgramOfDistributedTensorsIsOfWholeOnesWithLayouts) {
 
 TEST(RecorderMoves, BackwardOfDistributedTensors) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{2}, {3}}) {
-    captured_on_ranks(shape, column_and_row, [](const Tensors& in) {
+    captured_on_ranks(shape, column_and_row, [](const std::vector<at::Tensor>& in) {
       const auto loss = full_tensor(in[0].mm(in[1]).relu().mm(in[2])).square().sum();
       const auto gradients = torch::autograd::grad({loss}, {in[1], in[2]});
-      return Tensors{loss, gradients[0], gradients[1]};
+      return std::vector<at::Tensor>{loss, gradients[0], gradients[1]};
     });
   }
 }
@@ -115,19 +114,19 @@ TEST(RecorderMoves, BackwardOfDistributedTensors) {
 TEST(RecorderMoves, ModelsOfSeveralOperators) {
   const auto make = [](const DeviceMesh& mesh) {
     const auto ids = at::arange(6, at::kLong).view({2, 3});
-    return Tensors{
+    return std::vector<at::Tensor>{
         distribute_tensor(ids, mesh, {Replicate()}),
         distribute_tensor(whole_numbers({7, 8}) / 16, mesh, {Shard(0)}).set_requires_grad(true),
         distribute_tensor(whole_numbers({8, 8}) / 16, mesh, {Shard(0)}).set_requires_grad(true)};
   };
-  captured_on_ranks({2}, make, [](const Tensors& in) {
+  captured_on_ranks({2}, make, [](const std::vector<at::Tensor>& in) {
     const auto h = at::embedding(in[1], in[0]);
     const auto heads = at::linear(h, in[2]).view({2, 3, 2, 4}).transpose(1, 2);
     const auto attended = at::scaled_dot_product_attention(heads, heads, heads);
     const auto out = at::layer_norm(attended.transpose(1, 2).reshape({2, 3, 8}) + h, {8});
     const auto loss = full_tensor(out.square().mean());
     const auto gradients = torch::autograd::grad({loss}, {in[1], in[2]});
-    return Tensors{loss, gradients[0], gradients[1]};
+    return std::vector<at::Tensor>{loss, gradients[0], gradients[1]};
   });
 }
 
@@ -138,11 +137,11 @@ TEST(RecorderMoves, AStepOfAnOptimizer) {
     };
     const auto x = distribute_tensor(whole_numbers({2, 4}) / 8, mesh, {Replicate()});
     const auto step_of = [](const at::Tensor& w, torch::optim::SGD& optimizer) {
-      return [&w, &optimizer](const Tensors& in) {
+      return [&w, &optimizer](const std::vector<at::Tensor>& in) {
         optimizer.zero_grad();
         at::linear(in[0], w).square().sum().backward();
         optimizer.step();
-        return Tensors{};
+        return std::vector<at::Tensor>{};
       };
     };
     const auto w = make();
@@ -165,13 +164,17 @@ TEST(RecorderMoves, PartsOfTensorsRaise) {
       return error_text<c10::NotImplementedError>([&] { capture(fn, {x}); });
     };
     expect_contains(
-        text([](const Tensors& in) { return Tensors{to_local(in[0])}; }),
+        text([](const std::vector<at::Tensor>& in) { return std::vector<at::Tensor>{to_local(in[0])}; }),
         "replicated ones alone, but got f32[4,6] @ mesh(a=2) {S(0)}. Use full_tensor instead of to_local.");
     expect_contains(
-        text([&](const Tensors&) { return Tensors{from_local(at::ones({2}), mesh, {Shard(0)})}; }),
+        text([&](const std::vector<at::Tensor>&) {
+          return std::vector<at::Tensor>{from_local(at::ones({2}), mesh, {Shard(0)})};
+        }),
         "Distribute the tensor outside of the function.");
     expect_contains(
-        text([&](const Tensors& in) { return Tensors{as_dtensor(in[0])->local() + 1}; }), "do not use the local one");
+        text(
+            [&](const std::vector<at::Tensor>& in) { return std::vector<at::Tensor>{as_dtensor(in[0])->local() + 1}; }),
+        "do not use the local one");
   });
 }
 

@@ -1,10 +1,10 @@
 #include "weft/graph/capture/inline_composite.h"
 
+#include "weft/core/layout_algebra.h"
 #include "weft/graph/capture/recorder.h"
 #include "weft/graph/capture/traced_type.h"
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/dispatch.h"
-#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/install_dispatch.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -263,7 +263,7 @@ SpecPtr spec_of_value(const Value& value, const DeviceMesh& mesh) {
     sizes.push_back(type.sizes[d].number());
     strides.push_back(type.strides[d].number());
   }
-  return TensorSpec::make(mesh, value.layout.value_or(all_replicated(mesh)), sizes, strides, type.dtype);
+  return TensorSpec::make(mesh, value.layout.value_or(replicated(mesh)), sizes, strides, type.dtype);
 }
 
 at::Tensor distributed_meta_tensor(const Value& value, const DeviceMesh& mesh) {

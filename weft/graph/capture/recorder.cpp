@@ -3,7 +3,7 @@
 #include "weft/graph/capture/recorded_operator.h"
 #include "weft/graph/capture/run_without_data.h"
 #include "weft/graph/capture/traced_type.h"
-#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>

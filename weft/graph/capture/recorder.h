@@ -3,8 +3,8 @@
 #include "weft/core/tensor_spec.h"
 #include "weft/graph/capture/tensor_table.h"
 #include "weft/graph/capture/trace.h"
-#include "weft/tensor/call_mode.h"
-#include "weft/tensor/move_observer.h"
+#include "weft/tensor/impl/call_mode.h"
+#include "weft/tensor/impl/move_observer.h"
 
 #include <c10/core/AutogradState.h>
 

@@ -1,8 +1,8 @@
 #include "weft/graph/capture/recorder.h"
 
+#include "weft/core/layout_algebra.h"
 #include "weft/redistribute/plan.h"
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <c10/util/ScopeExit.h>
 
@@ -65,7 +65,7 @@ at::Tensor Recorder::observe(const at::Tensor& tensor, c10::function_ref<at::Ten
     value = add_steps(value, from->spec(), to->spec());
   } else {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        spec->layout() == all_replicated(spec->mesh()),
+        spec->layout() == replicated(spec->mesh()),
         "[capture] a program is of whole tensors: between plain and distributed tensors go replicated ones alone, but "
         "got ",
         *spec, ". ",

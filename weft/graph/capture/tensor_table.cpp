@@ -1,6 +1,6 @@
 #include "weft/graph/capture/tensor_table.h"
 
-#include "weft/tensor/dtensor_impl.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #include "weft/graph/exec/collective_call.h"
 
 #include "weft/comm/communicator.h"
-#include "weft/comm/named_groups.h"
+#include "weft/comm/world/named_groups.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/util/StringUtil.h>

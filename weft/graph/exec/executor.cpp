@@ -1,6 +1,6 @@
 #include "weft/graph/exec/executor.h"
 
-#include "weft/comm/current_world.h"
+#include "weft/comm/world/current_world.h"
 #include "weft/graph/exec/input_check.h"
 #include "weft/graph/exec/mutation.h"
 #include "weft/graph/exec/prepare.h"

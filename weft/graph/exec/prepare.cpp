@@ -1,8 +1,8 @@
 #include "weft/graph/exec/prepare.h"
 
+#include "weft/graph/analysis/memory_sharing.h"
 #include "weft/graph/exec/collective_call.h"
 #include "weft/graph/ir/node_error.h"
-#include "weft/graph/passes/memory_sharing.h"
 
 #include <unordered_map>
 

@@ -1,6 +1,6 @@
 #include "weft/graph/exec/written_inputs.h"
 
-#include "weft/graph/passes/memory_sharing.h"
+#include "weft/graph/analysis/memory_sharing.h"
 
 namespace weft::graph {
 

@@ -1,10 +1,10 @@
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/decomposition.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/decompositions/batch_norm_input.h"
+#include "weft/tensor/decompositions/decompositions.h"
 #include "weft/tensor/decompositions/reduced_dims.h"
-#include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/implicit_move.h"
-#include "weft/tensor/move_observer.h"
+#include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/move_observer.h"
 
 #include <ATen/ATen.h>
 
@@ -134,7 +134,7 @@ void store(const at::Tensor& running, const at::Tensor& values) {
   }
   // A plain tensor that is the same on every rank stays so.
   const auto& mesh = as_dtensor(values)->spec()->mesh();
-  running.copy_(as_dtensor(move_implicitly(kForward, values, all_replicated(mesh)))->local());
+  running.copy_(as_dtensor(move_implicitly(kForward, values, replicated(mesh)))->local());
 }
 
 Moments moments_of(const at::Tensor& input) {

@@ -1,8 +1,8 @@
-#include "weft/tensor/decomposition.h"
+#include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/decompositions/batch_norm_input.h"
+#include "weft/tensor/decompositions/decompositions.h"
 #include "weft/tensor/decompositions/reduced_dims.h"
-#include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/implicit_move.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <ATen/ATen.h>
 

@@ -1,8 +1,8 @@
 #include "weft/tensor/decompositions/batch_norm_input.h"
 
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/implicit_move.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/tensor/boundary/implicit_move.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <algorithm>
 
@@ -73,8 +73,7 @@ int64_t samples_per_channel(const at::Tensor& input) {
 }
 
 at::Tensor without_partial(const char* op, const at::Tensor& input) {
-  return is_dtensor(input) ? move_implicitly(op, input, default_gradient_layout(as_dtensor(input)->spec()->layout()))
-                           : input;
+  return is_dtensor(input) ? move_implicitly(op, input, without_partial(as_dtensor(input)->spec()->layout())) : input;
 }
 
 } // namespace weft

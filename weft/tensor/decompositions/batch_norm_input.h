@@ -1,8 +1,8 @@
 #pragma once
 
 #include "weft/core/tensor_spec.h"
+#include "weft/propagation/decomposition.h"
 #include "weft/rules/op_call.h"
-#include "weft/tensor/decomposition.h"
 
 #include <ATen/core/Tensor.h>
 

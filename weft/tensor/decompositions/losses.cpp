@@ -1,8 +1,8 @@
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/decomposition.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/tensor/boundary/implicit_move.h"
+#include "weft/tensor/decompositions/decompositions.h"
 #include "weft/tensor/decompositions/reduced_dims.h"
-#include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/implicit_move.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
@@ -71,7 +71,7 @@ void mean_of_rows_backward_as_sum(const c10::OperatorHandle& op, Stack* stack) {
 
 at::Tensor replicated(const c10::OperatorHandle& op, const at::Tensor& tensor) {
   const auto& mesh = as_dtensor(tensor)->spec()->mesh();
-  return move_implicitly(op.schema().name().c_str(), tensor, all_replicated(mesh));
+  return move_implicitly(op.schema().name().c_str(), tensor, replicated(mesh));
 }
 
 /// The sum of weighted terms over the sum of weights, which backward needs as well.

@@ -1,4 +1,4 @@
-#include "weft/tensor/decomposition.h"
+#include "weft/tensor/decompositions/decompositions.h"
 #include "weft/tensor/decompositions/reduced_dims.h"
 
 #include <ATen/ATen.h>

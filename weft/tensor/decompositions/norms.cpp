@@ -1,9 +1,9 @@
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/decomposition.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/tensor/boundary/implicit_move.h"
+#include "weft/tensor/decompositions/decompositions.h"
 #include "weft/tensor/decompositions/reduced_dims.h"
-#include "weft/tensor/dtensor_impl.h"
-#include "weft/tensor/implicit_move.h"
-#include "weft/tensor/move_observer.h"
+#include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/move_observer.h"
 
 #include <ATen/ATen.h>
 
@@ -37,7 +37,7 @@ struct NormMerge {
 
 /// The tensor with nothing partial: a norm is not linear.
 at::Tensor reduced(const at::Tensor& tensor) {
-  const auto layout = default_gradient_layout(as_dtensor(tensor)->spec()->layout());
+  const auto layout = without_partial(as_dtensor(tensor)->spec()->layout());
   return move_implicitly("aten::linalg_vector_norm", tensor, layout);
 }
 
@@ -183,7 +183,7 @@ std::vector<at::Tensor> foreach_norm(
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < specs.size(); ++i) {
     const auto own = dtype.value_or(c10::toRealValueType(self[i].scalar_type()));
-    const auto spec = TensorSpec::make(mesh, all_replicated(mesh), {}, own);
+    const auto spec = TensorSpec::make(mesh, replicated(mesh), {}, own);
     results.push_back(make_dtensor(scalars[i].to(own), spec));
   }
   return results;

@@ -1,6 +1,7 @@
-#include "weft/tensor/boundary.h"
-#include "weft/tensor/decomposition.h"
-#include "weft/tensor/in_backward.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/tensor/decompositions/decompositions.h"
+#include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/in_backward.h"
 
 #include <ATen/ATen.h>
 
@@ -58,7 +59,7 @@ at::Tensor new_empty_of_size(
     // The gradient of a tensor that was written through a view: autograd copies it whole and then writes to a view of
     // the copy, which must not have to move. (A gradient that is accumulated is asked for with a dtype.)
     const auto& mesh = as_dtensor(self)->spec()->mesh();
-    const auto spec = TensorSpec::make(mesh, all_replicated(mesh), size, self.scalar_type());
+    const auto spec = TensorSpec::make(mesh, replicated(mesh), size, self.scalar_type());
     return make_dtensor(at::empty(size, as_dtensor(self)->local().options()), spec);
   }
   return self.new_empty(size, dtype, layout, device, pin_memory);

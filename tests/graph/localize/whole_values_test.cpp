@@ -1,0 +1,61 @@
+#include "weft/graph/localize/whole_values.h"
+
+#include "tests/support/error_text.h"
+
+#include <ATen/ATen.h>
+
+namespace weft::graph {
+
+namespace whole_values_test {
+using namespace weft::testing;
+
+std::vector<at::Tensor> parts_of(const at::Tensor& whole, const Layout& layout, std::vector<int64_t> shape) {
+  std::vector<at::Tensor> parts;
+  for (int64_t i = 0; i < shape[0]; ++i) {
+    for (int64_t j = 0; j < shape[1]; ++j) {
+      parts.push_back(part_of(whole, layout, {shape, {i, j}}));
+    }
+  }
+  return parts;
+}
+
+TEST(WholeValues, PartsPutTogetherAreTheWhole) {
+  const auto whole = at::arange(35).view({5, 7});
+  const std::vector<Layout> layouts = {{Replicate(), Replicate()}, {Shard(0), Replicate()},
+                                       {Replicate(), Shard(1)},    {Shard(0), Shard(1)},
+                                       {Shard(1), Shard(1)},       Layout({Shard(0), Shard(0)}, {1, 0})};
+  for (const auto& layout : layouts) {
+    const auto joined = whole_of(parts_of(whole, layout, {2, 3}), layout, {2, 3});
+    EXPECT_TRUE(joined.equal(whole)) << layout;
+  }
+}
+
+TEST(WholeValues, TermsAreReduced) {
+  const auto of = [](ReduceOp op) {
+    return whole_of({at::full({2}, 2.0), at::full({2}, 4.0)}, Layout({Partial(op)}), {2})[0].item<double>();
+  };
+  EXPECT_EQ(of(ReduceOp::Sum), 6);
+  EXPECT_EQ(of(ReduceOp::Avg), 3);
+  EXPECT_EQ(of(ReduceOp::Max), 4);
+  EXPECT_EQ(of(ReduceOp::Min), 2);
+  EXPECT_EQ(of(ReduceOp::Product), 8);
+}
+
+TEST(WholeValues, AStridedPartHasSomeOfEveryPiece) {
+  const auto part = part_of(at::arange(8), Layout({StridedShard(0, 2)}), {{2}, {1}});
+  EXPECT_TRUE(part.equal(at::tensor({2, 3, 6, 7}, at::kLong)));
+}
+
+TEST(WholeValues, RanksThatShouldHoldTheSameAndDoNotAreAnError) {
+  expect_contains(
+      error_text([] { whole_of({at::zeros({2}), at::ones({2})}, Layout({Replicate()}), {2}); }),
+      "[whole_of] ranks that should hold the same tensor of shape [2] do not.");
+  expect_contains(
+      error_text<c10::NotImplementedError>(
+          [] { whole_of({at::zeros({2}), at::ones({2})}, Layout({StridedShard(0, 2)}), {2}); }),
+      "[whole_of] strided parts cannot be put together, but got SS(0,2).");
+}
+
+} // namespace whole_values_test
+
+} // namespace weft::graph

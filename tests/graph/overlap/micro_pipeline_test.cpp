@@ -1,0 +1,148 @@
+#include "weft/graph/overlap/micro_pipeline.h"
+
+#include "tests/support/overlapped.h"
+#include "weft/graph/deploy/shard.h"
+#include "weft/graph/deploy/thread_ranks.h"
+#include "weft/graph/ir/parse.h"
+#include "weft/graph/ir/print.h"
+#include "weft/graph/ir/verify.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace weft::graph {
+
+namespace micro_pipeline_test {
+using testing::expect_same_overlapped;
+using testing::overlap_options;
+using testing::overlapped;
+
+/// The matmuls of a layer of a decoder, sequence parallel, forward and backward: %x of layer i.
+std::string layer(int64_t i) {
+  const auto n = std::to_string(i);
+  const auto next = std::to_string(i + 1);
+  std::string text = R"(  %g#: f32[4,8,16] {R} = all_gather(%x#, tp: {S(1)} -> {R})
+  %q#: f32[4,8,16] {S(2)} = aten::linear(%g#, %wq)
+  %k#: f32[4,8,16] {S(2)} = aten::linear(%g#, %wk)
+  %a#: f32[4,8,16] {S(2)} = aten::mul.Tensor(%q#, %k#)
+  %o#: f32[4,8,16] {P(sum)} = aten::linear(%a#, %wo)
+  %s#: f32[4,8,16] {S(1)} = reduce_scatter(%o#, tp: {P(sum)} -> {S(1)})
+  %r#: f32[4,8,16] {S(1)} = aten::add.Tensor(%x#, %s#)
+  %h#: f32[4,8,16] {R} = all_gather(%r#, tp: {S(1)} -> {R})
+  %u#: f32[4,8,32] {S(2)} = aten::linear(%h#, %wu)
+  %v#: f32[4,8,32] {S(2)} = aten::relu(%u#)
+  %d#: f32[4,8,16] {P(sum)} = aten::linear(%v#, %wd)
+  %t#: f32[4,8,16] {S(1)} = reduce_scatter(%d#, tp: {P(sum)} -> {S(1)})
+  %x@: f32[4,8,16] {S(1)} = aten::add.Tensor(%r#, %t#)
+)";
+  for (size_t at = 0; (at = text.find_first_of("#@", at)) != std::string::npos;) {
+    const auto& number = text[at] == '#' ? n : next;
+    text.replace(at, 1, number);
+    at += number.size();
+  }
+  return text;
+}
+
+std::string decoder(int64_t layers) {
+  std::string text = R"(program @ mesh(tp=2)
+input %wq: f32[16,16] {S(0)} = parameter "q"
+input %wk: f32[16,16] {S(0)} = parameter "k"
+input %wo: f32[16,16] {S(1)} = parameter "o"
+input %wu: f32[32,16] {S(0)} = parameter "u"
+input %wd: f32[16,32] {S(1)} = parameter "d"
+input %x0: f32[4,8,16] {S(1)} = user
+)";
+  for (int64_t i = 0; i < layers; ++i) {
+    text += layer(i);
+  }
+  return text + "output %x" + std::to_string(layers) + " = user\n";
+}
+
+TEST(MicroPipeline, FusesFourPairsPerLayer) {
+  const auto decisions = expect_same_overlapped(decoder(2));
+  ASSERT_EQ(decisions.size(), 8);
+  std::vector<std::string> kinds;
+  for (const auto& decision : decisions) {
+    EXPECT_TRUE(decision.fused) << decision.to_string();
+    kinds.push_back(decision.node);
+  }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"g0", "s0", "h0", "t0", "g1", "s1", "h1", "t1"}))
+      << "in the program's order";
+}
+
+TEST(MicroPipeline, OffChangesNothing) {
+  const auto result = overlapped(decoder(1), OverlapMode::Off);
+  EXPECT_TRUE(result.decisions.empty());
+  EXPECT_EQ(result.program, to_string(parse_program(decoder(1))));
+}
+
+TEST(MicroPipeline, OfTensorsThisSmallNothingPays) {
+  const auto result = overlapped(decoder(1), OverlapMode::Auto);
+  ASSERT_EQ(result.lines.size(), 4);
+  EXPECT_EQ(result.lines[0], "%g0: too little is sent or computed for any link");
+  EXPECT_EQ(result.program, to_string(parse_program(decoder(1))));
+}
+
+constexpr const char* kAllReduceBetweenMatmuls = R"(program @ mesh(tp=2)
+input %w: f32[16,16] {S(1)} = parameter "w"
+input %v: f32[16,16] {S(0)} = parameter "v"
+input %x: f32[8,16] {S(1)} = user
+  %y: f32[8,16] {P(sum)} = aten::linear(%x, %w)
+  %z: f32[8,16] {R} = all_reduce(%y, tp: {P(sum)} -> {R})
+  %u: f32[8,16] {S(1)} = aten::linear(%z, %v)
+output %u = user
+)";
+
+TEST(MicroPipeline, BothHalvesOfASplitAllReduceRunBesideMatmuls) {
+  const auto decisions = expect_same_overlapped(kAllReduceBetweenMatmuls);
+  ASSERT_EQ(decisions.size(), 2);
+  EXPECT_EQ(decisions[0].node, "z");
+  EXPECT_EQ(decisions[1].kind, "all_gather");
+  EXPECT_TRUE(decisions[0].fused && decisions[1].fused);
+}
+
+TEST(MicroPipeline, SoDoTheyInTheProgramsOfRanks) {
+  const auto whole = parse_program(kAllReduceBetweenMatmuls);
+  std::vector<std::vector<std::vector<c10::IValue>>> results;
+  for (const auto mode : {OverlapMode::Off, OverlapMode::Force}) {
+    at::manual_seed(0);
+    std::vector<std::shared_ptr<const Program>> ranks;
+    std::vector<std::vector<c10::IValue>> inputs;
+    for (const int64_t rank : {0, 1}) {
+      auto program = program_of_rank(whole, rank);
+      program.tensors = {{"w", at::randn({16, 8})}, {"v", at::randn({8, 16})}};
+      inputs.push_back({at::randn({8, 8})});
+      const auto decisions = micro_pipeline(program, overlap_options(mode));
+      verify(program);
+      if (mode == OverlapMode::Force) {
+        ASSERT_EQ(decisions.size(), 2);
+        EXPECT_EQ(decisions[0].kind, "all_reduce");
+        EXPECT_TRUE(decisions[0].fused && decisions[1].fused) << decisions[0].reason << '\n' << decisions[1].reason;
+      }
+      ranks.push_back(std::make_shared<const Program>(std::move(program)));
+    }
+    results.push_back(ThreadRanks(ranks).run(inputs));
+  }
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(at::allclose(results[0][rank][0].toTensor(), results[1][rank][0].toTensor(), 1e-4, 1e-5));
+  }
+}
+
+TEST(MicroPipeline, AMatmulRunsBesideOneCollective) {
+  const auto result = overlapped(R"(program @ mesh(dp=2,tp=2)
+input %w: f32[16,16] {S(0), S(1)} = parameter "w"
+input %x: f32[8,16] {S(1), S(0)} = user
+  %g: f32[8,16] {S(1), R} = all_gather(%x, tp: {S(1), S(0)} -> {S(1), R})
+  %y: f32[8,16] {P(sum), S(1)} = aten::mm(%g, %w)
+  %z: f32[8,16] {S(0), S(1)} = reduce_scatter(%y, dp: {P(sum), S(1)} -> {S(0), S(1)})
+output %z = user
+)");
+  EXPECT_EQ(
+      result.lines,
+      (std::vector<std::string>{
+          "%g: %matmul_reduce_scatter runs beside another collective already", "%z: fused with 1 matmul"}));
+}
+
+} // namespace micro_pipeline_test
+
+} // namespace weft::graph

@@ -1,0 +1,64 @@
+#include "weft/graph/parallelize/program_modules.h"
+
+#include "weft/graph/ir/parse.h"
+
+#include <gtest/gtest.h>
+
+namespace weft::graph {
+
+namespace program_modules_test {
+Program program() {
+  auto result = parse_program(R"(
+program
+input %up_weight: f32[8,4] = parameter "up.weight"
+input %own_weight: f32[4,8] = parameter "own.weight"
+input %scale: f32[4] = parameter "scale"
+input %x: f32[2,4] = user
+  %linear: f32[2,8] = aten::linear(%x, %up_weight)
+  %t: f32[8,4] = aten::t(%own_weight)
+  %mm: f32[2,4] = aten::mm(%linear, %t)
+  %mul: f32[2,4] = aten::mul.Tensor(%mm, %scale)
+output %mul = user
+)");
+  auto* node = result.graph->first();
+  const auto set = [&](const std::string& stack) {
+    node->origin.metadata = {{"nn_module_stack", stack}};
+    node = node->next();
+  };
+  set("L__self__,,Model;L__self__up,up,torch.nn.modules.linear.Linear");
+  set("L__self__,,Model;L__self__own@1,own,Mine");
+  set("L__self__,,Model;L__self__own@1,own,Mine");
+  set("L__self__,,Model");
+  return result;
+}
+
+TEST(ProgramModules, AreKnownByParametersAndByWhereNodesComeFrom) {
+  const auto whole = program();
+  const ProgramModules modules(whole);
+  ASSERT_EQ(modules.modules().size(), 3U);
+  EXPECT_EQ(modules.modules()[0].path, "");
+  EXPECT_EQ(modules.modules()[1].path, "up");
+  EXPECT_EQ(modules.modules()[1].kind, nn::ModuleKind::Linear);
+  EXPECT_EQ(modules.modules()[1].parameters[0].shape, (std::vector<int64_t>{8, 4}));
+  EXPECT_EQ(modules.parameters().at("scale").module, 0U);
+}
+
+TEST(ProgramModules, ATypeOfOnesOwnIsWhatItsWeightIsUsedAs) {
+  const auto whole = program();
+  EXPECT_EQ(ProgramModules(whole).modules()[2].kind, nn::ModuleKind::Linear);
+}
+
+TEST(ProgramModules, NodesOfOneCallAreInOneCall) {
+  const auto whole = program();
+  ProgramModules modules(whole);
+  const auto* linear = whole.graph->first();
+  const auto* t = linear->next();
+  ASSERT_EQ(modules.around(*linear).size(), 1U);
+  EXPECT_EQ(modules.around(*linear)[0].module, 1U);
+  EXPECT_EQ(modules.around(*t), modules.around(*t->next()));
+  EXPECT_TRUE(modules.around(*t->next()->next()).empty());
+}
+
+} // namespace program_modules_test
+
+} // namespace weft::graph

@@ -1,0 +1,94 @@
+#include "weft/graph/propose/layer_groups.h"
+
+#include "weft/graph/ir/parse.h"
+
+#include <gtest/gtest.h>
+
+namespace weft::graph {
+
+namespace layer_groups_test {
+/// "up(heads 2, parts 3)+gate -> down" for every group, with what stands in its way.
+std::vector<std::string> groups_of(const char* text, const std::set<std::string>& excluded = {}) {
+  const auto program = parse_program(text);
+  ProgramModules modules(program);
+  const auto layers = find_weighted_layers(program, modules);
+  std::vector<std::string> result;
+  for (const auto& group : find_layer_groups(program, layers, excluded)) {
+    std::vector<std::string> sources;
+    for (const auto& source : group.sources) {
+      sources.push_back(
+          source.layer->module + (source.heads ? c10::str(" heads ", *source.heads) : "") +
+          (source.parts > 1 ? c10::str(" parts ", source.parts) : ""));
+    }
+    auto described = c10::Join(" + ", sources);
+    for (const auto* partner : group.partners) {
+      described += " -> " + partner->module;
+    }
+    described += group.output ? c10::str(" -> output ", *group.output) : "";
+    described += group.obstacle.empty() ? "" : ": " + group.obstacle;
+    result.push_back(described);
+  }
+  return result;
+}
+
+using Groups = std::vector<std::string>;
+
+TEST(LayerGroups, AGatedFeedForwardIsOneGroup) {
+  const auto* text = R"(program
+    input %a: f32[8,4] = parameter "w1.weight"
+    input %b: f32[8,4] = parameter "w3.weight"
+    input %c: f32[4,8] = parameter "w2.weight"
+    input %x: f32[3,4] = user
+      %p: f32[3,8] = aten::linear(%x, %a)
+      %s: f32[3,8] = aten::silu(%p)
+      %q: f32[3,8] = aten::linear(%x, %b)
+      %m: f32[3,8] = aten::mul.Tensor(%s, %q)
+      %d: f32[3,4] = aten::linear(%m, %c)
+      %y: f32[3,4] = aten::add.Tensor(%x, %d)
+    output %y = user)";
+  EXPECT_EQ(groups_of(text), (Groups{"w1 + w3 -> w2"}));
+  // Where one of them is not to be cut, neither is the other; the one behind them has features of its own then.
+  EXPECT_EQ(groups_of(text, {"w1", "w3"}), (Groups{"w2 -> output 0"}));
+}
+
+TEST(LayerGroups, HeadsArePartsOfFeaturesThatAViewSplits) {
+  const auto* text = R"(program
+    symbol s0 = 5 in [2, 64]
+    input %w: f32[36,12] = parameter "qkv.weight"
+    input %o: f32[12,12] = parameter "out.weight"
+    input %x: f32[2,s0,12] = user
+      %size: int(s0) = aten::sym_size.int(%x, 1)
+      %l: f32[2,s0,36] = aten::linear(%x, %w)
+      %v: f32[2,s0,3,4,3] = aten::view(%l, [2, %size, 3, 4, 3])
+      %t: f32[3,2,4,s0,3] = aten::permute(%v, [2, 0, 3, 1, 4])
+      [%q: f32[2,4,s0,3], %k: f32[2,4,s0,3], %u: f32[2,4,s0,3]] = aten::unbind.int(%t)
+      %z: f32[2,4,s0,3] = aten::scaled_dot_product_attention(%q, %k, %u)
+      %b: f32[2,s0,4,3] = aten::permute(%z, [0, 2, 1, 3])
+      %f: f32[2,s0,12] = aten::reshape(%b, [2, %size, 12])
+      %y: f32[2,s0,12] = aten::linear(%f, %o)
+    output %y = user)";
+  EXPECT_EQ(groups_of(text), (Groups{"qkv heads 4 parts 3 -> out"}));
+}
+
+TEST(LayerGroups, WhatNeedsAllFeaturesIsTold) {
+  const auto* norm = R"(program
+    input %a: f32[8,4] = parameter "up.weight"
+    input %b: f32[4,8] = parameter "down.weight"
+    input %x: f32[3,4] = user
+      %p: f32[3,8] = aten::linear(%x, %a)
+      %n: f32[3,8] = aten::softmax.int(%p, -1)
+      %d: f32[3,4] = aten::linear(%n, %b)
+    output %d = user)";
+  EXPECT_EQ(groups_of(norm), (Groups{"up: aten::softmax.int needs all of its features", "down -> output 0"}));
+  const auto* mixed = R"(program
+    input %a: f32[8,4] = parameter "up.weight"
+    input %x: f32[3,4] = user
+      %p: f32[3,8] = aten::linear(%x, %a)
+      %s: f32[3] = aten::sum.dim_IntList(%p, [1])
+    output %s = user)";
+  EXPECT_EQ(groups_of(mixed), (Groups{"up: aten::sum.dim_IntList mixes its features"}));
+}
+
+} // namespace layer_groups_test
+
+} // namespace weft::graph

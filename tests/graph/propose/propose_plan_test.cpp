@@ -1,0 +1,88 @@
+#include "weft/graph/propose/propose_plan.h"
+
+#include "weft/comm/world/fake_world.h"
+#include "weft/graph/analysis/summary.h"
+#include "weft/graph/deploy/shard.h"
+#include "weft/graph/ir/parse.h"
+
+#include <gtest/gtest.h>
+
+namespace weft::graph {
+
+namespace propose_plan_test {
+/// Two feed-forwards between a table and an output, and a table of places.
+constexpr const char* kProgram = R"(program
+  input %words: f32[100,4] = parameter "words.weight"
+  input %places: f32[100,4] = parameter "places.weight"
+  input %a0: f32[8,4] = parameter "layers.0.up.weight"
+  input %b0: f32[4,8] = parameter "layers.0.down.weight"
+  input %a1: f32[8,4] = parameter "layers.1.up.weight"
+  input %b1: f32[4,8] = parameter "layers.1.down.weight"
+  input %h: f32[100,4] = parameter "head.weight"
+  input %x: i64[3] = user
+    %e: f32[3,4] = aten::embedding(%words, %x)
+    %r: i64[3] = aten::arange(3)
+    %p: f32[3,4] = aten::embedding(%places, %r)
+    %s: f32[3,4] = aten::add.Tensor(%e, %p)
+    %u0: f32[3,8] = aten::linear(%s, %a0)
+    %g0: f32[3,8] = aten::relu(%u0)
+    %d0: f32[3,4] = aten::linear(%g0, %b0)
+    %u1: f32[3,8] = aten::linear(%d0, %a1)
+    %g1: f32[3,8] = aten::relu(%u1)
+    %d1: f32[3,4] = aten::linear(%g1, %b1)
+    %y: f32[3,100] = aten::linear(%d1, %h)
+  output %y = user)";
+
+TEST(ProposePlan, PairsTablesAndOutputsWithOneEntryForAllLayers) {
+  const auto proposed = propose_plan(parse_program(kProgram), 2);
+  EXPECT_EQ(proposed.plan_text(), R"({
+  "words": "rowwise",
+  "layers.*.up": "colwise",
+  "layers.*.down": "rowwise",
+  "head": "colwise"
+})");
+  ASSERT_EQ(proposed.entries.size(), 4u);
+  EXPECT_EQ(proposed.entries[0].reason, "a table of 100 rows, looked up by what the program is given");
+  EXPECT_EQ(proposed.entries[1].reason, "feed-forward: its features stay apart until layers.*.down sums them up");
+  EXPECT_EQ(proposed.entries[2].reason, "sums up, by one all_reduce, what comes of layers.*.up");
+  EXPECT_EQ(proposed.entries[3].reason, "gives output 0, whose 100 features are gathered");
+  ASSERT_EQ(proposed.left_out.size(), 1u);
+  EXPECT_EQ(proposed.left_out[0].pattern, "places");
+}
+
+TEST(ProposePlan, IsOneThatCommunicatesOncePerPair) {
+  auto program = parse_program(kProgram);
+  shard(program, analysis_mesh("tp=2"), propose_plan(program, 2).plan());
+  const auto summary = summarize(program);
+  EXPECT_EQ(summary.collectives.at("all_reduce"), 3);
+  EXPECT_EQ(summary.collectives.at("all_gather"), 1);
+}
+
+TEST(ProposePlan, SmallEndsStayWhole) {
+  const auto proposed = propose_plan(parse_program(kProgram), 16);
+  EXPECT_EQ(proposed.entries.size(), 2u);
+  ASSERT_EQ(proposed.left_out.size(), 3u);
+  EXPECT_EQ(proposed.left_out[0].reason, "left whole: it has 100 rows alone");
+  EXPECT_EQ(proposed.left_out[2].reason, "left whole: it has 100 features alone");
+}
+
+TEST(ProposePlan, AModuleThatIsCalledInDifferentWaysStaysWhole) {
+  const auto proposed = propose_plan(
+      parse_program(R"(program
+        input %a: f32[4,4] = parameter "a.weight"
+        input %b: f32[4,4] = parameter "b.weight"
+        input %x: f32[3,4] = user
+          %p: f32[3,4] = aten::linear(%x, %a)
+          %q: f32[3,4] = aten::linear(%p, %b)
+          %s: f32[3,4] = aten::softmax.int(%q, -1)
+          %t: f32[3,4] = aten::linear(%s, %b)
+          %u: f32[3,4] = aten::linear(%t, %a)
+        output %u = user)"),
+      2);
+  EXPECT_TRUE(proposed.entries.empty()) << proposed.to_json();
+  EXPECT_EQ(proposed.left_out.size(), 2u);
+}
+
+} // namespace propose_plan_test
+
+} // namespace weft::graph

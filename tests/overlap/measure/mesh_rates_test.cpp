@@ -1,0 +1,132 @@
+#include "weft/overlap/measure/mesh_rates.h"
+
+#include "tests/support/error_text.h"
+#include "tests/support/on_meshes.h"
+#include "tests/support/process_ranks.h"
+#include "tests/support/scoped_environment.h"
+#include "weft/comm/comm_log.h"
+#include "weft/comm/world/fake_world.h"
+
+namespace weft {
+
+namespace mesh_rates_test {
+using testing::error_text;
+using testing::expect_contains;
+using testing::on_mesh;
+using testing::run_process_ranks;
+using testing::ScopedEnvironment;
+
+const ScopedEnvironment::Values kNothingGiven = {{"WEFT_LINK", std::nullopt}, {"WEFT_COMPUTE", std::nullopt}};
+
+/// All that is measured, as text with all digits.
+std::string text_of(const MeshRates& rates) {
+  std::ostringstream text;
+  text.precision(17);
+  for (const auto& link : rates.links.links) {
+    text << link.latency_seconds << ' ' << link.bytes_per_second << ' ';
+  }
+  const auto& compute = rates.compute;
+  text << compute.flops_per_second << ' ' << compute.bytes_per_second << ' ' << compute.call_seconds << ' '
+       << compute.message_seconds << ' ' << compute.message_bytes_per_second;
+  return text.str();
+}
+
+TEST(MeshRates, AreMeasuredAndTheSameOnAllRanksOfTheMesh) {
+  const ScopedEnvironment environment(kNothingGiven);
+  std::vector<std::string> texts(4);
+  on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
+    const auto rates = rates_of(mesh, at::kFloat);
+    ASSERT_EQ(rates.links.links.size(), 2);
+    EXPECT_GT(rates.compute.message_seconds, 0);
+    texts[mesh.world()->rank()] = text_of(rates);
+  });
+  EXPECT_EQ(texts, std::vector<std::string>(4, texts[0]));
+}
+
+TEST(MeshRates, AreMeasuredOncePerMeshAndDtype) {
+  const ScopedEnvironment environment(kNothingGiven);
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto first = text_of(rates_of(mesh, at::kFloat));
+    {
+      const CommLog log(mesh);
+      EXPECT_EQ(text_of(rates_of(mesh, at::kFloat)), first);
+      EXPECT_EQ(log.calls(), 0);
+    }
+    rates_of(mesh, at::kBFloat16);
+  });
+}
+
+TEST(MeshRates, AreThoseOfTheEnvironment) {
+  const ScopedEnvironment environment(
+      {{"WEFT_LINK", "50us,125MB/s"}, {"WEFT_COMPUTE", "100Gflop/s,27GB/s,1us,15us,2GB/s"}});
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    const auto rates = rates_of(mesh, at::kFloat);
+    EXPECT_EQ(to_string(rates.link({0, 1})), "50us,125MB/s");
+    EXPECT_EQ(to_string(rates.compute), "100Gflop/s,27GB/s,1us,15us,2GB/s");
+  });
+}
+
+TEST(MeshRates, OneMayBeGivenAndTheOtherMeasured) {
+  const ScopedEnvironment environment({{"WEFT_LINK", "50us,125MB/s"}, {"WEFT_COMPUTE", std::nullopt}});
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto rates = rates_of(mesh, at::kFloat);
+    EXPECT_EQ(to_string(rates.link({0})), "50us,125MB/s");
+    EXPECT_GT(rates.compute.flops_per_second, 1e6);
+    EXPECT_GT(rates.compute.message_seconds, 0);
+  });
+}
+
+TEST(MeshRates, OfACallComeBeforeTheEnvironments) {
+  const ScopedEnvironment environment({{"WEFT_LINK", "50us,125MB/s"}, {"WEFT_COMPUTE", "1Gflop/s,1GB/s,1us"}});
+  const auto plan_mesh = DeviceMesh::parse("mesh(tp=2)");
+  give_rates(parse_link("1us,1GB/s"), std::nullopt);
+  EXPECT_EQ(to_string(rates_of(plan_mesh, at::kFloat).link({0})), "1us,1GB/s");
+  EXPECT_EQ(to_string(rates_of(plan_mesh, at::kFloat).compute), "1Gflop/s,1GB/s,1us");
+  give_rates(std::nullopt, std::nullopt);
+  EXPECT_EQ(to_string(rates_of(plan_mesh, at::kFloat).link({0})), "50us,125MB/s");
+}
+
+TEST(MeshRates, AreConstantsWhereRanksCannotTalk) {
+  const ScopedEnvironment environment(kNothingGiven);
+  const DeviceMesh fake(make_fake_world(4096), c10::kCPU, {4096}, {"tp"});
+  const auto planned = rates_of(DeviceMesh::parse("mesh(tp=2)"), at::kFloat);
+  EXPECT_EQ(text_of(rates_of(fake, at::kFloat)), text_of(planned));
+  const auto cuda = rates_of(DeviceMesh::parse("mesh(tp=2; cuda)"), at::kBFloat16);
+  EXPECT_GT(cuda.link({0}).bytes_per_second, planned.link({0}).bytes_per_second);
+  EXPECT_GT(cuda.compute.flops_per_second, planned.compute.flops_per_second);
+}
+
+TEST(MeshRates, AGroupOverSeveralDimsHasTheSlowestLink) {
+  const MeshRates rates{.links = {.links = {{1e-3, 1e9}, {1e-6, 1e6}}}, .compute = {}};
+  EXPECT_EQ(to_string(rates.link({0})), "1ms,1GB/s");
+  EXPECT_EQ(to_string(rates.link({0, 1})), "1ms,1MB/s");
+}
+
+RANK_ROLE(asks_with_a_link_on_rank_0_alone) {
+  const ScopedEnvironment environment(kNothingGiven);
+  const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
+  if (mesh.world()->rank() == 0) {
+    give_rates(parse_link("50us,125MB/s"), std::nullopt);
+  }
+  rates_of(mesh, at::kFloat);
+}
+
+TEST(MeshRates, RanksThatWereGivenDifferentOnesAllGetAnError) {
+  const auto ranks = run_process_ranks("asks_with_a_link_on_rank_0_alone", 2);
+  expect_contains(
+      ranks[0].output,
+      "[rates_of] all ranks of mesh(tp=2) must be given the same rates, but rank 0 got the link 50us,125MB/s and no "
+      "compute "
+      "and another rank something else. Set WEFT_LINK and WEFT_COMPUTE alike on all, or on none.");
+  expect_contains(ranks[1].output, "but rank 1 got no link and no compute and another rank something else.");
+}
+
+TEST(MeshRates, WhatIsNoRateIsAnError) {
+  const ScopedEnvironment environment(ScopedEnvironment::Values{{"WEFT_LINK", "fast"}});
+  expect_contains(
+      error_text<c10::ValueError>([] { rates_of(DeviceMesh::parse("mesh(tp=2)"), at::kFloat); }), "[parse_link]");
+}
+
+} // namespace mesh_rates_test
+
+} // namespace weft

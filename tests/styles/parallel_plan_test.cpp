@@ -1,0 +1,121 @@
+#include "weft/styles/parallel_plan.h"
+#include "tests/support/error_text.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace weft::nn {
+
+namespace parallel_plan_test {
+using namespace weft::testing;
+
+TEST(ParallelPlan, WildcardsStayInsideOnePartOfAPath) {
+  EXPECT_TRUE(matches("layers.*.wq", "layers.11.wq"));
+  EXPECT_FALSE(matches("layers.*", "layers.0.wq"));
+  EXPECT_FALSE(matches("*.wq", "layers.0.wq"));
+  EXPECT_TRUE(matches("w?", "wq"));
+  EXPECT_FALSE(matches("w?", "w"));
+  EXPECT_TRUE(matches("*_norm", "attention_norm"));
+  EXPECT_TRUE(matches("a*b*c", "aXbYbZc"));
+  EXPECT_TRUE(matches("", ""));
+  EXPECT_FALSE(matches("", "a"));
+}
+
+TEST(ParallelPlan, BracketsStandForOneOfSomeLetters) {
+  EXPECT_TRUE(matches("w[qkv]", "wk"));
+  EXPECT_FALSE(matches("w[qkv]", "wo"));
+  EXPECT_TRUE(matches("w[1-3]", "w2"));
+  EXPECT_FALSE(matches("w[1-3]", "w4"));
+  EXPECT_TRUE(matches("w[!o]", "wq"));
+  EXPECT_FALSE(matches("w[!o]", "wo"));
+  EXPECT_TRUE(matches("w[q", "w[q")); // an open bracket is a letter
+}
+
+TEST(ParallelPlan, ItsTextParsesBackInItsOrder) {
+  const ParallelPlan plan = {
+      {"w[qkv]", colwise({.heads = 4})}, {"a", rowwise()}, {"", prepare_input({{.to = Replicate()}})}};
+  const auto back = ParallelPlan::parse(plan.to_string());
+  ASSERT_EQ(back.entries().size(), 3);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(back.entries()[i].pattern, plan.entries()[i].pattern);
+    EXPECT_EQ(back.entries()[i].style, plan.entries()[i].style);
+  }
+}
+
+TEST(ParallelPlan, AFileThatIsNoPlanIsAnErrorThatNamesItAndTheEntry) {
+  const auto path = std::filesystem::temp_directory_path() / ("weft_plan_" + std::to_string(getpid()) + ".json");
+  const auto load = [&](const char* text) {
+    std::ofstream(path) << text;
+    return error_text<c10::ValueError>([&] { ParallelPlan::load(path); });
+  };
+  expect_contains(load("{\n  \"a\": colwise\n}"), path.string() + " must be JSON, but: ");
+  expect_contains(load("{\n  \"a\": colwise\n}"), "line 2");
+  EXPECT_EQ(
+      load("[]"), "[ParallelPlan] " + path.string() + " must be an object of patterns and styles, but got array.");
+  expect_contains(
+      load(R"({"a.b": "columns"})"), "[ParallelPlan: " + path.string() + ", entry \"a.b\"] \"style\" must be");
+  std::filesystem::remove(path);
+  EXPECT_EQ(
+      error_text<c10::ValueError>([&] { ParallelPlan::load(path); }),
+      "[ParallelPlan] a plan file is required, but " + path.string() + " cannot be read.");
+}
+
+TEST(ParallelPlan, ATextThatNestsTooDeepIsAnError) {
+  for (const char* open : {"[", R"({"a":)"}) {
+    std::string text = "{\"up\": ";
+    for (int i = 0; i < 50000; ++i) {
+      text += open;
+    }
+    const auto error = error_text<c10::ValueError>([&] { ParallelPlan::parse(text, "plan.json"); });
+    EXPECT_EQ(
+        error.rfind("[ParallelPlan] plan.json must have at most 200 lists and objects inside of each other", 0), 0u)
+        << error;
+  }
+}
+
+TEST(ParallelPlan, PatternsOfManyWildcardsMatchInTime) {
+  std::string stars;
+  for (int i = 0; i < 40; ++i) {
+    stars += "*a";
+  }
+  EXPECT_FALSE(matches(stars + "*b", std::string(200, 'a')));
+  EXPECT_TRUE(matches(stars + "*", std::string(200, 'a')));
+  EXPECT_TRUE(matches("*" + std::string(1000000, 'a'), std::string(1000001, 'a')));
+  EXPECT_TRUE(matches("w[!k]*[0-9]", "wq17"));
+  EXPECT_FALSE(matches("w[!k]*[0-9]", "wk17"));
+  EXPECT_TRUE(matches("**", ""));
+}
+
+TEST(ParallelPlan, EveryPathGetsTheEntryThatStandsForIt) {
+  const ParallelPlan plan = {{"layers.*.w[qk]", colwise()}, {"layers.*.wo", rowwise()}};
+  const auto found = match(plan, {"", "layers", "layers.0.wq", "layers.1.wk", "layers.0.wo"});
+  EXPECT_EQ(found[0], nullptr);
+  EXPECT_EQ(found[2], &plan.entries()[0]);
+  EXPECT_EQ(found[3], &plan.entries()[0]);
+  EXPECT_EQ(found[4], &plan.entries()[1]);
+}
+
+TEST(ParallelPlan, APatternThatMatchesNothingIsAnErrorWithTheNearestNames) {
+  const ParallelPlan plan = {{"layers.*.attention.w_q", colwise()}};
+  EXPECT_EQ(
+      error_text<c10::ValueError>([&] { match(plan, {"layers.0.attention.wq", "layers.1.attention.wq", "norm"}); }),
+      "[parallelize_module] every pattern of a plan must match a module, but \"layers.*.attention.w_q\" matches none. "
+      "The "
+      "nearest are: layers.*.attention.wq, norm.");
+}
+
+TEST(ParallelPlan, TwoStylesForOneModuleAreAnError) {
+  EXPECT_EQ(
+      error_text<c10::ValueError>([&] { match({{"w*", replicate()}, {"wo", sequence()}}, {"wq", "wo"}); }),
+      "[parallelize_module] one style per module is required, but \"wo\" is matched by \"w*\" "
+      "({\"style\":\"replicate\"}) and "
+      "by \"wo\" ({\"dim\":1,\"style\":\"sequence\"}). Make one of the patterns narrower.");
+  EXPECT_NO_THROW(match({{"w*", sequence()}, {"wo", sequence()}}, {"wq", "wo"}));
+}
+
+} // namespace parallel_plan_test
+
+} // namespace weft::nn

@@ -1,0 +1,52 @@
+#include "weft/styles/style_json.h"
+#include "tests/support/error_text.h"
+
+#include <gtest/gtest.h>
+
+namespace weft::nn {
+
+namespace style_json_test {
+using namespace weft::testing;
+using nlohmann::json;
+
+Style read(const char* text) {
+  return style_from_json("here", json::parse(text));
+}
+
+TEST(StyleJson, WhatIsWrittenReadsBack) {
+  Style with_keywords = prepare_input({{.from = Shard(1), .to = Replicate()}, {}}, /*local_inputs=*/true);
+  with_keywords.keyword_inputs = {{"mask", {.from = Replicate()}}};
+  for (const auto& style :
+       {colwise(), colwise({.input = Shard(1), .output = Replicate(), .local_output = true, .heads = 8, .parts = 3}),
+        rowwise({.output = Shard(1)}), sequence(), sequence(2, true), with_keywords,
+        prepare_output({{.from = Partial(), .to = Shard(1)}}, true),
+        prepare_input_output({{.to = Replicate()}}, {{.to = Shard(0)}}), replicate()}) {
+    EXPECT_EQ(style_from_json("here", to_json(style)), style) << style.to_string();
+  }
+}
+
+TEST(StyleJson, ANameAloneIsAStyleWithItsDefaults) {
+  EXPECT_EQ(read(R"("colwise")"), colwise());
+  EXPECT_EQ(read(R"({"style": "sequence"})"), sequence(1));
+}
+
+TEST(StyleJson, ErrorsSayWhereAndWhatThereIs) {
+  EXPECT_EQ(
+      error_text<c10::ValueError>([] { read(R"("columns")"); }),
+      "[here] \"style\" must be one of colwise, input, input_output, output, replicate, rowwise, sequence, but got "
+      "\"columns\".");
+  EXPECT_EQ(
+      error_text<c10::ValueError>([] { read(R"({"style": "sequence", "dims": 1})"); }),
+      "[here] an option of this style is required, one of dim, local_output, style, but got dims.");
+  EXPECT_EQ(
+      error_text<c10::ValueError>([] { read(R"({"style": "colwise", "heads": "many"})"); }),
+      "[here] option heads has a value of the wrong type: \"many\".");
+  EXPECT_EQ(
+      error_text<c10::ValueError>([] { read("[1]"); }),
+      "[here] the name of a style or an object with one is required, but got [1].");
+  expect_contains(error_text<c10::ValueError>([] { read(R"x({"style": "colwise", "output": "T(0)"})x"); }), "T(0)");
+}
+
+} // namespace style_json_test
+
+} // namespace weft::nn

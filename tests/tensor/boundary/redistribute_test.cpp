@@ -1,0 +1,240 @@
+#include "weft/tensor/boundary/redistribute.h"
+#include "tests/support/error_text.h"
+#include "tests/support/finite_differences.h"
+#include "tests/support/on_meshes.h"
+#include "weft/tensor/boundary/from_local.h"
+#include "weft/tensor/boundary/to_local.h"
+#include "weft/tensor/impl/inspect.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+namespace weft {
+
+namespace redistribute_test {
+using namespace weft::testing;
+
+const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), Partial()};
+const std::vector<Placement> kWholePlacements = {Replicate(), Shard(0), Shard(1)};
+
+at::Tensor distributed(const at::Tensor& whole, const DeviceMesh& mesh, const Layout& layout) {
+  return from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes());
+}
+
+TEST(Redistribute, GivesTheValueAnotherLayout) {
+  const auto whole = whole_numbers({5, 3});
+  on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
+    for (const auto& to : all_layouts(mesh.ndim(), 2, kWholePlacements)) {
+      const auto tensor = redistribute(distributed(whole, mesh, from), to);
+      EXPECT_EQ(spec_of(tensor), TensorSpec::make(mesh, to, {5, 3}, at::kFloat));
+      expect_equal(to_local(tensor), part_of(whole, mesh, to));
+    }
+  });
+}
+
+TEST(Redistribute, AConjugateIsWorkedOutBeforeItMoves) {
+  const auto whole = at::complex(whole_numbers({4, 2}), whole_numbers({4, 2}) + 1);
+  on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
+    const auto x = distributed(whole, mesh, from);
+    for (const auto& to : all_layouts(mesh.ndim(), 2, kWholePlacements)) {
+      expect_equal(to_local(redistribute(x.conj(), to)), part_of(whole.conj(), mesh, to));
+      expect_equal(full_tensor(at::imag(redistribute(x, to).conj()) * 2), at::imag(whole.conj()) * 2);
+    }
+  });
+}
+
+TEST(Redistribute, TheGradientLiesAsTheSource) {
+  const auto whole = whole_numbers({5, 3});
+  const auto weights = whole_numbers({5, 3}) * 2 + 1;
+  on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
+    for (const auto& to : all_layouts(mesh.ndim(), 2, kWholePlacements)) {
+      const auto tensor = distributed(whole, mesh, from).set_requires_grad(true);
+      const auto loss = (to_local(redistribute(tensor, to)) * part_of(weights, mesh, to)).sum();
+      const auto gradient = torch::autograd::grad({loss}, {tensor})[0];
+      EXPECT_EQ(spec_of(gradient)->layout(), without_partials(from));
+      expect_equal(full_tensor(gradient), weights);
+    }
+  });
+}
+
+TEST(Redistribute, DerivativesEqualFiniteDifferences) {
+  const auto whole = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
+  on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
+    const auto part = part_of(whole, mesh, without_partials(from));
+    const auto targets = all_layouts(mesh.ndim(), 2, kWholePlacements);
+    for (size_t i = 0; i < targets.size(); i += mesh.ndim() == 1 ? 1 : 3) {
+      check_derivatives(
+          [&](const at::Tensor& x) {
+            const auto tensor = redistribute(from_local(x, mesh, from, whole.sizes()), targets[i]);
+            return full_tensor(tensor).sin().pow(2).sum();
+          },
+          part, mesh, from, Loss::SameOnAllRanks);
+    }
+  });
+}
+
+TEST(Redistribute, NegativeDimsCountFromTheEnd) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto tensor = from_local(at::ones({2, 3}), mesh, {Replicate()});
+    EXPECT_EQ(spec_of(redistribute(tensor, {Shard(-1)}))->layout(), Layout{Shard(1)});
+  });
+}
+
+TEST(Redistribute, WhereTheLayoutStaysMemoryAndStridesStay) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const FromLocalOptions options{.shape = {{4, 3}}, .stride = {{1, 4}}};
+    const auto tensor = from_local(at::ones({2, 3}), mesh, {Shard(0)}, options);
+    for (const bool requires_grad : {false, true}) {
+      tensor.set_requires_grad(requires_grad);
+      const auto same = redistribute(tensor, {Shard(0)});
+      EXPECT_EQ(spec_of(same), spec_of(tensor));
+      EXPECT_EQ(same.requires_grad(), requires_grad);
+      EXPECT_TRUE(to_local(same).is_alias_of(to_local(tensor)));
+      EXPECT_EQ(same._version(), tensor._version());
+    }
+    const auto moved = redistribute(tensor, {Replicate()});
+    EXPECT_EQ(moved.strides(), c10::IntArrayRef({3, 1}));
+    EXPECT_TRUE(to_local(moved).is_contiguous());
+    EXPECT_TRUE(to_local(redistribute(tensor, {Shard(0)}, {.forward_dtype = at::kDouble})).is_contiguous());
+  });
+}
+
+TEST(Redistribute, ChangingWhatSharesMemoryInPlaceIsAnErrorWhereItRequiresAGradient) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto tensor = from_local(at::ones({2}), mesh, {Shard(0)}).set_requires_grad(true);
+    expect_contains(
+        error_text([&] { redistribute(tensor, {Shard(0)}).mul_(2); }), "is a view and is being modified inplace");
+  });
+}
+
+TEST(Redistribute, WhatChangesItsLayoutHasMemoryOfItsOwn) {
+  on_all_layouts(1, {Replicate(), Shard(0), Partial()}, [&](const DeviceMesh& mesh, const Layout& from) {
+    for (const auto& to : all_layouts(mesh.ndim(), 1, {Replicate(), Shard(0), Partial()})) {
+      if (from == to || is_refused(from, to)) {
+        continue;
+      }
+      const auto whole = whole_numbers({8});
+      const auto tensor = distributed(whole, mesh, from);
+      to_local(redistribute(tensor, to)).fill_(100);
+      expect_equal(full_tensor(tensor), whole);
+    }
+  });
+}
+
+TEST(Redistribute, TheResultHasTheForwardDtype) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto tensor = from_local(at::full({2}, 1.0009765625F), mesh, {Partial()});
+    const auto low = redistribute(tensor, {Replicate()}, {.forward_dtype = at::kBFloat16});
+    EXPECT_EQ(low.scalar_type(), at::kBFloat16);
+    // Rounded before it is summed.
+    expect_equal(to_local(low), at::full({2}, 2, at::kBFloat16));
+    expect_equal(to_local(redistribute(tensor, {Replicate()})), at::full({2}, 2.001953125F));
+  });
+}
+
+TEST(Redistribute, TheGradientMovesInTheBackwardDtypeAndHasTheTensorsInTheEnd) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto gradient_of = [&](const RedistributeOptions& options) {
+      const auto tensor = from_local(at::ones({2}), mesh, {Shard(0)}).set_requires_grad(true);
+      const auto moved = redistribute(tensor, {Replicate()}, options);
+      (to_local(moved, {.grad_placements = Layout{Partial()}}) * 1.0009765625).sum().backward();
+      EXPECT_EQ(spec_of(tensor.grad()), spec_of(tensor));
+      return to_local(tensor.grad())[0].item<float>();
+    };
+    EXPECT_EQ(gradient_of({}), 2.001953125F);
+    EXPECT_EQ(gradient_of({.backward_dtype = at::kBFloat16}), 2);
+    EXPECT_EQ(gradient_of({.forward_dtype = at::kDouble}), 2.001953125F);
+    EXPECT_EQ(gradient_of({.forward_dtype = at::kDouble, .backward_dtype = at::kBFloat16}), 2);
+    EXPECT_EQ(gradient_of({.forward_dtype = at::kBFloat16}), 2);
+  });
+}
+
+TEST(Redistribute, ACastHasASecondDerivative) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = at::ones({2}).set_requires_grad(true);
+    const RedistributeOptions options{.forward_dtype = at::kDouble, .backward_dtype = at::kDouble};
+    const auto whole = to_local(redistribute(from_local(x, mesh, {Shard(0)}), {Replicate()}, options));
+    const auto gradient = torch::autograd::grad({whole.pow(3).sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+    EXPECT_EQ(gradient.scalar_type(), at::kFloat);
+    expect_equal(torch::autograd::grad({gradient.sum()}, {x})[0], at::full({2}, 6.0F));
+  });
+}
+
+TEST(Redistribute, AnAsynchronousResultIsWaitedForWhenItIsRead) {
+  const auto whole = whole_numbers({5, 3});
+  on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
+    const auto tensor = distributed(whole, mesh, from).set_requires_grad(true);
+    const auto moved = redistribute(tensor, all_layouts(mesh.ndim(), 2, {Shard(1)})[0], {.async_op = true});
+    const auto again = redistribute(moved, all_layouts(mesh.ndim(), 2, {Shard(0)})[0], {.async_op = true});
+    expect_equal(full_tensor(again), whole);
+    to_local(again).sum().backward();
+    expect_equal(full_tensor(tensor.grad()), at::ones({5, 3}));
+  });
+}
+
+TEST(Redistribute, WithoutDataShapesMove) {
+  on_mesh({2}, [](const DeviceMesh& /*mesh*/) {
+    const auto mesh = init_device_mesh("meta", {2}, {"a"});
+    const auto tensor = from_local(at::ones({2, 3}), mesh, {Shard(0)}).set_requires_grad(true);
+    const auto moved = redistribute(tensor, {Shard(1)});
+    EXPECT_EQ(to_local(moved).sizes(), c10::IntArrayRef({4, mesh.rank(0) == 0 ? 2 : 1}));
+    to_local(moved).sum().backward();
+    EXPECT_EQ(spec_of(tensor.grad()), spec_of(tensor));
+  });
+}
+
+TEST(Redistribute, WorksInInferenceMode) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto outside = from_local(at::ones({2}), mesh, {Shard(0)});
+    const c10::InferenceMode inference;
+    expect_equal(full_tensor(redistribute(outside, {Shard(0)})), at::ones({4}));
+    expect_equal(full_tensor(redistribute(outside, {Replicate()})), at::ones({4}));
+  });
+}
+
+TEST(Redistribute, WhatCannotBeIsAnError) {
+  run_on_ranks(3, [](int64_t rank) {
+    const auto mesh = init_device_mesh("cpu", {2}, {"a"});
+    const auto tensor = from_local(at::ones({2, 3}), mesh, {Shard(0)});
+    EXPECT_EQ(
+        error_text<c10::NotImplementedError>(
+            [&] { redistribute(tensor, {Replicate()}, {.mesh = init_device_mesh("cpu", {3}, {"a"})}); }),
+        "[redistribute] a tensor stays on its mesh mesh(a=2), but got mesh(a=3). Make it whole with full_tensor and "
+        "distribute that on the other mesh.");
+    EXPECT_EQ(
+        error_text<c10::ValueError>([&] { redistribute(tensor, {Replicate(), Replicate()}); }),
+        "[redistribute] one placement per mesh dim is required, but got 2 placements {R, R} for mesh(a=2). Use R for a "
+        "mesh dim that does not cut the tensor.");
+    EXPECT_EQ(
+        error_text<c10::ValueError>([&] { redistribute(tensor, {Replicate()}, {.forward_dtype = at::kInt}); }),
+        "[redistribute] forward_dtype must be of the same kind (floating, complex or integral) as f32, but got i32. "
+        "Convert the tensor with to() instead.");
+    EXPECT_EQ(
+        error_text<c10::ValueError>([&] { redistribute(tensor, {Replicate()}, {.backward_dtype = at::kBool}); }),
+        "[redistribute] backward_dtype must be of the same kind (floating, complex or integral) as f32, but got bool. "
+        "Convert the tensor with to() instead.");
+    expect_contains(
+        error_text<c10::IndexError>([&] { redistribute(tensor, {Shard(-3)}); }), "[Placement] the dim of S(-3)");
+    EXPECT_EQ(
+        error_text<c10::TypeError>([&] { redistribute(at::ones({2}), {Replicate()}); }),
+        "[redistribute] a distributed tensor is required, but got a plain one of shape [2]. Make one with from_local "
+        "or "
+        "distribute_tensor.");
+    if (rank == 2) {
+      expect_contains(
+          error_text<c10::ValueError>([&] { redistribute(tensor, {Replicate()}); }),
+          "only ranks of the mesh can compute on it, but rank 2 is not in mesh(a=2)");
+    } else {
+      EXPECT_EQ(redistribute(tensor, {Replicate()}, {.mesh = mesh}).sizes(), c10::IntArrayRef({4, 3}));
+      expect_contains(
+          error_text<c10::ValueError>([&] { redistribute(tensor, {Partial()}); }),
+          "[plan] a shard cannot become a partial value");
+    }
+  });
+}
+
+} // namespace redistribute_test
+
+} // namespace weft

@@ -1,0 +1,101 @@
+#include "weft/tensor/kernels/in_place_view.h"
+#include "tests/support/beside_plain.h"
+#include "tests/support/error_text.h"
+#include "tests/support/on_meshes.h"
+#include "weft/tensor/distribute.h"
+
+namespace weft {
+
+namespace in_place_view_test {
+using namespace weft::testing;
+using Values = std::vector<at::Tensor>;
+
+TEST(InPlaceView, TheTensorBecomesWhatTheViewIs) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto whole = whole_numbers({5, 1, 4});
+    const auto x = distribute_tensor(whole, mesh, {Shard(2)});
+    const auto local = to_local(x);
+    EXPECT_TRUE(x.squeeze_(1).is_same(x));
+    EXPECT_EQ(spec_of(x)->to_string(), "f32[5,4] @ mesh(a=2) {S(1)}");
+    x.t_();
+    EXPECT_EQ(spec_of(x)->layout(), Layout{Shard(0)});
+    EXPECT_EQ(x.strides(), (c10::IntArrayRef{1, 4}));
+    x.unsqueeze_(0);
+    EXPECT_EQ(spec_of(x)->layout(), Layout{Shard(1)});
+    EXPECT_TRUE(to_local(x).is_alias_of(local));
+    expect_equal(full_tensor(x), whole.squeeze(1).t().unsqueeze(0));
+  });
+}
+
+TEST(InPlaceView, DimsChangePlaces) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto whole = whole_numbers({5, 1, 4});
+    const auto x = distribute_tensor(whole, mesh, {Shard(2)});
+    EXPECT_TRUE(x.transpose_(0, 2).is_same(x));
+    EXPECT_EQ(spec_of(x)->layout(), Layout{Shard(0)});
+    x.swapdims_(0, 1);
+    EXPECT_EQ(spec_of(x)->layout(), Layout{Shard(1)});
+    expect_equal(full_tensor(x), whole.transpose(0, 2).transpose(0, 1));
+  });
+}
+
+TEST(InPlaceView, EveryLayoutGivesTheSingleDevice) {
+  const std::vector<std::function<at::Tensor(const at::Tensor&)>> changes = {
+      [](const at::Tensor& x) { return x.t_(); },
+      [](const at::Tensor& x) { return x.unsqueeze_(1); },
+      [](const at::Tensor& x) { return x.unsqueeze_(1).squeeze_(); },
+      [](const at::Tensor& x) { return x.unsqueeze_(0).squeeze_(0).t_(); },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    SCOPED_TRACE(c10::str("change ", i));
+    expect_as_plain({parameter({4, 3}).detach()}, [&](const Values& in) -> Values {
+      changes[i](in[0]);
+      return {in[0], in[0] * 2};
+    });
+  }
+}
+
+TEST(InPlaceView, AutogradFollows) {
+  expect_as_plain({parameter({4, 3}), parameter({3, 4})}, [](const Values& in) -> Values {
+    const auto x = in[0] * 1;
+    x.t_();
+    (x * in[1]).pow(3).sum().backward();
+    return {x, in[0].grad(), in[1].grad()};
+  });
+  expect_as_plain({parameter({4, 3})}, [](const Values& in) -> Values {
+    const auto x = in[0] * 1;
+    x.unsqueeze_(0).mul_(3);
+    x.squeeze_(0).t_().sin_();
+    x.pow(3).sum().backward();
+    return {x, in[0].grad()};
+  });
+}
+
+TEST(InPlaceView, WhatIsNoViewRaises) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto whole = whole_numbers({4, 2});
+    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    EXPECT_EQ(
+        error_text<c10::NotImplementedError>([&] { x.resize_({2, 2}); }),
+        "[aten::resize_] cannot change f32[4,2] @ mesh(a=2) {S(0)} in place. Make a new distributed tensor with "
+        "from_local or distribute_tensor.");
+    expect_equal(full_tensor(x), whole);
+  });
+}
+
+TEST(InPlaceView, TheMemoryBehindATensorCannotBeExchanged) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto whole = whole_numbers({4, 2});
+    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    expect_contains(error_text<c10::NotImplementedError>([&] { x.set_(); }), "[aten::set_] cannot change f32[4,2]");
+    expect_contains(
+        error_text<c10::NotImplementedError>([&] { x.set_(x + 1); }), "[aten::set_] cannot change f32[4,2]");
+    const auto plain = at::ones({2});
+    expect_contains(error_text([&] { plain.set_(x); }), "[aten::set_] cannot change a plain tensor");
+    expect_equal(full_tensor(x), whole);
+  });
+}
+
+} // namespace in_place_view_test
+
+} // namespace weft

@@ -1,0 +1,75 @@
+#include "weft/comm/world/backend_channel.h"
+
+#include "weft/comm/communicator.h"
+
+#include <c10/util/Exception.h>
+
+namespace weft {
+
+uint64_t BackendChannel::next_message(Collective direction, int64_t peer) {
+  const std::lock_guard lock(mutex_);
+  return messages_[{direction, peer}]++;
+}
+
+BackendChannel::Counters BackendChannel::counters() const {
+  const std::lock_guard lock(mutex_);
+  Counters result{.calls = calls_};
+  for (const auto& [message, count] : messages_) {
+    (message.first == Collective::Send ? result.sent : result.received) += count;
+  }
+  return result;
+}
+
+bool BackendChannel::has_failed() const {
+  const std::lock_guard lock(mutex_);
+  return !first_failure_.empty();
+}
+
+void* BackendChannel::attachment(const MakeAttachment& make) {
+  const std::lock_guard lock(mutex_);
+  if (!attachment_) {
+    attachment_ = make(store_, backend_->getRank(), backend_->getSize());
+  }
+  return attachment_->get();
+}
+
+void BackendChannel::fail(const Group& group, const Call& call, std::string_view what) {
+  const auto text = c10::str(
+      "[", call.to_string(), "] call ", call.sequence, " of ", group.to_string(), " failed on rank ",
+      group.ranks()[group.rank()], ": ", what);
+  {
+    const std::lock_guard lock(mutex_);
+    if (first_failure_.empty()) {
+      first_failure_ = text;
+    }
+  }
+  TORCH_CHECK_WITH(
+      DistBackendError, false, text,
+      ". A rank has died, is stuck, or made another call: look at the first error of the other ranks.");
+}
+
+void BackendChannel::check_usable(const Group& group, const Call& call) {
+  std::string failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure = first_failure_;
+  }
+  TORCH_CHECK_WITH(
+      DistBackendError, failure.empty(), "[", call.to_string(), "] ", group.to_string(),
+      " cannot be used any more, because an earlier call failed: ", failure, ". Restart the ranks.");
+}
+
+std::chrono::milliseconds BackendGroup::timeout() const {
+  return communicator_.timeout();
+}
+
+void BackendGroup::log(Collective collective, const at::Tensor& input, int64_t received_bytes) {
+  const Call call = {
+      .collective = collective,
+      .dtype = input.scalar_type(),
+      .sizes = c10::DimVector(input.sizes()),
+      .sequence = next_sequence()};
+  communicator_.log_call(call, *this, received_bytes);
+}
+
+} // namespace weft

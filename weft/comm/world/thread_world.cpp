@@ -1,0 +1,360 @@
+#include "weft/comm/world/thread_world.h"
+
+#include "weft/comm/reduce_pieces.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+
+#include <condition_variable>
+
+namespace weft {
+
+namespace {
+
+/// A rank's kernels may run on a stream of their own, while the ranks of a process meet on the default one.
+void synchronize_own_stream(Tensors tensors) {
+  for (const auto& tensor : tensors) {
+    if (tensor.defined() && !tensor.is_cpu() && !tensor.is_meta()) {
+      const c10::impl::VirtualGuardImpl device(tensor.device().type());
+      const auto stream = device.getStream(tensor.device());
+      if (stream != device.getDefaultStream(tensor.device())) {
+        stream.synchronize();
+      }
+      return;
+    }
+  }
+}
+
+/// The members of one call meet here. Everybody lays down its part: what it sends, and where it receives. Once all
+/// have, whoever waits does its own part and then those that nobody has taken yet, so that no rank has to wait for
+/// another one that has started the call, in whatever order the ranks wait for theirs.
+struct Meeting {
+  struct Part {
+    std::vector<at::Tensor> sends;
+    std::vector<at::Tensor> recvs;
+    at::Tensor reduced; // instead of recvs: becomes the reduction of what is sent here
+    bool present = false;
+    bool taken = false;
+    std::exception_ptr error = {};
+    std::string error_text = {};
+  };
+
+  explicit Meeting(int64_t members) : parts(members) {}
+
+  std::vector<Part> parts;
+  size_t arrived = 0;
+  size_t done = 0;
+  Call first_call{};
+  int64_t first_member = -1;
+  std::string disagreement;
+};
+
+/// A collective is named by its number; a message also by sender and receiver.
+using MeetingKey = std::tuple<uint64_t, int64_t, int64_t, int64_t>;
+
+} // namespace
+
+/// Where the members of one group meet. It also numbers the calls of each of them, and lives as long as one holds it:
+/// a member that lets go of the group while others hold it, and comes back, goes on where it was. When all have let go
+/// they have made the same calls, since none ends before everybody has come to it, unless one has failed.
+struct ThreadHub::Room {
+  struct Calls {
+    uint64_t collectives = 0;
+    std::map<std::pair<Collective, int64_t>, uint64_t> messages = {}; // by direction and peer
+  };
+
+  explicit Room(int64_t members) : calls(members) {}
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<MeetingKey, std::shared_ptr<Meeting>> meetings;
+  std::vector<Calls> calls;
+};
+
+ThreadHub::ThreadHub(int64_t size, std::chrono::milliseconds timeout)
+    : size_(size), timeout_(timeout), left_(size), reasons_(size) {}
+
+ThreadHub::~ThreadHub() = default;
+
+std::shared_ptr<ThreadHub::Room> ThreadHub::room(const GroupDescription& group) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(rooms_, [](const auto& entry) { return entry.second.expired(); });
+  auto room = rooms_[group.identity].lock();
+  if (!room) {
+    room = std::make_shared<Room>(group.ranks.size());
+    rooms_[group.identity] = room;
+  }
+  return room;
+}
+
+size_t ThreadHub::room_count() const {
+  const std::lock_guard lock(mutex_);
+  return std::count_if(rooms_.begin(), rooms_.end(), [](const auto& entry) { return !entry.second.expired(); });
+}
+
+void ThreadHub::keep(std::shared_ptr<Room> room) {
+  const std::lock_guard lock(mutex_);
+  failed_rooms_.insert(std::move(room));
+}
+
+bool ThreadHub::has_left(int64_t rank) const {
+  return left_[rank].load();
+}
+
+std::string ThreadHub::why_left(int64_t rank) const {
+  const std::lock_guard lock(mutex_);
+  return reasons_[rank];
+}
+
+void ThreadHub::leave(int64_t rank, std::string reason) {
+  std::vector<std::shared_ptr<Room>> rooms;
+  {
+    const std::lock_guard lock(mutex_);
+    reasons_[rank] = std::move(reason);
+    left_[rank] = true;
+    for (const auto& [identity, held] : rooms_) {
+      if (auto room = held.lock()) {
+        rooms.push_back(std::move(room));
+      }
+    }
+  }
+  for (const auto& room : rooms) {
+    const std::lock_guard lock(room->mutex);
+    room->changed.notify_all();
+  }
+}
+
+class ThreadGroup : public Group {
+ public:
+  ThreadGroup(
+      Communicator& communicator,
+      GroupDescription description,
+      std::shared_ptr<ThreadHub> hub,
+      std::shared_ptr<ThreadHub::Room> room)
+      : Group(communicator, std::move(description)), hub_(std::move(hub)), room_(std::move(room)) {}
+
+ protected:
+  uint64_t next_sequence() override {
+    const std::lock_guard lock(room_->mutex);
+    return room_->calls[rank()].collectives++;
+  }
+  uint64_t next_message(Collective direction, int64_t peer) override {
+    const std::lock_guard lock(room_->mutex);
+    return room_->calls[rank()].messages[{direction, peer}]++;
+  }
+
+  Pending do_exchange(const Call& call, Tensors sends, Tensors recvs) override {
+    return meet(call, sends, recvs, {});
+  }
+  Pending do_reduce_scatter(const Call& call, Tensors inputs, const at::Tensor& output) override {
+    return meet(call, inputs, {}, output);
+  }
+
+ private:
+  Pending meet(const Call& call, Tensors sends, Tensors recvs, const at::Tensor& reduced) {
+    synchronize_own_stream(sends);
+    const bool between_two = is_message(call.collective);
+    const auto from = call.collective == Collective::Send ? rank() : call.root;
+    const auto to = call.collective == Collective::Send ? call.root : rank();
+    const auto key =
+        between_two ? MeetingKey{call.sequence, call.stage, from, to} : MeetingKey{call.sequence, call.stage, -1, -1};
+    std::vector<int64_t> members;
+    for (int64_t i = 0; i < size(); ++i) {
+      if (!between_two || i == from || i == to) {
+        members.push_back(i);
+      }
+    }
+    auto meeting = arrive(key, members, call, {.sends = sends.vec(), .recvs = recvs.vec(), .reduced = reduced});
+    return Pending([this, self = shared_from_this(), call, meeting, members = std::move(members)] {
+      at::AutoDispatchBelowADInplaceOrView guard;
+      attend(*meeting, members, call);
+    });
+  }
+
+  std::shared_ptr<Meeting> arrive(
+      const MeetingKey& key,
+      const std::vector<int64_t>& members,
+      const Call& call,
+      Meeting::Part part) {
+    auto& room = *room_;
+    const std::lock_guard lock(room.mutex);
+    auto& slot = room.meetings[key];
+    if (!slot) {
+      slot = std::make_shared<Meeting>(size());
+      slot->first_call = call;
+      slot->first_member = rank();
+    } else if (!call.matches(slot->first_call) && slot->disagreement.empty()) {
+      slot->disagreement = c10::str(
+          "all ranks must make the same call, but rank ", ranks()[slot->first_member], " called ",
+          slot->first_call.to_string(), " and rank ", ranks()[rank()], " called ", call.to_string());
+    }
+    if (!slot->first_call.brings_tensor()) {
+      slot->first_call = call;
+      slot->first_member = rank();
+    }
+    const auto meeting = slot;
+    part.present = true;
+    meeting->parts[rank()] = std::move(part);
+    if (++meeting->arrived == members.size()) {
+      room.meetings.erase(key);
+    }
+    room.changed.notify_all();
+    return meeting;
+  }
+
+  void attend(Meeting& meeting, const std::vector<int64_t>& members, const Call& call) {
+    auto& room = *room_;
+    std::unique_lock lock(room.mutex);
+    wait_for_all(lock, meeting, members, call);
+    const auto mine = std::find(members.begin(), members.end(), rank()) - members.begin();
+    for (size_t step = 0; step < members.size(); ++step) {
+      const auto member = members[(mine + step) % members.size()];
+      if (meeting.parts[member].taken) {
+        continue;
+      }
+      meeting.parts[member].taken = true;
+      lock.unlock();
+      do_part(meeting, member);
+      lock.lock();
+      if (++meeting.done == members.size()) {
+        room.changed.notify_all();
+      }
+    }
+    room.changed.wait(lock, [&] { return meeting.done == members.size(); });
+    // Taken out, so that the last rank to let go of the meeting does not destroy what this one is still handling.
+    if (const auto error = std::exchange(meeting.parts[rank()].error, nullptr)) {
+      std::rethrow_exception(error);
+    }
+    for (const auto member : members) {
+      if (const auto& text = meeting.parts[member].error_text; !text.empty()) {
+        fail(call, c10::str("it failed on rank ", ranks()[member], ": ", text), "Look at the shapes on that rank");
+      }
+    }
+  }
+
+  /// Does a member's part; its error is kept for it.
+  void do_part(Meeting& meeting, int64_t member) const {
+    auto& part = meeting.parts[member];
+    try {
+      if (part.reduced.defined()) {
+        reduce_into(part.reduced, meeting, member);
+      } else {
+        receive_into(part.recvs, meeting, member);
+      }
+    } catch (const c10::Error& error) {
+      part.error = std::current_exception();
+      part.error_text = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      part.error = std::current_exception();
+      part.error_text = error.what();
+    }
+  }
+
+  void receive_into(Tensors targets, const Meeting& meeting, int64_t member) const {
+    for (int64_t i = 0; i < size(); ++i) {
+      if (i == member || !targets[i].defined() || !meeting.parts[i].present) {
+        continue;
+      }
+      const auto& sent = meeting.parts[i].sends[member];
+      check_piece(meeting, sent, targets[i], i, member);
+      if (targets[i].numel() > 0) {
+        targets[i].copy_(sent.sizes() == targets[i].sizes() ? sent : sent.reshape(targets[i].sizes()));
+      }
+    }
+    synchronize_own_stream(targets);
+  }
+
+  void reduce_into(const at::Tensor& output, const Meeting& meeting, int64_t member) const {
+    std::vector<at::Tensor> pieces;
+    for (int64_t i = 0; i < size(); ++i) {
+      const auto& sent = meeting.parts[i].sends[member];
+      check_piece(meeting, sent, output, i, member);
+      pieces.push_back(sent.reshape(output.sizes()));
+    }
+    reduce_pieces(output, pieces, meeting.first_call.op);
+    synchronize_own_stream(output);
+  }
+
+  void check_piece(
+      const Meeting& meeting,
+      const at::Tensor& sent,
+      const at::Tensor& target,
+      int64_t from,
+      int64_t member) const {
+    TORCH_CHECK_VALUE(
+        (sent.defined() ? sent.numel() : 0) == target.numel(), "[", meeting.first_call.to_string(), "] rank ",
+        ranks()[member], " expects ", target.sizes(), " from rank ", ranks()[from], " in ", to_string(), ", but got ",
+        sent.defined() ? c10::str(sent.sizes()) : "nothing", ". The ranks must agree on the shapes.");
+  }
+
+  /// Waits until every member has laid down its part.
+  void wait_for_all(
+      std::unique_lock<std::mutex>& lock,
+      const Meeting& meeting,
+      const std::vector<int64_t>& members,
+      const Call& call) const {
+    const auto& hub = *hub_;
+    const auto all_there = [&] { return meeting.arrived == members.size(); };
+    const auto lost_member = [&]() -> int64_t {
+      for (const auto member : members) {
+        if (!meeting.parts[member].present && hub.has_left(ranks()[member])) {
+          return member;
+        }
+      }
+      return -1;
+    };
+    room_->changed.wait_for(
+        lock, hub.timeout_, [&] { return all_there() || !meeting.disagreement.empty() || lost_member() >= 0; });
+    if (!meeting.disagreement.empty()) {
+      fail(call, meeting.disagreement, "Look for a branch that depends on the rank");
+    }
+    if (all_there()) {
+      return;
+    }
+    if (const auto lost = lost_member(); lost >= 0) {
+      fail(
+          call, c10::str("rank ", ranks()[lost], " takes no part: ", hub.why_left(ranks()[lost])),
+          "Every rank of the group must make this call");
+    }
+    std::string missing;
+    for (const auto member : members) {
+      if (!meeting.parts[member].present) {
+        missing += (missing.empty() ? "" : ",") + std::to_string(ranks()[member]);
+      }
+    }
+    fail(
+        call, c10::str("within ", hub.timeout_.count(), " ms not every rank arrived; missing: ", missing),
+        "Every rank of the group must make this call");
+  }
+
+  [[noreturn]] void fail(const Call& call, const std::string& what, const char* advice) const {
+    hub_->keep(room_);
+    TORCH_CHECK_WITH(
+        DistBackendError, false, "[", call.to_string(), "] call ", call.sequence, " of ", to_string(),
+        " failed on rank ", ranks()[rank()], ": ", what, ". ", advice, ".");
+  }
+
+  std::shared_ptr<ThreadHub> hub_;
+  std::shared_ptr<ThreadHub::Room> room_;
+};
+
+class ThreadCommunicator : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<ThreadHub> hub, int64_t rank)
+      : Communicator(rank, hub->size_, hub->timeout_), hub_(std::move(hub)) {}
+
+ protected:
+  std::shared_ptr<Group> make_group(GroupDescription description) override {
+    auto room = hub_->room(description);
+    return std::make_shared<ThreadGroup>(*this, std::move(description), hub_, std::move(room));
+  }
+
+ private:
+  std::shared_ptr<ThreadHub> hub_;
+};
+
+c10::intrusive_ptr<Communicator> ThreadHub::communicator(int64_t rank) {
+  return c10::make_intrusive<ThreadCommunicator>(shared_from_this(), rank);
+}
+
+} // namespace weft

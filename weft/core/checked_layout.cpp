@@ -1,0 +1,59 @@
+#include "weft/core/checked_layout.h"
+
+namespace weft {
+
+namespace {
+
+/// The shards alone: R for every other placement, and for a mesh dim of one rank.
+Layout shards_of(const Layout& layout, const DeviceMesh& mesh) {
+  auto shards = layout;
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    shards = layout[m].is_shard() && mesh.size(m) > 1 ? shards : shards.with(m, Replicate());
+  }
+  return shards;
+}
+
+} // namespace
+
+Layout checked_layout(const char* where, const DeviceMesh& mesh, const Layout& layout, int64_t ndim) {
+  TORCH_CHECK_VALUE(mesh.defined(), "[", where, "] a mesh is required, but got none. Make one with init_device_mesh.");
+  TORCH_CHECK_VALUE(
+      layout.ndim() == mesh.ndim(), "[", where, "] one placement per mesh dim is required, but got ", layout.ndim(),
+      " placements ", layout, " for ", mesh, ". Use R for a mesh dim that does not cut the tensor.");
+  return layout.normalized(ndim);
+}
+
+Layout checked_without_partial(const char* where, const DeviceMesh& mesh, const Layout& layout, int64_t ndim) {
+  auto result = checked_layout(where, mesh, layout, ndim);
+  TORCH_CHECK_VALUE(
+      !result.has_partial(), "[", where, "] placements R and S are required, but got ", layout,
+      ". A partial value comes out of operators only; use from_local to make one.");
+  return result;
+}
+
+Layout checked_gradient_layout(const char* where, const TensorSpec& spec, const std::optional<Layout>& asked) {
+  if (!asked) {
+    return without_partial(spec.layout());
+  }
+  const auto& mesh = spec.mesh();
+  TORCH_CHECK_VALUE(
+      asked->ndim() == mesh.ndim(), "[", where, "] grad_placements must be one placement per mesh dim, but got ",
+      asked->ndim(), " placements ", *asked, " for ", mesh, ".");
+  auto result = asked->normalized(spec.dim());
+  TORCH_CHECK_VALUE(
+      is_linear(result), "[", where, "] grad_placements may be R, S, P(sum) and P(avg), but got ", result,
+      ". Gradients add up.");
+  TORCH_CHECK_VALUE(
+      shards_of(result, mesh) == shards_of(spec.layout(), mesh), "[", where,
+      "] grad_placements must cut the gradient as the tensor is cut, but got ", result, " for ", spec,
+      ". Redistribute the tensor first where its gradient is to lie otherwise.");
+  return result;
+}
+
+void check_has_gradient(const char* where, const TensorSpec& spec) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      is_linear(spec.layout()), "[", where, "] gradients of P(sum) and P(avg) are known, but got ", spec,
+      ". Detach the tensor, or reduce it to R with operators that have a gradient.");
+}
+
+} // namespace weft

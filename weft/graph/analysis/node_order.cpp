@@ -1,0 +1,81 @@
+#include "weft/graph/analysis/node_order.h"
+
+#include <algorithm>
+
+namespace weft::graph {
+
+namespace {
+
+/// Room between two nodes for those that are inserted there. Each new one leaves most of it behind itself, since nodes come
+/// mostly one after the other.
+constexpr int64_t kRoom = int64_t{1} << 32;
+constexpr int64_t kShare = 256;
+
+} // namespace
+
+NodeOrder::NodeOrder(Graph& graph) {
+  numbers_.reserve(graph.size());
+  renumber(graph);
+  std::vector<std::pair<const Value*, const Node*>> writes;
+  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
+    for (const auto* value : written_operands(*node)) {
+      writes.emplace_back(value, node);
+    }
+  }
+  if (!writes.empty()) {
+    memory_.emplace(graph);
+    for (const auto& [value, node] : writes) {
+      writes_[memory_->memory_of(value)].push_back(node);
+    }
+  }
+}
+
+void NodeOrder::renumber(const Graph& graph) {
+  int64_t next = 0;
+  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
+    numbers_[node] = next += kRoom;
+  }
+}
+
+void NodeOrder::place(const Node* node) {
+  const auto after = node->previous() == nullptr ? 0 : number(node->previous());
+  const auto room = (node->next() == nullptr ? after + kRoom : number(node->next())) - after;
+  if (room < 2) {
+    renumber(node->graph());
+  } else {
+    numbers_[node] = after + std::max<int64_t>(room / kShare, 1);
+  }
+}
+
+void NodeOrder::place_before(const Node* node) {
+  std::vector<const Node*> unknown;
+  for (const auto* each = node->previous(); each != nullptr && numbers_.count(each) == 0; each = each->previous()) {
+    unknown.push_back(each);
+  }
+  const auto* known = unknown.empty() ? nullptr : unknown.back()->previous();
+  auto next = known == nullptr ? 0 : number(known);
+  const auto step = (number(node) - next) / (static_cast<int64_t>(unknown.size()) + 1);
+  if (step == 0) {
+    renumber(node->graph());
+    return;
+  }
+  for (auto each = unknown.rbegin(); each != unknown.rend(); ++each) {
+    numbers_[*each] = next += step;
+  }
+}
+
+bool NodeOrder::is_written_between(const Value* value, int64_t from, int64_t to) const {
+  if (!memory_) {
+    return false;
+  }
+  const auto found = writes_.find(memory_->memory_of(value));
+  if (found == writes_.end()) {
+    return false;
+  }
+  const auto next = std::upper_bound(
+      found->second.begin(), found->second.end(), from,
+      [this](int64_t place, const Node* writer) { return place < number(writer); });
+  return next != found->second.end() && number(*next) < to;
+}
+
+} // namespace weft::graph

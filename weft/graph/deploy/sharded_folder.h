@@ -1,0 +1,25 @@
+#pragma once
+
+#include "weft/graph/deploy/manifest.h"
+
+#include <functional>
+
+namespace weft::graph {
+
+/// Is told how much is done, from 0 to 1. What it throws ends the work.
+using OnProgress = std::function<void(double done)>;
+
+/// Writes the programs of all ranks, with their weights, and the manifest into a folder, which is there when all of it is.
+///
+///   auto program = read_pt2("model.pt2");
+///   shard(program, mesh, plan);
+///   write_sharded(program, "out");        // out/rank_0.pt2, ..., out/weft.json
+///
+/// Weights of a mapped file are in memory one at a time. A folder that was written so is replaced; raises for any other
+/// folder that is not empty, and leaves nothing behind when it raises.
+void write_sharded(const Program& program, const std::string& folder, const OnProgress& on_progress = {});
+
+/// The program of a rank in such a folder, by its place in the mesh. Raises for a file that the manifest was not written for.
+Program read_rank(const std::string& folder, const Manifest& manifest, int64_t rank);
+
+} // namespace weft::graph

@@ -1,0 +1,232 @@
+#include "weft/graph/localize/hoist_collectives.h"
+
+#include "weft/graph/analysis/effects.h"
+#include "weft/graph/analysis/memory_sharing.h"
+#include "weft/graph/ir/value_table.h"
+
+#include <algorithm>
+
+namespace weft::graph {
+
+namespace {
+
+/// The nodes of a graph in order, by number, and who writes to which memory.
+class Order {
+ public:
+  Order(Graph& graph, const MemorySharing& memory) : graph_(graph), memory_(memory), numbers_(graph) {
+    nodes_.reserve(graph.size());
+    for (auto* node = graph.first(); node != nullptr; node = node->next()) {
+      if (memory.is_any_written()) {
+        for (const auto* value : written_operands(*node)) {
+          writes_[memory_.memory_of(value)].push_back(nodes_.size());
+        }
+      }
+      numbers_[node] = nodes_.size();
+      nodes_.push_back(node);
+    }
+  }
+
+  const std::vector<Node*>& nodes() const {
+    return nodes_;
+  }
+  size_t number(const Node* node) const {
+    return numbers_.get(node);
+  }
+
+  /// The first node behind `number` that writes to the value's memory; the number of nodes where there is none.
+  size_t next_write(const Value* value, size_t number) const {
+    const auto* writes = writes_to(value);
+    if (writes == nullptr) {
+      return nodes_.size();
+    }
+    const auto next = std::upper_bound(writes->begin(), writes->end(), number);
+    return next == writes->end() ? nodes_.size() : *next;
+  }
+  /// The last node before `number` that writes to the value's memory; -1 where there is none.
+  int64_t last_write(const Value* value, size_t number) const {
+    const auto* writes = writes_to(value);
+    if (writes == nullptr) {
+      return -1;
+    }
+    const auto next = std::lower_bound(writes->begin(), writes->end(), number);
+    return next == writes->begin() ? -1 : static_cast<int64_t>(*std::prev(next));
+  }
+
+  /// Puts the nodes into this order; returns whether it is another.
+  bool rearrange(const std::vector<Node*>& nodes) {
+    if (nodes == nodes_) {
+      return false;
+    }
+    // Most are where they belong when their turn comes.
+    auto* following = graph_.first();
+    for (auto* node : nodes) {
+      if (node == following) {
+        following = following->next();
+      } else {
+        graph_.move_before(node, following);
+      }
+    }
+    return true;
+  }
+
+ private:
+  const std::vector<size_t>* writes_to(const Value* value) const {
+    if (writes_.empty()) {
+      return nullptr;
+    }
+    const auto found = writes_.find(memory_.memory_of(value));
+    return found == writes_.end() ? nullptr : &found->second;
+  }
+
+  Graph& graph_;
+  const MemorySharing& memory_;
+  std::vector<Node*> nodes_;
+  NodeTable<size_t> numbers_;
+  std::unordered_map<const Value*, std::vector<size_t>> writes_; // by memory, ascending
+};
+
+/// A node that is to come just before another, both by number.
+struct Moved {
+  size_t node;
+  size_t before;
+};
+
+/// The nodes with these moved; several before the same one in their order.
+std::vector<Node*> rearranged(const std::vector<Node*>& nodes, std::vector<Moved> moved) {
+  std::vector<bool> is_moved(nodes.size());
+  for (const auto& each : moved) {
+    is_moved[each.node] = true;
+  }
+  std::stable_sort(moved.begin(), moved.end(), [](const Moved& a, const Moved& b) { return a.before < b.before; });
+  std::vector<Node*> result;
+  result.reserve(nodes.size());
+  auto next = moved.begin();
+  for (size_t i = 0; i <= nodes.size(); ++i) {
+    for (; next != moved.end() && next->before == i; ++next) {
+      result.push_back(nodes[next->node]);
+    }
+    if (i < nodes.size() && !is_moved[i]) {
+      result.push_back(nodes[i]);
+    }
+  }
+  return result;
+}
+
+/// The node that a wait can come just before.
+size_t latest_place(const Order& order, const Node& wait, size_t number) {
+  auto place = order.nodes().size();
+  for (const auto& use : wait.output()->uses()) {
+    place = std::min(place, order.number(use.node));
+  }
+  const auto& start = *wait.operand(0)->producer();
+  place = std::min(place, order.next_write(wait.operand(0), number));
+  for (size_t i = 0; i < start.operand_count(); ++i) {
+    place = std::min(place, order.next_write(start.operand(i), number));
+  }
+  return place;
+}
+
+/// Whether what was started is only waited for: any other use may mean that it has arrived.
+bool is_only_awaited(const Value& value) {
+  return std::all_of(
+      value.uses().begin(), value.uses().end(), [](const Value::Use& use) { return waits_for_collective(*use.node); });
+}
+
+bool wait_late(Graph& graph, const MemorySharing& memory, size_t in_flight) {
+  Order order(graph, memory);
+  const auto& nodes = order.nodes();
+  std::vector<size_t> starts;
+  NodeTable<size_t> turns(graph); // of starts, counted from one
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (starts_collective(*nodes[i])) {
+      starts.push_back(i);
+      turns[nodes[i]] = starts.size();
+    }
+  }
+  std::vector<Moved> moved;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const auto& node = *nodes[i];
+    if (!waits_for_collective(node) || node.output() == nullptr || node.output()->uses().empty()) {
+      continue;
+    }
+    const auto* start = node.operand(0)->producer();
+    if (start == nullptr || turns.get(start) == 0 || !is_only_awaited(*node.operand(0))) {
+      continue;
+    }
+    auto place = latest_place(order, node, i);
+    // Not behind the start that would be one too many under way.
+    const auto beyond = turns.get(start) - 1 + in_flight;
+    if (beyond < starts.size() && starts[beyond] > i) {
+      place = std::min(place, starts[beyond]);
+    }
+    moved.push_back({i, place});
+  }
+  return order.rearrange(rearranged(nodes, std::move(moved)));
+}
+
+/// The last wait for what a node starts; -1 where something of it is not awaited.
+int64_t last_wait(const Order& order, const Node& start) {
+  int64_t last = -1;
+  for (const auto* output : start.outputs()) {
+    if (output == nullptr || output->uses().empty() || !is_only_awaited(*output)) {
+      return -1;
+    }
+    for (const auto& use : output->uses()) {
+      last = std::max(last, static_cast<int64_t>(order.number(use.node)));
+    }
+  }
+  return last;
+}
+
+bool start_early(Graph& graph, const MemorySharing& memory, size_t in_flight) {
+  Order order(graph, memory);
+  const auto& nodes = order.nodes();
+  std::vector<Moved> moved;
+  NodeTable<size_t> places(graph); // before which node each start comes, counted from one
+  std::vector<const Node*> started;
+  size_t previous = 0;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const auto& node = *nodes[i];
+    if (!starts_collective(node)) {
+      previous = communicates(node) ? i + 1 : previous;
+      continue;
+    }
+    // Starts before the same node stand in their order: none comes before the one ahead of it.
+    auto place = previous;
+    for (size_t operand = 0; operand < node.operand_count(); ++operand) {
+      if (const auto* producer = node.operand(operand)->producer()) {
+        const auto started_there = places.get(producer);
+        place = std::max(place, started_there != 0 ? started_there - 1 : order.number(producer) + 1);
+      }
+      place = std::max(place, static_cast<size_t>(order.last_write(node.operand(operand), i) + 1));
+    }
+    if (started.size() >= in_flight) {
+      const auto arrived = last_wait(order, *started[started.size() - in_flight]);
+      place = arrived < static_cast<int64_t>(i) ? std::max(place, static_cast<size_t>(arrived + 1)) : place;
+    }
+    moved.push_back({i, place});
+    places[&node] = place + 1;
+    started.push_back(&node);
+    previous = place;
+  }
+  return order.rearrange(rearranged(nodes, std::move(moved)));
+}
+
+} // namespace
+
+bool hoist_collectives(Graph& graph, size_t in_flight) {
+  bool changed = false;
+  const MemorySharing memory(graph); // whatever the order
+  // A start that came forward leaves a wait room to fall back behind it. Starts move forward only and waits back only, so
+  // there is an end; most programs are done at once.
+  while (true) {
+    const bool waits_moved = wait_late(graph, memory, in_flight);
+    const bool starts_moved = start_early(graph, memory, in_flight);
+    if (!waits_moved && !starts_moved) {
+      return changed;
+    }
+    changed = true;
+  }
+}
+
+} // namespace weft::graph

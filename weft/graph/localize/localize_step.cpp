@@ -1,0 +1,390 @@
+#include "weft/graph/localize/localize_step.h"
+
+#include "weft/redistribute/transfer.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+namespace weft::graph {
+
+namespace {
+
+TensorType with_size(const TensorType& type, int64_t tensor_dim, const Size& size) {
+  auto sizes = type.sizes;
+  sizes[tensor_dim] = size;
+  return contiguous_type(type.dtype, std::move(sizes), type.device);
+}
+
+std::string reduce_text(ReduceOp op) {
+  return op == ReduceOp::Avg ? "sum" : std::string(to_string(op));
+}
+
+/// What each of some parts has that divide a size.
+Size share_of(const Size& size, int64_t parts) {
+  return quotient(size, parts).value_or(floor_divide(size, parts));
+}
+
+/// Whether a mesh dim is the last that cuts its tensor dim, into pieces that lie one after the other.
+bool is_innermost(const Layout& layout, int64_t mesh_dim) {
+  const auto& placement = layout[mesh_dim];
+  return placement.is_shard() && placement.split_factor() == 1 &&
+      layout.shard_order(placement.dim()).back() == mesh_dim;
+}
+
+/// Along mesh dims of one rank everything is whole, whatever it is said to be.
+Step without_single_ranks(Step step, c10::IntArrayRef mesh_shape) {
+  for (auto* layout : {&step.before, &step.after}) {
+    for (int64_t m = 0; m < layout->ndim(); ++m) {
+      if (mesh_shape[m] == 1 &&
+          ((step.kind != StepKind::ReduceScatter && step.kind != StepKind::AllReduce) || !(*layout)[m].is_partial())) {
+        *layout = layout->with(m, Replicate());
+      }
+    }
+  }
+  return step;
+}
+
+/// The one dim that a step finds or leaves in strided pieces, and how many; nothing where there is none, or where the dim
+/// is cut in another way too.
+struct Pieces {
+  int64_t tensor_dim;
+  int64_t count;
+};
+std::optional<Pieces> strided_pieces(const Step& step) {
+  std::optional<Pieces> found;
+  const auto agrees = [&](const Placement& placement) {
+    if (!placement.is_shard() || (found && placement.dim() != found->tensor_dim)) {
+      return true;
+    }
+    return found && placement.split_factor() == found->count;
+  };
+  for (const auto m : step.mesh_dims) {
+    for (const auto* layout : {&step.before, &step.after}) {
+      if ((*layout)[m].is_shard() && (*layout)[m].split_factor() > 1 && !found) {
+        found = Pieces{(*layout)[m].dim(), (*layout)[m].split_factor()};
+      }
+    }
+  }
+  for (int64_t m = 0; found && m < step.before.ndim(); ++m) {
+    if (!agrees(step.before[m]) || !agrees(step.after[m])) {
+      return std::nullopt;
+    }
+  }
+  return found;
+}
+
+/// The layout of the tensor in which the pieces of a dim are a dim of their own.
+Layout with_pieces_apart(const Layout& layout, const Pieces& pieces) {
+  Placements placements;
+  std::vector<int64_t> turns;
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    const auto& placement = layout[m];
+    placements.push_back(
+        !placement.is_shard() || placement.dim() < pieces.tensor_dim ? placement
+            : placement.dim() == pieces.tensor_dim                   ? Shard(placement.dim() + 1)
+                                                   : StridedShard(placement.dim() + 1, placement.split_factor()));
+    turns.push_back(layout.turn(m));
+  }
+  return Layout(placements, turns);
+}
+
+/// The mesh dims of a step, those that cut later first.
+MeshDims innermost_first(const Step& step) {
+  auto dims = step.mesh_dims;
+  std::stable_sort(
+      dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step.before.turn(a) > step.before.turn(b); });
+  return dims;
+}
+MeshDims outermost_first(const Step& step) {
+  auto dims = step.mesh_dims;
+  std::stable_sort(
+      dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step.after.turn(a) < step.after.turn(b); });
+  return dims;
+}
+
+} // namespace
+
+std::string StepLowering::group(c10::IntArrayRef mesh_dims) const {
+  const auto text = mesh_.dims_text(mesh_dims);
+  const auto named = group_names_.find(text);
+  return named == group_names_.end() ? text : named->second;
+}
+
+Value* StepLowering::wait(Value* pending) {
+  return build_.call("_c10d_functional::wait_tensor", {pending}, pending->tensor());
+}
+
+Value* StepLowering::narrow(Value* local, int64_t tensor_dim, const Size& begin, const Size& length) {
+  if (local->tensor().sizes[tensor_dim] == length) {
+    return local;
+  }
+  auto type = with_size(local->tensor(), tensor_dim, length);
+  type.strides = local->tensor().strides;
+  return build_.call("aten::slice.Tensor", {local, c10::IValue(tensor_dim), begin, begin + length}, std::move(type));
+}
+
+Value* StepLowering::pad(Value* local, int64_t tensor_dim, const Size& length) {
+  const auto& size = local->tensor().sizes[tensor_dim];
+  if (size == length) {
+    return local;
+  }
+  // Pairs of before and after, the last dim first.
+  Sizes amounts(2 * (local->tensor().dim() - tensor_dim), Size(0));
+  amounts.back() = length - size;
+  return build_.call("aten::constant_pad_nd", {local, amounts}, with_size(local->tensor(), tensor_dim, length));
+}
+
+Value* StepLowering::contiguous(Value* local) {
+  const auto& type = local->tensor();
+  return build_.call(
+      "aten::clone", {local, c10::IValue(at::MemoryFormat::Contiguous)},
+      contiguous_type(type.dtype, type.sizes, type.device));
+}
+
+Value* StepLowering::split_and_join(Value* local, int64_t from_dim, int64_t to_dim, int64_t parts) {
+  if (from_dim == to_dim || parts == 1) {
+    return local;
+  }
+  const auto& type = local->tensor();
+  const auto length = share_of(type.sizes[from_dim], parts);
+  auto piece = with_size(type, from_dim, length);
+  // Of pieces that are empty, or may be when the program runs, split.Tensor would make one.
+  const bool may_be_empty = !length.is_number() || length.number() == 0;
+  const auto pieces = build_.list(
+      may_be_empty ? "aten::split_with_sizes" : "aten::split.Tensor",
+      {local, may_be_empty ? GraphBuilder::Argument(Sizes(parts, length)) : GraphBuilder::Argument(length),
+       c10::IValue(from_dim)},
+      std::vector<TensorType>(parts, piece));
+  return build_.call(
+      "aten::cat", {pieces, c10::IValue(to_dim)}, with_size(piece, to_dim, piece.sizes[to_dim] * Size(parts)));
+}
+
+Size StepLowering::length_before(const Layout& before, int64_t mesh_dim, int64_t tensor_dim, const Sizes& sizes) const {
+  return local_size(sizes[tensor_dim], tensor_dim, before.with(mesh_dim, Replicate()), place_);
+}
+
+Value* StepLowering::reduced(ReduceOp op, int64_t ranks, Value* local, const Reduction& reduction) {
+  const auto dtype = local->tensor().dtype;
+  if (op != ReduceOp::Avg) {
+    return wait(reduction(local));
+  }
+  TORCH_CHECK_TYPE(
+      c10::isFloatingType(dtype) || c10::isComplexType(dtype),
+      "[localize] an average needs a floating point or complex dtype, but got ", dtype,
+      ". Reduce by sum, or convert first.");
+  const auto share = [&](Value* value) {
+    return build_.call("aten::div.Scalar", {value, c10::IValue(ranks)}, value->tensor());
+  };
+  // The sum of several may be too large for 16 bits where their average is not.
+  return dtype == at::kHalf ? wait(reduction(share(local))) : share(wait(reduction(local)));
+}
+
+Value* StepLowering::all_reduce(const Step& step, Value* local) {
+  const auto op = step.before[step.mesh_dims[0]].reduce_op();
+  int64_t ranks = 1;
+  for (const auto m : step.mesh_dims) {
+    ranks *= place_.shape[m];
+  }
+  return reduced(op, ranks, local, [&](Value* value) {
+    const auto& type = value->tensor();
+    return build_.call(
+        "_c10d_functional::all_reduce", {value, c10::IValue(reduce_text(op)), c10::IValue(group(step.mesh_dims))},
+        contiguous_type(type.dtype, type.sizes, type.device));
+  });
+}
+
+Value* StepLowering::make_partial(const Step& step, Value* local) {
+  for (const auto m : step.mesh_dims) {
+    const auto op = step.after[m].reduce_op();
+    if (place_.coordinate[m] != 0 && (op == ReduceOp::Sum || op == ReduceOp::Product)) {
+      return build_.call(op == ReduceOp::Sum ? "aten::zeros_like" : "aten::ones_like", {local}, local->tensor());
+    }
+  }
+  return local;
+}
+
+Value* StepLowering::reduce_scatter(const Step& step, Value* local, const Sizes& sizes) {
+  const bool is_strided = std::any_of(
+      step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) { return step.after[m].split_factor() > 1; });
+  if (is_strided) {
+    // No collective scatters such pieces.
+    auto reduced = step.before;
+    for (const auto m : step.mesh_dims) {
+      reduced = reduced.with(m, Replicate());
+    }
+    return transfer({StepKind::Slice, step.mesh_dims, reduced, step.after}, all_reduce(step, local), sizes);
+  }
+  auto layout = step.before;
+  for (const auto m : outermost_first(step)) {
+    const auto op = step.before[m].reduce_op();
+    const auto tensor_dim = step.after[m].dim();
+    const auto ranks = place_.shape[m];
+    if (ranks == 1) {
+      layout = layout.with(m, step.after[m]);
+      continue;
+    }
+    const auto length = length_before(layout, m, tensor_dim, sizes);
+    const auto most = chunk_length(length, ranks);
+    auto* padded = pad(local, tensor_dim, most * Size(ranks));
+    auto* joined = split_and_join(padded, tensor_dim, 0, ranks);
+    const auto type =
+        with_size(joined->tensor(), 0, tensor_dim == 0 ? most : share_of(joined->tensor().sizes[0], ranks));
+    local = reduced(op, ranks, joined, [&](Value* value) {
+      return build_.call(
+          "_c10d_functional::reduce_scatter_tensor",
+          {value, c10::IValue(reduce_text(op)), c10::IValue(ranks), c10::IValue(group({m}))}, type);
+    });
+    local = narrow(local, tensor_dim, 0, chunk(length, ranks, place_.coordinate[m]).length);
+    layout = layout.with(m, step.after[m]);
+  }
+  return local;
+}
+
+Value* StepLowering::gather(Value* local, const Layout& before, int64_t mesh_dim, const Sizes& sizes) {
+  const auto tensor_dim = before[mesh_dim].dim();
+  const auto ranks = place_.shape[mesh_dim];
+  const auto length = length_before(before, mesh_dim, tensor_dim, sizes);
+  auto* padded = pad(local, tensor_dim, chunk_length(length, ranks));
+  const auto& type = padded->tensor();
+  auto* gathered = wait(build_.call(
+      "_c10d_functional::all_gather_into_tensor", {padded, c10::IValue(ranks), c10::IValue(group({mesh_dim}))},
+      with_size(type, 0, type.sizes[0] * Size(ranks))));
+  auto* joined = split_and_join(gathered, 0, tensor_dim, ranks);
+  // The pieces are full up to the last one that is not: what was padded is at the end.
+  auto* whole = narrow(joined, tensor_dim, 0, length);
+  return whole == joined || tensor_dim == 0 ? whole : contiguous(whole);
+}
+
+Value* StepLowering::cut(Value* local, const Layout& before, int64_t mesh_dim, int64_t tensor_dim, const Sizes& sizes) {
+  const auto length = length_before(before, mesh_dim, tensor_dim, sizes);
+  const auto part = chunk(length, place_.shape[mesh_dim], place_.coordinate[mesh_dim]);
+  auto* kept = narrow(local, tensor_dim, part.begin, part.length);
+  return kept == local ? local : contiguous(kept);
+}
+
+Value* StepLowering::exchange(
+    Value* local,
+    const Layout& before,
+    int64_t mesh_dim,
+    int64_t to_dim,
+    const Sizes& sizes) {
+  const auto from_dim = before[mesh_dim].dim();
+  const auto ranks = place_.shape[mesh_dim];
+  const auto from_length = length_before(before, mesh_dim, from_dim, sizes);
+  const auto to_length = length_before(before, mesh_dim, to_dim, sizes);
+  auto* padded = pad(local, from_dim, chunk_length(from_length, ranks));
+  padded = pad(padded, to_dim, chunk_length(to_length, ranks) * Size(ranks));
+  auto* joined = split_and_join(padded, to_dim, 0, ranks);
+  const Sizes pieces(ranks, share_of(joined->tensor().sizes[0], ranks));
+  auto* arrived = wait(build_.call(
+      "_c10d_functional::all_to_all_single", {joined, pieces, pieces, c10::IValue(group({mesh_dim}))},
+      joined->tensor()));
+  auto* whole = split_and_join(arrived, 0, from_dim, ranks);
+  whole = narrow(whole, from_dim, 0, from_length);
+  const auto part = chunk(to_length, ranks, place_.coordinate[mesh_dim]);
+  auto* kept = narrow(whole, to_dim, 0, part.length);
+  return kept == arrived ? kept : contiguous(kept);
+}
+
+Value* StepLowering::unfolded(const Step& step, Value* local, const Sizes& sizes) {
+  const auto pieces = strided_pieces(step);
+  if (!pieces) {
+    return nullptr;
+  }
+  const auto d = pieces->tensor_dim;
+  const auto count = written_out(pieces->count, place_.stand_ins);
+  const auto length = quotient(sizes[d], count);
+  if (!length) {
+    return nullptr;
+  }
+  auto apart = sizes;
+  apart[d] = count;
+  apart.insert(apart.begin() + d + 1, *length);
+  const Step plain{
+      step.kind, step.mesh_dims, with_pieces_apart(step.before, *pieces), with_pieces_apart(step.after, *pieces)};
+  const auto& type = local->tensor();
+  const auto reshaped = [&](Value* value, const Sizes& shape) {
+    return build_.call("aten::reshape", {value, shape}, contiguous_type(type.dtype, shape, type.device));
+  };
+  auto* opened = reshaped(local, local_sizes(apart, plain.before, place_));
+  return reshaped(lower(plain, opened, apart), local_sizes(sizes, step.after, place_));
+}
+
+Value* StepLowering::lower(const Step& given, Value* local, const Sizes& sizes) {
+  const auto step = without_single_ranks(given, place_.shape);
+  // Nothing is sent of a tensor without elements. A part may be empty on some ranks alone, and all have to make the same
+  // calls: not only those of this step, since between them others are put together.
+  if (std::any_of(sizes.begin(), sizes.end(), [](const Size& size) { return size == Size(0); })) {
+    const auto after = local_sizes(sizes, step.after, place_);
+    return build_.call(
+        "aten::new_zeros", {local, after}, contiguous_type(local->tensor().dtype, after, local->tensor().device));
+  }
+  if (step.kind == StepKind::AllReduce) {
+    return all_reduce(step, local);
+  }
+  if (step.kind == StepKind::MakePartial) {
+    return make_partial(step, local);
+  }
+  if (auto* strided = unfolded(step, local, sizes)) {
+    return strided;
+  }
+  if (step.kind == StepKind::ReduceScatter) {
+    return reduce_scatter(step, local, sizes);
+  }
+  if (step.kind == StepKind::AllGather && joins_pieces(step)) {
+    return gather_all(step, local, sizes);
+  }
+  if (step.kind == StepKind::Slice && cuts_pieces(step)) {
+    return cut_all(step, local, sizes);
+  }
+  const auto m = step.mesh_dims[0];
+  const bool is_exchange = step.mesh_dims.size() == 1 && step.before[m].is_shard() && step.after[m].is_shard() &&
+      step.before[m].dim() != step.after[m].dim() && is_innermost(step.before, m) && is_innermost(step.after, m) &&
+      step.before.with(m, step.after[m]) == step.after;
+  return is_exchange ? exchange(local, step.before, m, step.after[m].dim(), sizes) : transfer(step, local, sizes);
+}
+
+/// Whether every mesh dim of a gathering joins, in its turn, pieces that lie one after the other.
+bool StepLowering::joins_pieces(const Step& step) const {
+  auto layout = step.before;
+  for (const auto m : innermost_first(step)) {
+    if (place_.shape[m] > 1 && !(is_innermost(layout, m) && step.after[m].is_replicate())) {
+      return false;
+    }
+    layout = layout.with(m, Replicate());
+  }
+  return true;
+}
+
+Value* StepLowering::gather_all(const Step& step, Value* local, const Sizes& sizes) {
+  auto layout = step.before;
+  for (const auto m : innermost_first(step)) {
+    local = place_.shape[m] == 1 ? local : gather(local, layout, m, sizes);
+    layout = layout.with(m, Replicate());
+  }
+  return local;
+}
+
+bool StepLowering::cuts_pieces(const Step& step) const {
+  auto layout = step.before;
+  for (const auto m : outermost_first(step)) {
+    const auto next = layout.with(m, step.after[m]);
+    if (place_.shape[m] > 1 && !(layout[m].is_replicate() && is_innermost(next, m))) {
+      return false;
+    }
+    layout = next;
+  }
+  return layout == step.after || mesh_.ndim() == 1;
+}
+
+Value* StepLowering::cut_all(const Step& step, Value* local, const Sizes& sizes) {
+  auto layout = step.before;
+  for (const auto m : outermost_first(step)) {
+    local = place_.shape[m] == 1 ? local : cut(local, layout, m, step.after[m].dim(), sizes);
+    layout = layout.with(m, step.after[m]);
+  }
+  return local;
+}
+
+} // namespace weft::graph

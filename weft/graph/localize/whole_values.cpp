@@ -1,0 +1,103 @@
+#include "weft/graph/localize/whole_values.h"
+
+#include "weft/core/shard_math.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace weft::graph {
+
+namespace {
+
+at::Tensor joined(const std::vector<at::Tensor>& parts, const Placement& placement) {
+  if (placement.is_shard()) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        placement.split_factor() == 1, "[whole_of] strided parts cannot be put together, but got ",
+        placement.to_string(), ".");
+    return at::cat(parts, placement.dim());
+  }
+  if (placement.is_partial()) {
+    const auto all = at::stack(parts);
+    switch (placement.reduce_op()) {
+      case ReduceOp::Sum:
+        return all.sum(0);
+      case ReduceOp::Avg:
+        return all.mean(0);
+      case ReduceOp::Max:
+        return all.amax(0);
+      case ReduceOp::Min:
+        return all.amin(0);
+      case ReduceOp::Product:
+        return all.prod(0);
+    }
+  }
+  for (const auto& part : parts) {
+    TORCH_CHECK(
+        part.sizes() == parts[0].sizes() && at::allclose(part, parts[0], /*rtol=*/0, /*atol=*/0, /*equal_nan=*/true),
+        "[whole_of] ranks that should hold the same tensor of shape ", parts[0].sizes(), " do not.");
+  }
+  return parts[0];
+}
+
+} // namespace
+
+at::Tensor part_of(const at::Tensor& whole, const Layout& layout, const MeshPlace& place) {
+  auto part = whole;
+  for (int64_t d = 0; d < whole.dim(); ++d) {
+    const auto runs = local_runs(whole.size(d), d, layout, place.shape, place.coordinate);
+    if (runs.size() == 1 && runs[0].length == whole.size(d)) {
+      continue;
+    }
+    if (runs.size() == 1) {
+      part = part.narrow(d, runs[0].begin, runs[0].length);
+      continue;
+    }
+    std::vector<at::Tensor> pieces;
+    for (const auto& run : runs) {
+      pieces.push_back(part.narrow(d, run.begin, run.length));
+    }
+    part = at::cat(pieces, d);
+  }
+  return part;
+}
+
+bool part_is_view(c10::IntArrayRef sizes, const Layout& layout, const MeshPlace& place) {
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (local_runs(sizes[d], static_cast<int64_t>(d), layout, place.shape, place.coordinate).size() != 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+at::Tensor whole_of(const std::vector<at::Tensor>& parts, const Layout& layout, c10::IntArrayRef mesh_shape) {
+  // The mesh dim that cuts last is put together first.
+  std::vector<int64_t> order(mesh_shape.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return layout.turn(a) > layout.turn(b); });
+  auto shape = mesh_shape.vec();
+  auto left = parts;
+  for (const auto m : order) {
+    int64_t inner = 1;
+    for (size_t i = m + 1; i < shape.size(); ++i) {
+      inner *= shape[i];
+    }
+    std::vector<at::Tensor> next;
+    for (size_t first = 0; first < left.size(); ++first) {
+      if (static_cast<int64_t>(first) / inner % shape[m] != 0) {
+        continue;
+      }
+      std::vector<at::Tensor> along;
+      for (int64_t k = 0; k < shape[m]; ++k) {
+        along.push_back(left[first + k * inner]);
+      }
+      next.push_back(joined(along, layout[m]));
+    }
+    left = std::move(next);
+    shape[m] = 1;
+  }
+  return left[0];
+}
+
+} // namespace weft::graph

@@ -1,0 +1,140 @@
+#include "weft/graph/overlap/overlap_decision.h"
+
+#include "weft/graph/analysis/effects.h"
+#include "weft/graph/analysis/fused_node.h"
+#include "weft/graph/analysis/local_sizes.h"
+#include "weft/graph/analysis/summary.h"
+#include "weft/graph/overlap/exposure.h"
+#include "weft/graph/overlap/node_times.h"
+#include "weft/overlap/measure/mesh_rates.h"
+
+namespace weft::graph {
+
+namespace {
+
+/// Of a collective that could matter.
+constexpr int64_t kFewBytes = 8192;
+
+/// The mesh of the program, or one for planning where it has none.
+DeviceMesh mesh_of(const Program& program, int64_t members) {
+  return program.mesh ? *program.mesh : DeviceMesh::parse(c10::str("mesh(members=", members, ")"));
+}
+
+/// The mesh dims that a group is called by; all of them where it has another name.
+MeshDims dims_of(const DeviceMesh& mesh, const std::string& group) {
+  MeshDims all;
+  for (int64_t m = 0; m < mesh.ndim(); ++m) {
+    all.push_back(m);
+  }
+  return mesh_dims_named(mesh, group).value_or(all);
+}
+
+} // namespace
+
+std::string OverlapDecision::to_string() const {
+  auto text = c10::str(kind, " %", node, " over ", group, module.empty() ? "" : ", in " + module, ": ");
+  if (!fused) {
+    return text + "not fused, " + reason;
+  }
+  text += c10::str(
+      "fused with ", matmuls, matmuls == 1 ? " matmul, " : " matmuls, ", chunks, chunks == 1 ? " chunk" : " chunks");
+  if (predicted_gain_seconds > 0) {
+    text += ", gains " + seconds_text(predicted_gain_seconds);
+  }
+  return text + ": " + reason;
+}
+
+OverlapGate::OverlapGate(const Program& program, const OverlapOptions& options)
+    : program_(program), options_(options), hints_(hints(program)) {
+  if (options.mode == OverlapMode::Auto) {
+    find_hidden();
+  }
+}
+
+OverlapGate::Rates OverlapGate::rates_for(const Node& collective, const std::string& group, int64_t members) const {
+  if (options_.link && options_.compute) {
+    return {*options_.link, *options_.compute};
+  }
+  const auto mesh = mesh_of(program_, members);
+  const auto rates = rates_of(mesh, collective.operand(0)->tensor().dtype);
+  return {options_.link.value_or(rates.link(dims_of(mesh, group))), options_.compute.value_or(rates.compute)};
+}
+
+void OverlapGate::find_hidden() {
+  // Rates may have to be measured: not for programs that send next to nothing.
+  const Node* largest = nullptr;
+  for (const auto* node = program_.graph->first(); node != nullptr && largest == nullptr; node = node->next()) {
+    const bool sends = node->step() != nullptr ? communicates(node->step()->kind) : starts_collective(*node);
+    if (!sends || node->operand_count() == 0 || !node->operand(0)->is_tensor()) {
+      continue;
+    }
+    auto bytes = static_cast<int64_t>(c10::elementSize(node->operand(0)->tensor().dtype));
+    for (const auto size : largest_part(*node->operand(0))) {
+      bytes *= size;
+    }
+    largest = bytes >= kFewBytes ? node : nullptr;
+  }
+  if (largest == nullptr) {
+    return;
+  }
+  const auto rates = rates_for(*largest, "", 2);
+  const NodeTimes times(program_, rates.link, rates.compute);
+  const auto exposures = find_exposure(
+      program_,
+      {.collective = [&](const Node& node) { return times.collective_seconds(node); },
+       .compute = [&](const Node& node) { return times.compute_seconds(node); }});
+  for (const auto& exposure : exposures.collectives) {
+    if (exposure.hidden > 0) {
+      hidden_[exposure.collective->output()->name()] = {exposure.hidden, "%" + exposure.by[0]->output()->name()};
+    }
+  }
+}
+
+OverlapGate::Verdict OverlapGate::decide(
+    const OverlapCase& overlap,
+    const Node& collective,
+    const std::string& group,
+    int64_t more_collectives) const {
+  if (overlap.members < 2) {
+    return {.reason = "a group of one sends nothing"};
+  }
+  const bool is_forced = options_.mode == OverlapMode::Force;
+  if (!is_forced && too_small_to_overlap(overlap)) {
+    return {.reason = "too little is sent or computed for any link"};
+  }
+  const auto rates = rates_for(collective, group, overlap.members);
+  const auto choice = choose_overlap(overlap, rates.link, rates.compute);
+  const auto gain = choice.unfused_seconds - choice.fused_seconds;
+  const auto latencies = static_cast<double>(more_collectives) * rates.link.latency_seconds;
+  const auto hidden = hidden_.find(collective.output()->name());
+  const auto hidden_seconds = hidden == hidden_.end() ? 0 : hidden->second.seconds;
+  Verdict verdict{choice.fuse, choice.chunks, gain - latencies - hidden_seconds, choice.reason};
+  if (is_forced) {
+    verdict.reason = choice.fuse ? choice.reason : "forced, although " + choice.reason;
+    verdict.fuse = true;
+  } else if (choice.fuse && verdict.gain_seconds <= 0) {
+    verdict.fuse = false;
+    verdict.reason = "it would save " + seconds_text(gain) + ", less than " +
+        (hidden_seconds > latencies
+             ? "the " + seconds_text(hidden_seconds) + " of it that other compute hides, " + hidden->second.by
+             : "the latency of one more collective, " + seconds_text(latencies));
+  }
+  return verdict;
+}
+
+std::vector<int64_t> OverlapGate::largest_part(const Value& value) const {
+  auto sizes = value.tensor().sizes;
+  if (value.layout) {
+    const auto& mesh = *program_.mesh;
+    sizes = local_sizes(
+        sizes, *value.layout,
+        MeshPlace{{mesh.shape().begin(), mesh.shape().end()}, std::vector<int64_t>(mesh.ndim(), 0)});
+  }
+  std::vector<int64_t> numbers;
+  for (const auto& size : sizes) {
+    numbers.push_back(size.evaluate(hints_));
+  }
+  return numbers;
+}
+
+} // namespace weft::graph

@@ -1,0 +1,93 @@
+#include "weft/graph/parallelize/buffer_layouts.h"
+
+#include "weft/graph/analysis/memory_sharing.h"
+
+#include <unordered_set>
+
+namespace weft::graph {
+
+namespace {
+
+struct Group {
+  std::vector<std::string> names;
+  std::vector<int64_t> sizes;
+};
+
+/// "layers.3.keys" as "layers.#.keys".
+std::string without_numbers(const std::string& name) {
+  std::string pattern;
+  for (const auto letter : name) {
+    if (std::isdigit(static_cast<unsigned char>(letter)) == 0) {
+      pattern += letter;
+    } else if (pattern.empty() || pattern.back() != '#') {
+      pattern += '#';
+    }
+  }
+  return pattern;
+}
+
+/// Buffers that are written to, by operators or as the program ends; one of no dims has nothing to cut.
+std::vector<Group> written_buffers(const Program& program) {
+  const MemorySharing sharing(*program.graph);
+  std::unordered_set<std::string> mutated;
+  for (const auto& output : program.outputs) {
+    if (output.kind == OutputKind::BufferMutation) {
+      mutated.insert(output.target);
+    }
+  }
+  std::map<std::pair<std::string, std::vector<int64_t>>, std::vector<std::string>> groups;
+  for (const auto& input : program.inputs) {
+    if (input.kind != InputKind::Buffer || input.value == nullptr || input.value->tensor().dim() == 0 ||
+        (mutated.count(input.target) == 0 && !sharing.is_written(input.value))) {
+      continue;
+    }
+    std::vector<int64_t> sizes;
+    for (const auto& size : input.value->tensor().sizes) {
+      sizes.push_back(size.number());
+    }
+    groups[{without_numbers(input.target), sizes}].push_back(input.target);
+  }
+  std::vector<Group> result;
+  for (const auto& [key, names] : groups) {
+    result.push_back({names, key.second});
+  }
+  return result;
+}
+
+} // namespace
+
+BufferLayouts choose_buffer_layouts(
+    const Program& program,
+    const DeviceMesh& mesh,
+    int64_t mesh_dim,
+    const std::function<double(const BufferLayouts&)>& cost) {
+  BufferLayouts best;
+  const auto groups = written_buffers(program);
+  if (groups.empty() || mesh.size(mesh_dim) == 1) {
+    return best;
+  }
+  auto least = cost(best);
+  for (const auto& group : groups) {
+    auto best_of_group = best;
+    for (size_t d = 0; d < group.sizes.size() && least > 0; ++d) {
+      if (group.sizes[d] == 0 || group.sizes[d] % mesh.size(mesh_dim) != 0) {
+        continue;
+      }
+      Placements placements(mesh.ndim(), Replicate());
+      placements[mesh_dim] = Shard(static_cast<int64_t>(d));
+      auto layouts = best;
+      for (const auto& name : group.names) {
+        layouts.insert_or_assign(name, Layout(placements));
+      }
+      const auto found = cost(layouts);
+      if (found < least) {
+        least = found;
+        best_of_group = layouts;
+      }
+    }
+    best = best_of_group;
+  }
+  return best;
+}
+
+} // namespace weft::graph

@@ -1,0 +1,194 @@
+#include "weft/graph/parallelize/module_boundaries.h"
+
+#include "weft/core/layout_algebra.h"
+
+#include <algorithm>
+
+namespace weft::graph {
+
+namespace {
+
+constexpr std::string_view kWhere = "tensor_parallel";
+
+/// In a program values are whole: whether a module would be given plain tensors is no question.
+nn::ParallelPlan without_local_tensors(const nn::ParallelPlan& plan) {
+  auto entries = plan.entries();
+  for (auto& [pattern, style] : entries) {
+    TORCH_CHECK_VALUE(
+        style.keyword_inputs.empty(), "[", kWhere, "] plan entry \"", pattern,
+        "\": a module's inputs must be given by position, since an exported program does not say by which keywords a "
+        "module was called, but got the keyword \"",
+        style.keyword_inputs.begin()->first,
+        "\". Say it with \"inputs\" (input_layouts), in the order in which the module uses them.");
+    style.local_inputs = false;
+    style.local_outputs = false;
+  }
+  return nn::ParallelPlan(std::move(entries));
+}
+
+std::vector<const Value*>& of_call(std::vector<std::vector<const Value*>>& crossed, size_t call) {
+  if (call >= crossed.size()) {
+    crossed.resize(call + 1);
+  }
+  return crossed[call];
+}
+
+bool brings_somewhere(const std::vector<nn::Crossing>& crossings) {
+  return std::any_of(crossings.begin(), crossings.end(), [](const auto& crossing) { return crossing.to.has_value(); });
+}
+
+} // namespace
+
+ModuleBoundaries::ModuleBoundaries(
+    const Program& program,
+    const DeviceMesh& mesh,
+    const nn::ParallelPlan& plan,
+    const std::optional<std::string>& mesh_dim,
+    Redistributions& redistributions)
+    : mesh_(mesh),
+      redistributions_(redistributions),
+      modules_(program),
+      mesh_dim_(nn::plan_mesh_dim(mesh, mesh_dim, kWhere)) {
+  const auto whole = without_local_tensors(plan);
+  layouts_ = nn::lay_out(whole, modules_.modules(), mesh, mesh_dim_, kWhere);
+  for (auto& layout : layouts_) {
+    layout.entry = nullptr; // of a plan that ends here
+    has_inputs_.push_back(brings_somewhere(layout.inputs) ? 1 : 0);
+    has_outputs_.push_back(brings_somewhere(layout.outputs) ? 1 : 0);
+  }
+  for (const auto& input : program.inputs) {
+    if (input.kind == InputKind::Buffer) {
+      buffers_[input.value] = input.target;
+    } else if (input.kind != InputKind::User && input.value != nullptr) {
+      constants_.insert(input.value);
+    }
+  }
+}
+
+Layout ModuleBoundaries::replicated() const {
+  return weft::replicated(mesh_);
+}
+
+Layout ModuleBoundaries::parameter_layout(const Input& input) const {
+  const auto [module, parameter] = modules_.parameters().at(input.target);
+  return replicated().with(mesh_dim_, layouts_[module].parameters[parameter].value_or(Replicate()));
+}
+
+Layout ModuleBoundaries::user_input_layout(size_t position, const Value& value) const {
+  const auto& inputs = layouts_[0].inputs;
+  const bool is_said = position < inputs.size() && inputs[position].from;
+  return is_said ? replicated().with(mesh_dim_, inputs[position].from->normalized(value.tensor().dim())) : replicated();
+}
+
+void ModuleBoundaries::enter_model(const std::vector<Value*>& inputs, Node* first) {
+  if (has_inputs_[0] == 0) {
+    return;
+  }
+  for (auto* value : inputs) {
+    auto* const crossed = cross(value, layouts_[0].inputs, of_call(entered_, 0), first);
+    const auto uses = value->uses();
+    for (const auto& use : uses) {
+      if (use.node->step() == nullptr) {
+        use.node->set_operand(use.operand, crossed);
+      }
+    }
+  }
+}
+
+Layout ModuleBoundaries::user_output_layout(size_t position, const Value& value) const {
+  const auto& outputs = layouts_[0].outputs;
+  const bool is_said = position < outputs.size() && outputs[position].to;
+  if (!is_said) {
+    return replicated();
+  }
+  auto layout = *value.layout;
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    layout = layout[m].is_partial() ? layout.with(m, Replicate()) : layout;
+  }
+  return layout.with(mesh_dim_, outputs[position].to->normalized(value.tensor().dim()));
+}
+
+bool ModuleBoundaries::is_own(const Value* value, const Call& call) const {
+  const auto found = buffers_.find(value);
+  return constants_.contains(value) ||
+      (found != buffers_.end() && found->second.starts_with(modules_.modules()[call.module].path + "."));
+}
+
+bool ModuleBoundaries::is_in(const Node& node, const Call& call) {
+  const auto& around = modules_.around(node);
+  return std::find(around.begin(), around.end(), call) != around.end();
+}
+
+Value* ModuleBoundaries::cross(
+    Value* value,
+    const Crossings& crossings,
+    std::vector<const Value*>& order,
+    Node* before) {
+  const auto* source = redistributions_.source_of(value);
+  auto found = std::find(order.begin(), order.end(), source);
+  if (found == order.end()) {
+    order.push_back(source);
+    found = order.end() - 1;
+  }
+  const auto position = static_cast<size_t>(found - order.begin());
+  if (position >= crossings.size() || !crossings[position].to) {
+    return value;
+  }
+  const auto rank = value->tensor().dim();
+  const auto& wanted = *crossings[position].to;
+  // A plan says it of the tensors that pass; a mask of fewer dims is none of them.
+  if (wanted.is_shard() && (wanted.dim() >= rank || wanted.dim() < -rank)) {
+    return value;
+  }
+  return redistributions_.bring(value, value->layout->with(mesh_dim_, wanted.normalized(rank)), before);
+}
+
+void ModuleBoundaries::enter(Node* node) {
+  const auto& around = modules_.around(*node);
+  for (const auto& call : around) {
+    if (has_inputs_[call.module] == 0) {
+      continue;
+    }
+    for (const auto& [argument, position, operand] : CallAnalysis::tensor_operands(*node)) {
+      auto* value = node->operand(operand);
+      const auto* source = redistributions_.source_of(value);
+      const bool comes_from_outside = source->producer() == nullptr || !is_in(*source->producer(), call);
+      if (comes_from_outside && !is_own(source, call)) {
+        node->set_operand(operand, cross(value, layouts_[call.module].inputs, of_call(entered_, call.call), node));
+      }
+    }
+  }
+}
+
+void ModuleBoundaries::leave(Node* node) {
+  const auto& around = modules_.around(*node);
+  auto* const next = node->next();
+  for (auto* output : node->outputs()) {
+    if (output == nullptr || !output->is_tensor()) {
+      continue;
+    }
+    // Innermost first: what leaves a module is what the one around it goes on with.
+    auto* value = output;
+    for (auto call = around.rbegin(); call != around.rend(); ++call) {
+      if (has_outputs_[call->module] == 0) {
+        continue;
+      }
+      std::vector<Value::Use> outside;
+      for (const auto& use : value->uses()) {
+        if (use.node->step() == nullptr && !is_in(*use.node, *call)) {
+          outside.push_back(use);
+        }
+      }
+      if (outside.empty()) {
+        continue;
+      }
+      auto* const crossed = cross(value, layouts_[call->module].outputs, of_call(left_, call->call), next);
+      for (const auto& use : outside) {
+        use.node->set_operand(use.operand, crossed);
+      }
+      value = crossed;
+    }
+  }
+}
+
+} // namespace weft::graph

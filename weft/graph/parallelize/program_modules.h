@@ -1,0 +1,52 @@
+#pragma once
+
+#include "weft/graph/ir/program.h"
+#include "weft/graph/ir/value_table.h"
+#include "weft/styles/module_layout.h"
+
+#include <unordered_map>
+
+namespace weft::graph {
+
+/// The modules that a program was exported from, as far as it remembers them: by its parameters' names and by where its
+/// nodes come from.
+class ProgramModules {
+ public:
+  explicit ProgramModules(const Program& program);
+
+  /// Modules by number; 0 is the model itself, the empty path.
+  const std::vector<nn::ModuleInfo>& modules() const {
+    return modules_;
+  }
+  /// A call of a module, both by number.
+  struct Call {
+    size_t module;
+    size_t call;
+    friend bool operator==(const Call&, const Call&) = default;
+  };
+  /// The calls that a node is in, outermost first; that of the model itself is not among them.
+  const std::vector<Call>& around(const Node& node);
+  /// A parameter's place: module and position among the module's parameters.
+  struct ParameterPlace {
+    size_t module;
+    size_t parameter;
+  };
+  const std::unordered_map<std::string, ParameterPlace>& parameters() const {
+    return parameters_;
+  }
+
+ private:
+  size_t module(const std::string& path);
+  void add_parameters(const Program& program);
+  void set_kinds(const Program& program);
+
+  std::vector<nn::ModuleInfo> modules_;
+  std::vector<std::string> types_;
+  std::unordered_map<std::string, size_t> by_path_;
+  std::unordered_map<std::string, std::vector<Call>> stacks_; // by the text that nodes carry
+  std::unordered_map<std::string, size_t> calls_;
+  NodeTable<const std::vector<Call>*> of_node_; // among the stacks
+  std::unordered_map<std::string, ParameterPlace> parameters_;
+};
+
+} // namespace weft::graph

@@ -1,0 +1,71 @@
+#include "weft/graph/parallelize/tensor_parallel.h"
+
+#include "weft/graph/analysis/summary.h"
+#include "weft/graph/ir/clone.h"
+#include "weft/graph/ir/schema_gaps.h"
+#include "weft/graph/parallelize/parallel_attempt.h"
+#include "weft/styles/module_layout.h"
+
+#include <c10/util/Exception.h>
+
+namespace weft::graph {
+
+namespace {
+
+/// Of a program that writes: what is viewed and written to is kept whole where it would have to move.
+Program parallel_copy(
+    const Program& program,
+    const DeviceMesh& mesh,
+    const nn::ParallelPlan& plan,
+    const TensorParallelOptions& options,
+    const BufferLayouts& buffers) {
+  std::unordered_set<std::string> kept_whole;
+  while (true) {
+    auto attempt = clone(program);
+    try {
+      attempt_parallel(attempt, mesh, plan, options, buffers, kept_whole);
+      return attempt;
+    } catch (const PartedByWrite& parted) {
+      TORCH_CHECK_NOT_IMPLEMENTED(kept_whole.insert(parted.original).second, parted.message);
+    }
+  }
+}
+
+bool writes(const Program& program) {
+  const bool mutates = std::any_of(program.outputs.begin(), program.outputs.end(), [](const Output& output) {
+    return output.kind != OutputKind::User;
+  });
+  if (mutates) {
+    return true;
+  }
+  for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
+    if (node->op() != nullptr && (node->op()->schema().is_mutable() || !silently_written_arguments(*node).empty())) {
+      return true;
+    }
+  }
+  return false;
+}
+
+} // namespace
+
+void tensor_parallel(
+    Program& program,
+    const DeviceMesh& mesh,
+    const nn::ParallelPlan& plan,
+    const TensorParallelOptions& options) {
+  TORCH_CHECK_VALUE(
+      !program.mesh, "[tensor_parallel] a program that is not sharded is required, but it is, over ", *program.mesh,
+      ".");
+  options.check(program, mesh);
+  if (!writes(program)) {
+    attempt_parallel(program, mesh, plan, options);
+    return;
+  }
+  const auto mesh_dim = nn::plan_mesh_dim(mesh, options.mesh_dim, "tensor_parallel");
+  const auto buffers = choose_buffer_layouts(program, mesh, mesh_dim, [&](const BufferLayouts& layouts) {
+    return communication_seconds(parallel_copy(program, mesh, plan, options, layouts));
+  });
+  program = parallel_copy(program, mesh, plan, options, buffers);
+}
+
+} // namespace weft::graph

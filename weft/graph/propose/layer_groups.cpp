@@ -1,0 +1,236 @@
+#include "weft/graph/propose/layer_groups.h"
+
+#include "weft/comm/world/fake_world.h"
+
+namespace weft::graph {
+
+namespace {
+
+/// Features of some layers, as a value has them.
+struct Flow {
+  FeatureDims dims;
+  std::vector<size_t> sources;
+};
+
+class Flows {
+ public:
+  Flows(
+      const Program& program,
+      const std::unordered_map<const Node*, WeightedLayer>& layers,
+      const std::set<std::string>& excluded)
+      : program_(program),
+        layers_(layers),
+        excluded_(excluded),
+        values_(program),
+        analysis_(analysis_mesh("tp=2"), values_) {}
+
+  std::vector<LayerGroup> run() {
+    for (const auto* node = program_.graph->first(); node != nullptr; node = node->next()) {
+      values_.add(*node);
+      if (node->is_return()) {
+        end(*node);
+      } else if (node->op() != nullptr) {
+        visit(*node);
+      }
+    }
+    std::vector<LayerGroup> result;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      if (root(i) == i) {
+        result.push_back(std::move(groups_[i]));
+      }
+    }
+    return result;
+  }
+
+ private:
+  size_t root(size_t group) {
+    while (joined_[group] != group) {
+      group = joined_[group] = joined_[joined_[group]];
+    }
+    return group;
+  }
+
+  /// The group of a source, which is the number of its first one.
+  LayerGroup& group_of(size_t source) {
+    return groups_[root(source)];
+  }
+
+  LayerGroup::Source& source(size_t number) {
+    for (auto& each : group_of(number).sources) {
+      if (each.layer == layers_of_sources_[number]) {
+        return each;
+      }
+    }
+    TORCH_INTERNAL_ASSERT(false);
+  }
+
+  void join(size_t a, size_t b) {
+    a = root(a);
+    b = root(b);
+    if (a == b) {
+      return;
+    }
+    const auto [first, second] = std::minmax(a, b);
+    auto& into = groups_[first];
+    auto& from = groups_[second];
+    into.sources.insert(into.sources.end(), from.sources.begin(), from.sources.end());
+    into.partners.insert(into.partners.end(), from.partners.begin(), from.partners.end());
+    into.output = into.output ? into.output : from.output;
+    into.obstacle = into.obstacle.empty() ? from.obstacle : into.obstacle;
+    joined_[second] = first;
+  }
+
+  void stop(const Flow& flow, const std::string& obstacle) {
+    auto& group = group_of(flow.sources[0]);
+    group.obstacle = group.obstacle.empty() ? obstacle : group.obstacle;
+  }
+
+  /// What the views so far tell of the layers: heads and parts.
+  void settle(const Flow& flow) {
+    const auto size = flow.dims.outermost_size();
+    const auto step = flow.dims.outermost();
+    for (const auto number : flow.sources) {
+      auto& each = source(number);
+      if (flow.sources.size() > 1 || flow.dims.parts * size * step != each.layer->rows) {
+        continue; // of features that met, the first ones are followed; what they were before is known
+      }
+      const bool is_known = settled_.count(number) != 0;
+      if (is_known && each.parts != flow.dims.parts) {
+        stop(flow, "some of its features are used as parts, and some not");
+      }
+      each.parts = flow.dims.parts;
+      if (step > 1) {
+        each.heads = size;
+      }
+      settled_.insert(number);
+    }
+  }
+
+  void start(const WeightedLayer& layer) {
+    const auto number = groups_.size();
+    joined_.push_back(number);
+    groups_.emplace_back();
+    groups_.back().sources.push_back({&layer, std::nullopt, 1});
+    layers_of_sources_.push_back(&layer);
+    const auto* output = layer.node->output();
+    flows_[output] = {FeatureDims::last(values_.of(output->tensor().sizes)), {number}};
+  }
+
+  void visit(const Node& node) {
+    const auto layer = layers_.find(&node);
+    const auto operands = CallAnalysis::tensor_operands(node);
+    std::vector<size_t> tracked; // positions among the operands
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (flows_.count(node.operand(operands[i].operand)) != 0) {
+        tracked.push_back(i);
+      }
+    }
+    const bool is_linear = layer != layers_.end() && !layer->second.is_embedding;
+    if (tracked.empty()) {
+      if (is_linear && excluded_.count(layer->second.module) == 0) {
+        start(layer->second);
+      }
+      return;
+    }
+    const bool has_tensors = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+      return output != nullptr && output->is_tensor();
+    });
+    if (!has_tensors) {
+      return; // sizes, and checks of what is known
+    }
+    const auto rule = analysis_.rule(node);
+    for (size_t k = 0; k < tracked.size(); ++k) {
+      const auto& flow = flows_.at(node.operand(operands[tracked[k]].operand));
+      if (is_linear || tracked.size() > 1) {
+        settle(flow);
+      }
+      if (!rule) {
+        stop(flow, target_name(node) + " has no rule for it");
+      }
+    }
+    if (rule) {
+      pass(node, *rule, operands, tracked, is_linear ? &layer->second : nullptr);
+    }
+  }
+
+  void pass(
+      const Node& node,
+      const Rule& rule,
+      c10::ArrayRef<CallAnalysis::TensorOperand> operands,
+      const std::vector<size_t>& tracked,
+      const WeightedLayer* layer) {
+    const bool is_view = analysis_.traits(*node.op()).schema.is_view;
+    std::optional<Rule::Factor> factor;
+    std::vector<std::optional<FeatureDims>> outputs;
+    std::vector<size_t> sources;
+    for (const auto position : tracked) {
+      const auto* value = node.operand(operands[position].operand);
+      const auto flow = flows_.at(value);
+      const auto passage = pass_features(rule, position, flow.dims, is_view);
+      const bool is_summed = passage.kind == FeaturePassage::Kind::Reduced && layer != nullptr && value == layer->input;
+      if (is_summed && flow.dims.leads_last_dim()) {
+        group_of(flow.sources[0]).partners.push_back(layer);
+        return;
+      }
+      if (passage.kind != FeaturePassage::Kind::Passes || (factor && *factor != passage.factor)) {
+        const bool needs_all = passage.kind == FeaturePassage::Kind::Stopped;
+        stop(flow, target_name(node) + (needs_all ? " needs all of its features" : " mixes its features"));
+        return;
+      }
+      if (!factor) {
+        factor = passage.factor;
+        outputs = passage.outputs;
+      }
+      join(flow.sources[0], sources.empty() ? flow.sources[0] : sources[0]);
+      for (const auto number : flow.sources) {
+        if (std::find(sources.begin(), sources.end(), number) == sources.end()) {
+          sources.push_back(number);
+        }
+      }
+    }
+    for (size_t i = 0; i < node.outputs().size() && i < outputs.size(); ++i) {
+      const auto* output = node.output(i);
+      if (output == nullptr || !output->is_tensor() || output->uses().empty()) {
+        continue;
+      }
+      if (outputs[i]) {
+        flows_[output] = {*outputs[i], sources};
+      } else {
+        stop({{}, sources}, target_name(node) + " mixes its features");
+      }
+    }
+  }
+
+  void end(const Node& node) {
+    size_t position = 0;
+    for (const auto& output : program_.outputs) {
+      const auto flow = output.constant ? flows_.end() : flows_.find(node.operand(output.operand));
+      if (output.kind == OutputKind::User && flow != flows_.end()) {
+        group_of(flow->second.sources[0]).output = position;
+      }
+      position += output.kind == OutputKind::User ? 1 : 0;
+    }
+  }
+
+  const Program& program_;
+  const std::unordered_map<const Node*, WeightedLayer>& layers_;
+  const std::set<std::string>& excluded_;
+  TrialValues values_;
+  CallAnalysis analysis_;
+  std::unordered_map<const Value*, Flow> flows_;
+  std::vector<LayerGroup> groups_;                      // one per source, until they meet
+  std::vector<size_t> joined_;                          // of a group, the one that it has joined
+  std::vector<const WeightedLayer*> layers_of_sources_; // by number
+  std::set<size_t> settled_;
+};
+
+} // namespace
+
+std::vector<LayerGroup> find_layer_groups(
+    const Program& program,
+    const std::unordered_map<const Node*, WeightedLayer>& layers,
+    const std::set<std::string>& excluded) {
+  return Flows(program, layers, excluded).run();
+}
+
+} // namespace weft::graph

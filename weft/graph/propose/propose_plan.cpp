@@ -1,0 +1,301 @@
+#include "weft/graph/propose/propose_plan.h"
+
+#include "weft/graph/parallelize/module_patterns.h"
+#include "weft/graph/propose/layer_groups.h"
+
+#include <c10/util/StringUtil.h>
+#include <nlohmann/json.hpp>
+
+namespace weft::graph {
+
+namespace {
+
+/// Where a rank would get fewer rows than this, a layer is too small to be worth a collective.
+constexpr int64_t kFewRows = 8;
+
+using Layers = std::unordered_map<const Node*, WeightedLayer>;
+
+/// What is proposed for a module, and why; without a style, why not.
+struct Proposal {
+  std::optional<nn::Style> style;
+  std::string reason;
+  std::vector<std::string> others; // modules that the reason speaks of, where it has "%"
+};
+
+class Proposing {
+ public:
+  Proposing(const Program& program, int64_t ranks)
+      : program_(program), ranks_(ranks), modules_(program), layers_(find_weighted_layers(program, modules_)) {}
+
+  ProposedPlan run() {
+    propose_groups();
+    propose_embeddings();
+    return as_patterns();
+  }
+
+ private:
+  static std::string obstacle_text(const std::string& obstacle) {
+    return "left whole: " + obstacle;
+  }
+
+  /// Why a group cannot be a pair; empty where it can.
+  std::string obstacle_of(const LayerGroup& group) const {
+    if (!group.obstacle.empty()) {
+      return group.obstacle;
+    }
+    if (group.partners.empty()) {
+      return "no other layer sums its features up";
+    }
+    const auto most = heads_of(group);
+    for (const auto& source : group.sources) {
+      const auto heads = source.heads.value_or(ranks_);
+      const bool is_few = source.heads != most && heads < ranks_ && ranks_ % heads == 0 && source.parts == 1;
+      if (heads % ranks_ != 0 && !is_few) {
+        return c10::str(heads, " heads cannot be divided among ", ranks_, " ranks");
+      }
+    }
+    return {};
+  }
+
+  static std::optional<int64_t> heads_of(const LayerGroup& group) {
+    std::optional<int64_t> most;
+    for (const auto& source : group.sources) {
+      most = source.heads ? std::max(most.value_or(0), *source.heads) : most;
+    }
+    return most;
+  }
+
+  /// The layers that could not be cut give way to those behind them, which then may.
+  void propose_groups() {
+    std::set<std::string> excluded;
+    for (;;) {
+      const auto groups = find_layer_groups(program_, layers_, excluded);
+      const auto before = excluded.size();
+      proposals_.clear();
+      for (const auto& group : groups) {
+        const bool is_output = group.partners.empty() && group.obstacle.empty() && group.output.has_value();
+        const auto obstacle = obstacle_of(group);
+        if (is_output) {
+          propose_output(group);
+        } else if (obstacle.empty()) {
+          propose_pair(group, excluded);
+        } else {
+          for (const auto& source : group.sources) {
+            left_out_.try_emplace(source.layer->module, Proposal{std::nullopt, obstacle_text(obstacle), {}});
+            excluded.insert(source.layer->module);
+          }
+        }
+      }
+      if (excluded.size() == before) {
+        return;
+      }
+    }
+  }
+
+  /// A module that is called twice must be cut alike.
+  void propose(const std::string& module, Proposal proposal, std::set<std::string>& excluded) {
+    const auto [found, is_new] = proposals_.try_emplace(module, proposal);
+    if (!is_new && found->second.style != proposal.style) {
+      left_out_[module] = {
+          std::nullopt, obstacle_text("it is called in places that want it cut in different ways"), {}};
+      excluded.insert(module);
+    }
+  }
+
+  void propose_pair(const LayerGroup& group, std::set<std::string>& excluded) {
+    std::vector<std::string> partners;
+    for (const auto* partner : group.partners) {
+      partners.push_back(partner->module);
+    }
+    std::vector<std::string> sources;
+    const auto heads = heads_of(group);
+    for (const auto& source : group.sources) {
+      sources.push_back(source.layer->module);
+      auto reason = std::string(heads ? "attention: " : "feed-forward: ");
+      if (source.heads && *source.heads % ranks_ != 0) {
+        reason += c10::str(*source.heads, " heads are fewer than the ranks, which all compute them, for %");
+      } else {
+        reason += (source.heads ? c10::str(*source.heads, " heads") : "its features") + " stay apart until %";
+      }
+      nn::CutOptions options;
+      options.heads = source.heads;
+      options.parts = source.parts;
+      propose(source.layer->module, {nn::colwise(options), reason, partners}, excluded);
+    }
+    for (const auto* partner : group.partners) {
+      nn::CutOptions options;
+      options.heads = heads;
+      propose(
+          partner->module, {nn::rowwise(options), "sums up, by one all_reduce, what comes of %", sources}, excluded);
+    }
+  }
+
+  void propose_output(const LayerGroup& group) {
+    const auto& layer = *group.sources[0].layer;
+    if (layer.rows < kFewRows * ranks_) {
+      left_out_.try_emplace(
+          layer.module, Proposal{std::nullopt, obstacle_text(c10::str("it has ", layer.rows, " features alone")), {}});
+      return;
+    }
+    const auto text = c10::str("gives output ", *group.output, ", whose ", layer.rows, " features are gathered");
+    proposals_.try_emplace(layer.module, Proposal{nn::colwise(), text, {}});
+    outputs_.emplace(layer.weight, layer.module);
+  }
+
+  void propose_embeddings() {
+    for (const auto* node = program_.graph->first(); node != nullptr; node = node->next()) {
+      const auto found = layers_.find(node);
+      if (found == layers_.end() || !found->second.is_embedding) {
+        continue;
+      }
+      const auto& layer = found->second;
+      const auto tied = outputs_.find(layer.weight);
+      if (tied != outputs_.end()) {
+        proposals_.try_emplace(layer.module, Proposal{nn::rowwise(), "its rows are those of %", {tied->second}});
+      } else if (layer.rows < kFewRows * ranks_) {
+        left_out_.try_emplace(
+            layer.module, Proposal{std::nullopt, obstacle_text(c10::str("it has ", layer.rows, " rows alone")), {}});
+      } else if (!is_given(layer.input)) {
+        left_out_.try_emplace(
+            layer.module, Proposal{std::nullopt, obstacle_text("the program looks it up at places of its own"), {}});
+      } else {
+        const auto text = c10::str("a table of ", layer.rows, " rows, looked up by what the program is given");
+        proposals_.try_emplace(layer.module, Proposal{nn::rowwise(), text, {}});
+      }
+    }
+  }
+
+  /// Whether a tensor is made of user inputs, and not of their sizes alone.
+  bool is_given(const Value* value) {
+    const auto [found, is_new] = given_.try_emplace(value, false);
+    if (!is_new) {
+      return found->second;
+    }
+    bool is = false;
+    if (value->producer() == nullptr) {
+      is = std::any_of(program_.inputs.begin(), program_.inputs.end(), [&](const Input& input) {
+        return input.kind == InputKind::User && input.value == value;
+      });
+    } else {
+      const auto* node = value->producer();
+      for (size_t i = 0; i < node->operand_count(); ++i) {
+        is = is || (node->operand(i)->is_tensor() && is_given(node->operand(i)));
+      }
+    }
+    given_[value] = is;
+    return is;
+  }
+
+  /// The module's pattern: that of all modules that are proposed, or left out, alike.
+  std::string pattern_of(const std::string& module, const std::map<std::string, Proposal>& all) {
+    const auto& own = all.at(module);
+    return widened(module, paths_, [&](const std::string& other) {
+      const auto found = all.find(other);
+      return found != all.end() && found->second.style == own.style;
+    });
+  }
+
+  ProposedPlan as_patterns() {
+    for (const auto& module : modules_.modules()) {
+      paths_.push_back(module.path);
+    }
+    for (const auto& [module, proposal] : proposals_) {
+      left_out_.erase(module);
+    }
+    ProposedPlan result;
+    std::set<std::string> seen;
+    for (const auto* node = program_.graph->first(); node != nullptr; node = node->next()) {
+      const auto layer = layers_.find(node);
+      if (layer == layers_.end()) {
+        continue;
+      }
+      const auto& module = layer->second.module;
+      if (const auto found = proposals_.find(module); found != proposals_.end()) {
+        const auto pattern = pattern_of(module, proposals_);
+        if (seen.insert(pattern).second) {
+          result.entries.push_back({pattern, *found->second.style, reason_text(found->second)});
+        }
+      } else if (const auto left = left_out_.find(module); left != left_out_.end()) {
+        const auto pattern = pattern_of(module, left_out_);
+        if (seen.insert(pattern).second) {
+          result.left_out.push_back({pattern, left->second.reason});
+        }
+      }
+    }
+    return result;
+  }
+
+  std::string reason_text(const Proposal& proposal) {
+    const auto at = proposal.reason.find('%');
+    if (at == std::string::npos) {
+      return proposal.reason;
+    }
+    std::vector<std::string> others;
+    for (const auto& other : proposal.others) {
+      const auto pattern = proposals_.count(other) != 0 ? pattern_of(other, proposals_) : other;
+      if (std::find(others.begin(), others.end(), pattern) == others.end()) {
+        others.push_back(pattern);
+      }
+    }
+    auto text = proposal.reason;
+    const bool is_subject = text.find("until %") != std::string::npos;
+    return text.replace(at, 1, c10::Join(", ", others) + (is_subject ? " sums them up" : ""));
+  }
+
+  const Program& program_;
+  int64_t ranks_;
+  ProgramModules modules_;
+  Layers layers_;
+  std::map<std::string, Proposal> proposals_; // by module
+  std::map<std::string, Proposal> left_out_;
+  std::map<std::string, std::string> outputs_; // of weights, the layers that give outputs with them
+  std::unordered_map<const Value*, bool> given_;
+  std::vector<std::string> paths_;
+};
+
+} // namespace
+
+nn::ParallelPlan ProposedPlan::plan() const {
+  std::vector<nn::ParallelPlan::Entry> result;
+  for (const auto& entry : entries) {
+    result.push_back({entry.pattern, entry.style});
+  }
+  return nn::ParallelPlan(std::move(result));
+}
+
+std::string ProposedPlan::plan_text() const {
+  std::vector<std::string> lines;
+  for (const auto& [pattern, style, reason] : entries) {
+    nlohmann::ordered_json json = nn::to_string(style.kind);
+    if (style.heads || style.parts > 1) {
+      json = {{"style", nn::to_string(style.kind)}};
+    }
+    if (style.heads) {
+      json["heads"] = *style.heads;
+    }
+    if (style.parts > 1) {
+      json["parts"] = style.parts;
+    }
+    lines.push_back("  " + nlohmann::json(pattern).dump() + ": " + json.dump());
+  }
+  return lines.empty() ? "{}" : "{\n" + c10::Join(",\n", lines) + "\n}";
+}
+
+std::string ProposedPlan::to_json() const {
+  nlohmann::ordered_json json = {{"plan", nlohmann::ordered_json::parse(plan_text())}};
+  json["entries"] = nlohmann::json::array();
+  for (const auto& entry : entries) {
+    json["entries"].push_back({{"pattern", entry.pattern}, {"reason", entry.reason}});
+  }
+  json["left_out"] = nlohmann::json::array();
+  for (const auto& left : left_out) {
+    json["left_out"].push_back({{"pattern", left.pattern}, {"reason", left.reason}});
+  }
+  return json.dump();
+}
+
+ProposedPlan propose_plan(const Program& program, int64_t ranks) {
+  return Proposing(program, ranks).run();
+}
+
+} // namespace weft::graph

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "weft/core/device_mesh.h"
+#include "weft/overlap/fused_matmul.h"
+
+namespace weft {
+
+/// Matmuls beside a collective, as in fused_matmul.h, on plain tensors over one mesh dim or several as one. They are the
+/// operators weft::all_gather_matmul and weft::matmul_reduce_scatter, so that gradients flow: each is the other's
+/// derivative. Every rank of the group must ask for the same gradients.
+///
+///   auto [hidden, whole] = all_gather_matmul(x, {w1, w3}, mesh, {mesh.dim("tp")}, {.dim = 1, .chunks = 4});
+///   auto y = matmul_reduce_scatter({hidden[0]}, {w2}, mesh, {mesh.dim("tp")}, {.dim = 1, .chunks = 4});
+
+GatheredMatmul all_gather_matmul(
+    const at::Tensor& shard,
+    at::TensorList others,
+    const DeviceMesh& mesh,
+    c10::IntArrayRef mesh_dims,
+    const GatherMatmulOptions& options = {},
+    Biases biases = {});
+
+at::Tensor matmul_reduce_scatter(
+    at::TensorList inputs,
+    at::TensorList others,
+    const DeviceMesh& mesh,
+    c10::IntArrayRef mesh_dims,
+    const MatmulScatterOptions& options = {},
+    const at::Tensor& bias = {});
+
+/// How many chunks to cut a member's piece into where nothing else is known: of some 256 KiB each, and eight at most. The
+/// bytes are those of the largest piece, which all members know.
+int64_t usual_chunks(int64_t piece_bytes);
+
+} // namespace weft

@@ -1,0 +1,295 @@
+#include "weft/overlap/symmetric_memory.h"
+
+#include "weft/core/shard_math.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+
+#include <atomic>
+#include <fstream>
+#include <set>
+
+namespace weft {
+
+namespace symmetric = c10d::symmetric_memory;
+
+namespace {
+
+constexpr int kReady = 0; // channels of signals: what was written may be read
+constexpr int kRead = 1;  // it was read, and may be written over
+constexpr const char* kReached = "reached";
+constexpr int64_t kGranularity = int64_t{2} << 20;
+
+c10::Stream stream_of(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+/// `second` goes on when all that `first` has so far is done.
+void follow(const c10::Stream& first, const c10::Stream& second) {
+  c10::Event event(first.device_type());
+  event.record(first);
+  event.block(second);
+}
+
+/// Makes one stream wait for another on the way out, errors included: buffers must outlive the copies into them.
+class Rejoin {
+ public:
+  Rejoin(const c10::Stream& side, const c10::Stream& main) : side_(side), main_(main) {}
+  ~Rejoin() {
+    try {
+      follow(side_, main_);
+    } catch (const std::exception&) { // the device has failed, and nothing is copied any more
+    }
+  }
+  Rejoin(const Rejoin&) = delete;
+  Rejoin& operator=(const Rejoin&) = delete;
+
+ private:
+  c10::Stream side_;
+  c10::Stream main_;
+};
+
+/// A text that is the same for processes of one running host.
+std::string host() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  std::string name(256, '\0');
+  ::gethostname(name.data(), name.size() - 1);
+  return id + name.c_str();
+}
+
+/// What every member says, in order.
+std::vector<std::string> ask_all(
+    c10d::Store& store,
+    const std::string& question,
+    const std::string& answer,
+    int64_t rank,
+    int64_t size,
+    std::chrono::milliseconds timeout) {
+  const auto key = [&](int64_t member) { return question + "/" + std::to_string(member); };
+  store.set(key(rank), std::vector<uint8_t>(answer.begin(), answer.end()));
+  std::vector<std::string> answers;
+  for (int64_t member = 0; member < size; ++member) {
+    store.wait({key(member)}, timeout);
+    const auto bytes = store.get(key(member));
+    answers.emplace_back(bytes.begin(), bytes.end());
+  }
+  return answers;
+}
+
+bool may_share_devices() {
+  const auto* allowed = std::getenv("TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES");
+  return allowed != nullptr && std::string_view(allowed) == "1";
+}
+
+/// Whether these hosts and devices, one answer per member, allow it.
+bool suits(const std::vector<std::string>& hosts, const std::vector<std::string>& devices) {
+  return std::set(hosts.begin(), hosts.end()).size() == 1 &&
+      (std::set(devices.begin(), devices.end()).size() == devices.size() || may_share_devices());
+}
+
+/// A chunk's values in a tensor that begins where `part` does.
+at::Tensor values_in(const at::Tensor& tensor, const Chunk& part, const Chunk& chunk, int64_t dim) {
+  return tensor.narrow(dim, chunk.begin - part.begin, chunk.length);
+}
+
+/// Elements of the longest part, which is the first.
+int64_t largest_part(const at::Tensor& like, const ChunkedDim& cut, int64_t members) {
+  int64_t elements = part_of(cut, members, 0).length;
+  for (int64_t dim = 0; dim < like.dim(); ++dim) {
+    elements *= dim == cut.dim ? 1 : like.size(dim);
+  }
+  return elements;
+}
+
+} // namespace
+
+SymmetricMemory* SymmetricMemory::of(BackendGroup& group, c10::Device device) {
+  auto* const memory = group.channel().attachment([&](const auto& store, int64_t rank, int64_t size) {
+    return std::shared_ptr<SymmetricMemory>(make(store, rank, size, device, group.timeout()));
+  });
+  return static_cast<SymmetricMemory*>(memory);
+}
+
+std::unique_ptr<SymmetricMemory> SymmetricMemory::make(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    int64_t rank,
+    int64_t size,
+    c10::Device device,
+    std::chrono::milliseconds timeout) {
+  const auto ask = [&](const std::string& question, const std::string& answer) {
+    return ask_all(*store, question, answer, rank, size, timeout);
+  };
+  const auto hosts = ask("host", host());
+  const auto devices = ask("device", device.str());
+  if (!suits(hosts, devices)) {
+    return nullptr;
+  }
+  std::unique_ptr<SymmetricMemory> memory(new SymmetricMemory(store, rank, size, device, timeout));
+  std::string outcome = kReached;
+  try {
+    memory->reserve(kGranularity);
+  } catch (const std::exception& error) {
+    outcome = error.what();
+    outcome.resize(std::min(outcome.find('\n'), outcome.size()));
+  }
+  const auto outcomes = ask("outcome", outcome);
+  for (int64_t member = 0; member < size; ++member) {
+    if (outcomes[member] != kReached) {
+      TORCH_WARN(
+          "[comm] devices of type ", device.type(),
+          " do not share memory, so that chunks are sent as messages: ", outcomes[member], " (member ", member, ")");
+      return nullptr;
+    }
+  }
+  return memory;
+}
+
+SymmetricMemory::SymmetricMemory(
+    const c10::intrusive_ptr<c10d::Store>& store,
+    int64_t rank,
+    int64_t size,
+    c10::Device device,
+    std::chrono::milliseconds timeout)
+    : group_(c10::make_intrusive<c10d::ProcessGroup>(store, static_cast<int>(rank), static_cast<int>(size))),
+      rank_(rank),
+      size_(size),
+      device_(device),
+      timeout_ms_(timeout.count()),
+      side_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/true)) {
+  static std::atomic<int64_t> count = 0;
+  name_ = "weft/symmetric_memory/" + std::to_string(count++);
+  c10d::register_process_group(name_, group_);
+}
+
+SymmetricMemory::~SymmetricMemory() {
+  c10d::unregister_process_group(name_);
+}
+
+void SymmetricMemory::reserve(int64_t bytes) {
+  const auto rounded = (bytes + kGranularity - 1) / kGranularity * kGranularity;
+  if (memory_.defined() && memory_.numel() >= rounded) {
+    return;
+  }
+  if (handle_) {
+    // Nobody reads the old memory any more, and no kernel of ours still waits for a signal in it.
+    handle_->barrier(kReady, timeout_ms_);
+    c10::impl::VirtualGuardImpl(device_.type()).synchronizeStream(stream_of(device_));
+  }
+  memory_ = symmetric::empty_strided_p2p({rounded}, {1}, c10::kByte, device_, name_, std::nullopt);
+  handle_ = symmetric::rendezvous(memory_, name_);
+}
+
+void SymmetricMemory::prepare(int64_t bytes) {
+  if (is_unread_) {
+    for (int64_t step = 1; step < size_; ++step) {
+      handle_->wait_signal(static_cast<int>((rank_ + step) % size_), kRead, timeout_ms_);
+    }
+    is_unread_ = false;
+  }
+  reserve(bytes);
+}
+
+at::Tensor SymmetricMemory::buffer(
+    int64_t member,
+    const at::Tensor& like,
+    const ChunkedDim& cut,
+    int64_t part,
+    int64_t slot) {
+  auto sizes = like.sizes().vec();
+  sizes[cut.dim] = part_of(cut, size_, part).length;
+  return handle_->get_buffer(
+      static_cast<int>(member), sizes, like.scalar_type(), slot * largest_part(like, cut, size_));
+}
+
+void SymmetricMemory::gather(
+    const at::Tensor& shard,
+    const ChunkedDim& cut,
+    const at::Tensor& gathered,
+    const ConsumeChunk& consume) {
+  const auto main = stream_of(device_);
+  const auto own = part_of(cut, size_, rank_);
+  prepare(largest_part(shard, cut, size_) * shard.element_size());
+  buffer(rank_, shard, cut, rank_).copy_(shard);
+  auto sizes = shard.sizes().vec();
+  sizes[cut.dim] = cut.size;
+  const auto whole = gathered.defined() ? gathered : at::empty(sizes, shard.options());
+  follow(main, side_);
+  const Rejoin rejoin(side_, main);
+  std::vector<std::pair<Chunk, c10::Event>> arrivals;
+  {
+    const c10::StreamGuard guard(side_);
+    for (int64_t step = 1; step < size_; ++step) {
+      handle_->put_signal(static_cast<int>((rank_ + size_ - step) % size_), kReady, timeout_ms_);
+    }
+    for (int64_t step = 1; step < size_; ++step) {
+      const auto member = (rank_ + step) % size_;
+      const auto part = part_of(cut, size_, member);
+      const auto theirs = buffer(member, shard, cut, member);
+      handle_->wait_signal(static_cast<int>(member), kReady, timeout_ms_);
+      for (const auto& at : chunks_of(part, cut.chunks)) {
+        whole.narrow(cut.dim, at.begin, at.length).copy_(values_in(theirs, part, at, cut.dim));
+        arrivals.emplace_back(at, c10::Event(device_.type())).second.record(side_);
+      }
+      handle_->put_signal(static_cast<int>(member), kRead, timeout_ms_);
+    }
+    is_unread_ = true;
+  }
+  if (own.length > 0) {
+    consume(own, shard);
+  }
+  for (auto& [at, event] : arrivals) {
+    event.block(main);
+    consume(at, whole.narrow(cut.dim, at.begin, at.length));
+  }
+  if (gathered.defined()) {
+    gathered.narrow(cut.dim, own.begin, own.length).copy_(shard);
+  }
+}
+
+void SymmetricMemory::scatter(const at::Tensor& output, const ChunkedDim& cut, const ProduceChunk& produce) {
+  const auto main = stream_of(device_);
+  const auto own = part_of(cut, size_, rank_);
+  prepare(largest_part(output, cut, size_) * (size_ - 1) * output.element_size());
+  auto sizes = output.sizes().vec();
+  sizes.insert(sizes.begin(), size_);
+  const auto addends = at::empty(sizes, output.options()); // this member's own first, then as they arrive
+  follow(main, side_);
+  const Rejoin rejoin(side_, main);
+  // Members write for the one after them first, and read from the one before them first: signals never cross.
+  for (int64_t step = 1; step < size_; ++step) {
+    const auto to = (rank_ + step) % size_;
+    const auto from = (rank_ + size_ - step) % size_;
+    const auto part = part_of(cut, size_, to);
+    const auto mine = buffer(rank_, output, cut, to, step - 1);
+    const auto theirs = buffer(from, output, cut, rank_, step - 1);
+    for (const auto& at : chunks_of(part, cut.chunks)) {
+      produce(at, values_in(mine, part, at, cut.dim), /*adds=*/false);
+      handle_->put_signal(static_cast<int>(to), kReady, timeout_ms_);
+    }
+    const c10::StreamGuard guard(side_);
+    for (const auto& at : chunks_of(own, cut.chunks)) {
+      handle_->wait_signal(static_cast<int>(from), kReady, timeout_ms_);
+      values_in(addends[step], own, at, cut.dim).copy_(values_in(theirs, own, at, cut.dim));
+    }
+    handle_->put_signal(static_cast<int>(from), kRead, timeout_ms_);
+  }
+  is_unread_ = true;
+  if (own.length > 0) {
+    produce(own, addends[0], /*adds=*/false);
+  }
+  follow(side_, main);
+  auto sum = output; // a copy of the handle, since out functions take what they write by reference
+  if (size_ == 2) {
+    at::add_out(sum, addends[0], addends[1]);
+  } else {
+    at::sum_out(sum, addends, 0);
+  }
+}
+
+} // namespace weft

@@ -1,0 +1,265 @@
+#include "weft/propagation/decide.h"
+
+#include "weft/core/layout_algebra.h"
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+/// Some of a call's tensors, to which one rule applies: all of them, or one element of every list.
+struct Part {
+  std::vector<size_t> operands; // by number, those that are read first, out= ones last
+  std::vector<Operand> metas;   // of those that are read
+  std::vector<OpCall::Range> ranges;
+};
+
+class Deciding {
+ public:
+  Deciding(
+      const c10::OperatorHandle& op,
+      const OperatorTraits& traits,
+      c10::ArrayRef<c10::IValue> arguments,
+      c10::ArrayRef<CallOperand> operands,
+      bool may_move_stored)
+      : op_(op),
+        traits_(traits),
+        arguments_(arguments),
+        operands_(operands),
+        may_move_stored_(may_move_stored),
+        mesh_(operands[0].spec->mesh()) {}
+
+  Decision run() {
+    if (decomposes()) {
+      return std::move(result_);
+    }
+    result_.targets.assign(operands_.size(), replicated(mesh_));
+    for (const auto& operand : operands_) {
+      result_.sources.push_back(operand.spec);
+    }
+    if (traits_.rule != nullptr && traits_.rule->per_element) {
+      decide_elements();
+    } else {
+      decide_whole();
+    }
+    if (has_stationary_) {
+      result_.reason += "; parameters stay where they are";
+    }
+    return std::move(result_);
+  }
+
+ private:
+  const std::string& name() const {
+    return op_.schema().name();
+  }
+  bool is_written(const CallOperand& operand) const {
+    const auto& written = traits_.schema.written;
+    return std::find(written.begin(), written.end(), operand.argument) != written.end();
+  }
+
+  bool decomposes() {
+    const auto* decomposition = traits_.decomposition;
+    if (decomposition == nullptr) {
+      return false;
+    }
+    const auto part = whole_part();
+    std::vector<SpecPtr> specs;
+    for (const auto& operand : operands_) {
+      specs.push_back(operand.spec);
+    }
+    if (!decomposition->applies(OpCall(op_.schema(), arguments_, part.metas, part.ranges), specs)) {
+      return false;
+    }
+    result_.decomposition = decomposition;
+    return true;
+  }
+
+  Part whole_part() const {
+    Part part;
+    part.ranges.assign(arguments_.size(), {0, 0});
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (!traits_.schema.is_out[operands_[i].argument]) {
+        add_to(part, i);
+      }
+    }
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (traits_.schema.is_out[operands_[i].argument]) {
+        part.operands.push_back(i);
+      }
+    }
+    return part;
+  }
+
+  void add_to(Part& part, size_t i) const {
+    const auto& ref = operands_[i];
+    auto& range = part.ranges[ref.argument];
+    range = {range.count == 0 ? static_cast<int64_t>(part.metas.size()) : range.begin, range.count + 1};
+    part.metas.push_back({ref.spec->sizes(), ref.spec->dtype()});
+    part.operands.push_back(i);
+  }
+
+  std::optional<Rule> rule_of(const Part& part) const {
+    if (traits_.rule == nullptr) {
+      return std::nullopt;
+    }
+    auto rule = traits_.rule->rule(OpCall(op_.schema(), arguments_, part.metas, part.ranges));
+    if (rule) {
+      // What is stored in an out= argument is cut as the output is.
+      for (size_t out = 0; part.metas.size() + out < part.operands.size(); ++out) {
+        rule->inputs.push_back(rule->outputs[out]);
+        rule->unread.push_back(static_cast<int64_t>(part.metas.size() + out));
+      }
+    }
+    return rule;
+  }
+
+  Strategy choose_for(const Rule& rule, const Part& part) {
+    std::vector<PlacedOperand> placed;
+    std::vector<StoredOutput> stored;
+    for (size_t k = 0; k < part.operands.size(); ++k) {
+      const auto i = part.operands[k];
+      placed.push_back({operands_[i].spec, operands_[i].is_stationary});
+      has_stationary_ = has_stationary_ || placed.back().is_stationary;
+      if (is_written(operands_[i]) && !operands_[i].is_plain) {
+        stored.push_back({output_stored_in(operands_[i].argument, rule), static_cast<int64_t>(k)});
+      }
+    }
+    auto strategy = choose(rule, placed, stored);
+    if (!strategy && may_move_stored_) {
+      for (auto& output : stored) {
+        output.may_move = true;
+      }
+      strategy = choose(rule, placed, stored);
+    }
+    const auto keeps_layout = !stored.empty() ? stored[0].operand : !rule.updated.empty() ? rule.updated[0] : 0;
+    TORCH_CHECK_VALUE(
+        strategy.has_value(), "[", name(), "] the result cannot be stored in ", placed[keeps_layout].spec->to_string(),
+        ", whose placements stay as they are. Redistribute it first, or use the functional form.");
+    for (size_t k = 0; k < part.operands.size(); ++k) {
+      const auto i = part.operands[k];
+      result_.targets[i] = strategy->inputs[k];
+      const auto& unread = rule.unread;
+      if (std::find(unread.begin(), unread.end(), static_cast<int64_t>(k)) != unread.end()) {
+        result_.sources[i] = unread_spec(operands_[i].spec);
+      }
+    }
+    return std::move(*strategy);
+  }
+
+  /// The output that an argument keeps: that of the return it is; of an operator that returns nothing, the first.
+  int64_t output_stored_in(int64_t argument, const Rule& rule) const {
+    const auto& returns = traits_.schema.returns;
+    for (size_t r = 0; r < returns.size(); ++r) {
+      if (returns[r].stored_in == argument) {
+        return std::min(static_cast<int64_t>(r), static_cast<int64_t>(rule.outputs.size()) - 1);
+      }
+    }
+    return returns.empty() && !rule.outputs.empty() ? 0 : StoredOutput::kNone;
+  }
+
+  void decide_whole() {
+    const auto part = whole_part();
+    auto rule = rule_of(part);
+    if (!rule) {
+      result_.is_fallback = true;
+      result_.reason = traits_.rule == nullptr ? "no rule for this operator: its inputs are replicated"
+                                               : "no rule for these arguments: the inputs are replicated";
+      return;
+    }
+    const auto strategy = choose_for(*rule, part);
+    result_.reason = "by the rule " + rule->to_string();
+    take_size_arguments(*rule, strategy);
+    take_lookup(*rule, strategy, part);
+    for (size_t o = 0; o < rule->outputs.size(); ++o) {
+      expect_output(*rule, rule->outputs[o], strategy.outputs[o]);
+    }
+  }
+
+  void expect_output(const Rule& rule, const Rule::Dims& dims, const Layout& layout) {
+    auto& expected = result_.expected.emplace_back();
+    expected.layout = layout;
+    for (const auto& dim : dims) {
+      expected.sizes.push_back(dim.empty() ? -1 : rule.size_of(dim));
+    }
+  }
+
+  void take_size_arguments(const Rule& rule, const Strategy& strategy) {
+    for (size_t a = 0; a < rule.size_arguments.size(); ++a) {
+      const auto& argument = rule.size_arguments[a];
+      const auto index = op_.schema().argumentIndexWithName(argument.name);
+      TORCH_INTERNAL_ASSERT(index.has_value(), name(), " has no argument ", argument.name);
+      result_.size_arguments.push_back({*index, argument.sizes, strategy.size_arguments[a]});
+    }
+  }
+
+  void take_lookup(const Rule& rule, const Strategy& strategy, const Part& part) {
+    if (strategy.lookup_cuts.empty()) {
+      return;
+    }
+    Placements placements(mesh_.ndim(), Replicate());
+    for (const auto m : strategy.lookup_cuts) {
+      placements[m] = Shard(0);
+    }
+    const auto factor = rule.lookup->factor;
+    Decision::Lookup lookup{
+        .operand = static_cast<int64_t>(part.operands[rule.lookup->operand]),
+        .size = rule.sizes[factor],
+        .layout = Layout(placements),
+        .masks_output = rule.is_reduced(factor)};
+    for (size_t i = 0; i < rule.inputs.size(); ++i) {
+      const auto& dims = rule.inputs[i];
+      const auto found = std::find(dims.begin(), dims.end(), Rule::Dim{factor});
+      if (found != dims.end()) {
+        lookup.table = static_cast<int64_t>(part.operands[i]);
+        lookup.table_dim = found - dims.begin();
+      }
+    }
+    result_.lookup = lookup;
+  }
+
+  void decide_elements() {
+    size_t count = 0;
+    for (const auto& ref : operands_) {
+      count = std::max(count, static_cast<size_t>(ref.position + 1));
+    }
+    for (size_t element = 0; element < count; ++element) {
+      Part part;
+      part.ranges.assign(arguments_.size(), {0, 0});
+      for (size_t i = 0; i < operands_.size(); ++i) {
+        if (operands_[i].position < 0 || operands_[i].position == static_cast<int32_t>(element)) {
+          add_to(part, i);
+        }
+      }
+      const auto rule = rule_of(part);
+      TORCH_INTERNAL_ASSERT(rule && rule->outputs.size() == 1, name(), " has no rule by element");
+      const auto strategy = choose_for(*rule, part);
+      if (element == 0) {
+        result_.reason = "each element by its own rule, the first by " + rule->to_string();
+      }
+      expect_output(*rule, rule->outputs[0], strategy.outputs[0]);
+    }
+  }
+
+  const c10::OperatorHandle& op_;
+  const OperatorTraits& traits_;
+  c10::ArrayRef<c10::IValue> arguments_;
+  c10::ArrayRef<CallOperand> operands_;
+  bool may_move_stored_;
+  const DeviceMesh& mesh_;
+  Decision result_;
+  bool has_stationary_ = false;
+};
+
+} // namespace
+
+Decision decide(
+    const c10::OperatorHandle& op,
+    const OperatorTraits& traits,
+    c10::ArrayRef<c10::IValue> arguments,
+    c10::ArrayRef<CallOperand> operands,
+    bool may_move_stored) {
+  return Deciding(op, traits, arguments, operands, may_move_stored).run();
+}
+
+} // namespace weft

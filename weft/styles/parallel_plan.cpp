@@ -1,0 +1,148 @@
+#include "weft/styles/parallel_plan.h"
+
+#include "weft/core/json_depth.h"
+#include "weft/styles/nearest.h"
+#include "weft/styles/style_json.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace weft::nn {
+
+namespace {
+
+/// The order of a plan file is kept, so that errors and listings follow it.
+using OrderedJson = nlohmann::ordered_json;
+
+std::vector<std::string_view> parts_of(std::string_view path) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0;;) {
+    const auto end = path.find('.', begin);
+    parts.push_back(path.substr(begin, end - begin));
+    if (end == std::string_view::npos) {
+      return parts;
+    }
+    begin = end + 1;
+  }
+}
+
+/// Whether `letter` is one of "abc", "a-c" or "!abc", what stands between brackets.
+bool is_one_of(std::string_view set, char letter) {
+  const bool negated = !set.empty() && set[0] == '!';
+  bool found = false;
+  for (size_t i = negated ? 1 : 0; i < set.size(); ++i) {
+    const bool is_range = i + 2 < set.size() && set[i + 1] == '-';
+    found = found || (is_range ? set[i] <= letter && letter <= set[i + 2] : set[i] == letter);
+    i += is_range ? 2 : 0;
+  }
+  return found != negated;
+}
+
+/// How many letters of a pattern stand for its first one: those of "[abc]" do together.
+size_t first_length(std::string_view pattern) {
+  const auto close = pattern[0] == '[' ? pattern.find(']', 2) : std::string_view::npos;
+  return close == std::string_view::npos ? 1 : close + 1;
+}
+
+bool first_matches(std::string_view pattern, char letter) {
+  const auto length = first_length(pattern);
+  return length > 1 ? is_one_of(pattern.substr(1, length - 2), letter) : pattern[0] == '?' || pattern[0] == letter;
+}
+
+/// A `*` takes as few letters as it can, and one more whenever what follows does not match. Only the last one has to be
+/// tried again, so that no pattern takes longer than its length times that of the text.
+bool part_matches(std::string_view pattern, std::string_view text) {
+  size_t p = 0;
+  size_t t = 0;
+  std::optional<std::pair<size_t, size_t>> star; // behind the last `*`, and where in the text it goes on
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star.emplace(++p, t);
+    } else if (p < pattern.size() && first_matches(pattern.substr(p), text[t])) {
+      p += first_length(pattern.substr(p));
+      ++t;
+    } else if (star) {
+      p = star->first;
+      t = ++star->second;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+} // namespace
+
+ParallelPlan ParallelPlan::parse(const std::string& text, const std::string& name) {
+  const auto too_deep = too_deep_at(text);
+  TORCH_CHECK_VALUE(
+      !too_deep, "[ParallelPlan] ", name, " must have at most ", kMaxJsonDepth,
+      " lists and objects inside of each other, but has more at byte ", *too_deep, ".");
+  OrderedJson object;
+  try {
+    object = OrderedJson::parse(text);
+  } catch (const nlohmann::json::exception& error) {
+    TORCH_CHECK_VALUE(false, "[ParallelPlan] ", name, " must be JSON, but: ", error.what(), ".");
+  }
+  TORCH_CHECK_VALUE(
+      object.is_object(), "[ParallelPlan] ", name, " must be an object of patterns and styles, but got ",
+      object.type_name(), ".");
+  ParallelPlan plan;
+  for (const auto& [pattern, style] : object.items()) {
+    plan.entries_.push_back({pattern, style_from_json("ParallelPlan: " + name + ", entry \"" + pattern + "\"", style)});
+  }
+  return plan;
+}
+
+ParallelPlan ParallelPlan::load(const std::string& path) {
+  std::ifstream file(path);
+  TORCH_CHECK_VALUE(file.good(), "[ParallelPlan] a plan file is required, but ", path, " cannot be read.");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse(text.str(), path);
+}
+
+std::string ParallelPlan::to_string() const {
+  auto object = OrderedJson::object();
+  for (const auto& [pattern, style] : entries_) {
+    object[pattern] = to_json(style);
+  }
+  return object.dump(/*indent=*/2);
+}
+
+bool matches(std::string_view pattern, std::string_view path) {
+  const auto pattern_parts = parts_of(pattern);
+  const auto path_parts = parts_of(path);
+  return std::equal(pattern_parts.begin(), pattern_parts.end(), path_parts.begin(), path_parts.end(), part_matches);
+}
+
+std::vector<const ParallelPlan::Entry*> match(
+    const ParallelPlan& plan,
+    const std::vector<std::string>& paths,
+    std::string_view where) {
+  std::vector<const ParallelPlan::Entry*> result(paths.size(), nullptr);
+  for (const auto& entry : plan.entries()) {
+    bool found = false;
+    for (size_t i = 0; i < paths.size(); ++i) {
+      if (!matches(entry.pattern, paths[i])) {
+        continue;
+      }
+      found = true;
+      TORCH_CHECK_VALUE(
+          result[i] == nullptr || result[i]->style == entry.style, "[", where,
+          "] one style per module is required, but \"", paths[i], "\" is matched by \"", result[i]->pattern, "\" (",
+          result[i]->style.to_string(), ") and by \"", entry.pattern, "\" (", entry.style.to_string(),
+          "). Make one of the patterns narrower.");
+      result[i] = &entry;
+    }
+    TORCH_CHECK_VALUE(
+        found, "[", where, "] every pattern of a plan must match a module, but \"", entry.pattern,
+        "\" matches none. The nearest are: ", c10::Join(", ", nearest(entry.pattern, paths)), ".");
+  }
+  return result;
+}
+
+} // namespace weft::nn

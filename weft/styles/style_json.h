@@ -1,0 +1,22 @@
+#pragma once
+
+#include "weft/styles/style.h"
+
+#include <nlohmann/json.hpp>
+
+namespace weft::nn {
+
+/// A style as plan files have it: its name, or an object of its name and options; what is left out is the default.
+///
+///   "colwise"
+///   {"style": "rowwise", "input": "R", "output": "S(1)", "local_output": false, "heads": 8, "parts": 3}
+///   {"style": "sequence", "dim": 1, "local_output": false}
+///   {"style": "input", "inputs": ["S(1) -> R", null], "keywords": {"mask": "R"}, "local_input": false}
+///   {"style": "output", "outputs": ["P(sum) -> S(1)"], "local_output": false}
+///   {"style": "input_output", ...}     "replicate"
+///
+/// Raises for an unknown name, an unknown option and a value of the wrong type; `where` leads the error.
+Style style_from_json(const std::string& where, const nlohmann::json& json);
+nlohmann::json to_json(const Style& style);
+
+} // namespace weft::nn

@@ -1,0 +1,220 @@
+#include "weft/tensor/boundary/from_local.h"
+
+#include "weft/comm/collectives.h"
+#include "weft/core/checked_layout.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/tensor/boundary/agreement.h"
+#include "weft/tensor/boundary/plain_tensor.h"
+#include "weft/tensor/boundary/redistribute.h"
+#include "weft/tensor/boundary/to_local.h"
+#include "weft/tensor/impl/autograd_alias.h"
+#include "weft/tensor/impl/inspect.h"
+#include "weft/tensor/impl/install_dispatch.h"
+#include "weft/tensor/impl/move_observer.h"
+#include "weft/tensor/impl/scopes.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <numeric>
+
+namespace weft {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// The dims from the one with the largest stride to that with the smallest. Those of one element may stand anywhere.
+std::vector<int64_t> dims_by_stride(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  std::vector<int64_t> dims(sizes.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  return dims;
+}
+
+c10::DimVector dense_strides(c10::IntArrayRef sizes, const std::vector<int64_t>& order) {
+  c10::DimVector strides(sizes.size());
+  int64_t next = 1;
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    strides[*it] = next;
+    next *= std::max<int64_t>(sizes[*it], 1);
+  }
+  return strides;
+}
+
+/// Dims of one element are never stepped along, nor is any dim of a tensor without elements: their strides do not count.
+bool same_strides(c10::IntArrayRef sizes, c10::IntArrayRef a, c10::IntArrayRef b) {
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) {
+    return true;
+  }
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] > 1 && a[d] != b[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The local tensor with strides in the order of the spec's.
+at::Tensor laid_out(const at::Tensor& local, const TensorSpec& spec) {
+  const auto strides = dense_strides(local.sizes(), dims_by_stride(spec.sizes(), spec.strides()));
+  if (same_strides(local.sizes(), local.strides(), strides)) {
+    return local;
+  }
+  return at::empty_strided(local.sizes(), strides, local.options()).copy_(local);
+}
+
+SpecPtr spec_for(
+    const at::Tensor& local,
+    const DeviceMesh& mesh,
+    const Layout& layout,
+    const FromLocalOptions& options) {
+  TORCH_CHECK_VALUE(
+      options.shape.has_value() == options.stride.has_value(),
+      "[from_local] shape and stride must be given together, but got ",
+      options.shape ? c10::str("the shape ", c10::IntArrayRef(*options.shape))
+                    : c10::str("the stride ", c10::IntArrayRef(options.stride.value_or(std::vector<int64_t>()))),
+      " alone. Give both where the parts are not equal in size, and none where they are.");
+  if (!options.shape) {
+    auto sizes = local.sizes().vec();
+    for (int64_t m = 0; m < mesh.ndim(); ++m) {
+      if (layout[m].is_shard()) {
+        sizes[layout[m].dim()] *= mesh.size(m);
+      }
+    }
+    return TensorSpec::make(mesh, layout, sizes, local.scalar_type());
+  }
+  TORCH_CHECK_VALUE(
+      static_cast<int64_t>(options.shape->size()) == local.dim() && options.stride->size() == options.shape->size(),
+      "[from_local] shape and stride must have the ", local.dim(), " dims of the local tensor, but got shape ",
+      c10::IntArrayRef(*options.shape), " and stride ", c10::IntArrayRef(*options.stride), ".");
+  const auto dense = dense_strides(*options.shape, dims_by_stride(*options.shape, *options.stride));
+  TORCH_CHECK_VALUE(
+      same_strides(*options.shape, *options.stride, dense),
+      "[from_local] stride must be that of a tensor without gaps and overlaps, but got ",
+      c10::IntArrayRef(*options.stride), " for the shape ", c10::IntArrayRef(*options.shape),
+      ". Give the strides of the contiguous tensor, or of a permutation of it.");
+  return TensorSpec::make(mesh, layout, *options.shape, *options.stride, local.scalar_type());
+}
+
+/// The first rank's values where they are said to be the same.
+at::Tensor from_first_rank(const at::Tensor& local, const TensorSpec& spec) {
+  MeshDims replicated;
+  for (int64_t m = 0; m < spec.mesh().ndim(); ++m) {
+    if (spec.layout()[m].is_replicate()) {
+      replicated.push_back(m);
+    }
+  }
+  const bool has_none = replicated.empty() || local.is_meta();
+  return has_none ? local : broadcast(local.contiguous(), spec.mesh(), replicated, /*root=*/0).wait();
+}
+
+struct Boundary : torch::CustomClassHolder {
+  SpecPtr spec;
+  Layout gradient_layout;
+  bool run_check;
+};
+
+using BoundaryPtr = c10::intrusive_ptr<Boundary>;
+
+at::Tensor wrapped(const at::Tensor& local, const Boundary& boundary) {
+  const auto& spec = *boundary.spec;
+  const auto given = untracked(local);
+  const auto part = laid_out(boundary.run_check ? from_first_rank(given, spec) : given, spec);
+  if (debug_enabled()) {
+    check_replicas_agree("from_local", part, spec, ReplicaClaim::Values);
+  }
+  const auto result = make_dtensor(part, boundary.spec);
+  share_version(result, part);
+  return result;
+}
+
+at::Tensor wrap(const at::Tensor& local, const Boundary& boundary) {
+  return observed(local, [&] { return wrapped(local, boundary); });
+}
+
+/// The gradient under a layout that may be partial, which a shard becomes by way of R.
+at::Tensor moved_to(const at::Tensor& gradient, const Layout& layout) {
+  auto between = layout;
+  for (int64_t m = 0; m < layout.ndim(); ++m) {
+    const bool becomes_partial = layout[m].is_partial() && spec_of(gradient)->layout()[m] != layout[m];
+    between = becomes_partial ? between.with(m, Replicate()) : between;
+  }
+  const auto moved = redistribute(gradient, between);
+  return between == layout ? moved : redistribute(moved, layout);
+}
+
+struct FromLocal : torch::autograd::Function<FromLocal> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& local, const BoundaryPtr& boundary) {
+    context->set_materialize_grads(false);
+    context->saved_data["boundary"] = c10::IValue::make_capsule(boundary);
+    return wrap(local, *boundary);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (!gradients[0].defined()) {
+      return {at::Tensor(), at::Tensor()};
+    }
+    checked_dtensor("from_local", gradients[0]);
+    const auto kept = c10::static_intrusive_pointer_cast<Boundary>(context->saved_data["boundary"].toCapsule());
+    const auto moved = moved_to(gradients[0], kept->gradient_layout);
+    // The local tensor itself where nothing is recorded: whoever accumulates gradients then sees who else holds it.
+    const auto local = is_recorded(moved)
+        ? to_local(moved, {.grad_placements = with_sums_for_averages(kept->spec->layout())})
+        : observed(moved, [&] { return as_dtensor(moved)->local(); });
+    const auto terms = averaged_over(*kept->spec);
+    return {terms == 1 ? local : local / terms, at::Tensor()};
+  }
+};
+
+at::Tensor on_no_member(const at::Tensor& local, const SpecPtr& spec) {
+  const auto part = at::empty(spec->local_shape_and_offset().shape, local.options().requires_grad(false));
+  return make_dtensor(part, spec).set_requires_grad(local.requires_grad());
+}
+
+} // namespace
+
+at::Tensor from_local(
+    const at::Tensor& local,
+    const DeviceMesh& mesh,
+    const Layout& layout,
+    const FromLocalOptions& options) {
+  install_dispatch();
+  TORCH_CHECK_TYPE(
+      local.defined() && !is_dtensor(local), "[from_local] a plain tensor is required, but got ",
+      local.defined() ? c10::str("a distributed one, ", *spec_of(local), ". Use redistribute to change its placements.")
+                      : std::string("an undefined one."));
+  check_has_dense_memory("from_local", local);
+  const auto placements = checked_layout("from_local", mesh, layout, local.dim());
+  const auto part = on_device_of(mesh, local);
+  auto boundary = c10::make_intrusive<Boundary>();
+  boundary->spec = spec_for(part, mesh, placements, options);
+  boundary->gradient_layout = checked_gradient_layout("from_local", *boundary->spec, options.grad_placements);
+  boundary->run_check = options.run_check;
+  if (is_recorded(part) || has_tangent(part)) {
+    check_has_gradient("from_local", *boundary->spec);
+  }
+  if (C10_UNLIKELY(has_tangent(part))) {
+    return with_tangent(part, [&](const at::Tensor& each) { return from_local(each, mesh, layout, options); });
+  }
+  if (!mesh.is_member()) {
+    return on_no_member(part, boundary->spec);
+  }
+  if (options.run_check) {
+    check_parts_agree("from_local", part, *boundary->spec, options.shape.has_value());
+  } else {
+    check_part(
+        "from_local", part.sizes(), boundary->spec->local_shape_and_offset().shape, mesh.world()->rank(),
+        *boundary->spec);
+  }
+  return is_recorded(part) ? FromLocal::apply(part, boundary) : wrap(part, *boundary);
+}
+
+FromLocalOptions parts_of(c10::IntArrayRef shape) {
+  std::vector<int64_t> order(shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto stride = dense_strides(shape, order);
+  return {.shape = shape.vec(), .stride = std::vector<int64_t>(stride.begin(), stride.end())};
+}
+
+} // namespace weft

@@ -1,0 +1,55 @@
+#include "weft/tensor/boundary/implicit_move.h"
+
+#include "weft/comm/collectives.h"
+#include "weft/comm/comm_log.h"
+#include "weft/redistribute/plan.h"
+#include "weft/tensor/boundary/redistribute.h"
+#include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/explain.h"
+#include "weft/tensor/impl/scopes.h"
+
+#include <algorithm>
+
+namespace weft {
+
+at::Tensor move_implicitly(const char* op, const at::Tensor& tensor, const Layout& layout) {
+  const auto& spec = as_dtensor(tensor)->spec();
+  if (spec->layout() == layout) {
+    return tensor;
+  }
+  if (Scopes::of_thread().any()) {
+    const auto way = plan(spec, spec->with(layout));
+    if (std::any_of(way.steps.begin(), way.steps.end(), [](const Step& step) { return communicates(step.kind); })) {
+      auto explanation = std::make_shared<Explanation>();
+      explanation->op = op;
+      explanation->inputs = {spec->to_string()};
+      explanation->strategy = layout.to_string();
+      explanation->plans = {"0: " + way.to_string()};
+      explanation->bytes = static_cast<int64_t>(received_bytes(way));
+      explanation->why = "what the parts give makes the whole";
+      tell_scopes(explanation, /*communicates=*/true);
+    }
+  }
+  const OperatorScope scope(op);
+  return redistribute(tensor, layout);
+}
+
+at::Tensor reduce_implicitly(
+    const char* op,
+    const at::Tensor& local,
+    const DeviceMesh& mesh,
+    c10::IntArrayRef mesh_dims,
+    ReduceOp reduction) {
+  if (Scopes::of_thread().any()) {
+    auto explanation = std::make_shared<Explanation>();
+    explanation->op = op;
+    explanation->inputs = {c10::str(local.numel(), " numbers on ", mesh.to_string())};
+    explanation->strategy = "all_reduce(" + std::string(to_string(reduction)) + ") over " + mesh.dims_text(mesh_dims);
+    explanation->why = "what the parts give makes the whole, for all tensors at once";
+    tell_scopes(explanation, /*communicates=*/true);
+  }
+  const OperatorScope scope(op);
+  return all_reduce(local, mesh, mesh_dims, reduction).wait();
+}
+
+} // namespace weft

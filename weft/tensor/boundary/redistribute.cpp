@@ -1,0 +1,148 @@
+#include "weft/tensor/boundary/redistribute.h"
+
+#include "weft/core/checked_layout.h"
+#include "weft/core/dtype_text.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/redistribute/execute.h"
+#include "weft/tensor/impl/autograd_alias.h"
+#include "weft/tensor/impl/call_cache.h"
+#include "weft/tensor/impl/inspect.h"
+#include "weft/tensor/impl/move_observer.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace weft {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// A cast before the data moves must commute with the reductions that may follow.
+at::ScalarType checked_dtype(const char* option, std::optional<at::ScalarType> asked, at::ScalarType own) {
+  const auto dtype = asked.value_or(own);
+  const bool is_same_kind = c10::isFloatingType(dtype) == c10::isFloatingType(own) &&
+      c10::isComplexType(dtype) == c10::isComplexType(own) && (dtype == at::kBool) == (own == at::kBool);
+  TORCH_CHECK_VALUE(
+      is_same_kind, "[redistribute] ", option, " must be of the same kind (floating, complex or integral) as ",
+      dtype_text(own), ", but got ", dtype_text(dtype), ". Convert the tensor with to() instead.");
+  return dtype;
+}
+
+/// What is known of a move: the plan and the result without data; neither where the tensor stays as it is.
+PreparedCall prepare_move(const at::Tensor& tensor, const Layout& layout, at::ScalarType dtype) {
+  const auto& spec = as_dtensor(tensor)->spec();
+  PreparedCall call;
+  call.operands = {spec};
+  const auto checked = checked_layout("redistribute", spec->mesh(), layout, spec->dim());
+  if (spec->layout() == checked && spec->dtype() == dtype) {
+    return call;
+  }
+  const bool is_as_specified = spec->dtype() == dtype && spec->is_contiguous();
+  const auto source = is_as_specified ? spec : TensorSpec::make(spec->mesh(), spec->layout(), spec->sizes(), dtype);
+  const auto target = source->with(checked);
+  call.moves = {std::make_shared<const CompiledPlan>(plan(source, target))};
+  call.outputs.resize(1);
+  call.outputs[0].spec = target;
+  call.outputs[0].like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), target, tensor.device());
+  return call;
+}
+
+const PreparedCall& prepared_move(const at::Tensor& tensor, const Layout& layout, at::ScalarType dtype) {
+  static const char kOfMoves = 0;
+  CallKey key;
+  key.add(reinterpret_cast<uintptr_t>(&kOfMoves));
+  key.add(reinterpret_cast<uintptr_t>(as_dtensor(tensor)->spec().get()));
+  key.add(static_cast<uint64_t>(dtype));
+  key.add(std::hash<c10::Device>()(tensor.device()));
+  key.add(layout);
+  auto& cache = CallCache::of_thread();
+  const auto* found = cache.find(key);
+  return found != nullptr ? *found : cache.add(key, prepare_move(tensor, layout, dtype));
+}
+
+at::Tensor move(const PreparedCall& call, const at::Tensor& tensor, at::ScalarType dtype, bool async_op) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const auto& impl = *as_dtensor(tensor);
+  const auto& target = call.outputs[0];
+  auto local = impl.local().contiguous();
+  local = local.scalar_type() == dtype ? local : local.to(dtype);
+  if (C10_UNLIKELY(local.is_meta())) {
+    return make_dtensor_like(*target.like, at::empty(target.spec->local_shape_and_offset().shape, local.options()));
+  }
+  auto result = call.moves[0]->run(local);
+  if (!result.ready() && async_op) {
+    return make_dtensor(std::move(result), target.spec, tensor.device());
+  }
+  // What was on its way arrives in memory of its own.
+  const auto& moved = result.wait();
+  return make_dtensor_like(*target.like, moved.is_alias_of(impl.local()) ? moved.clone() : moved);
+}
+
+at::Tensor run(const PreparedCall& call, const at::Tensor& tensor, at::ScalarType dtype, bool async_op) {
+  return observed(tensor, [&] { return move(call, tensor, dtype, async_op); });
+}
+
+/// What backward has to know.
+struct Return : torch::CustomClassHolder {
+  Layout layout;
+  at::ScalarType dtype;
+  at::ScalarType dtype_on_the_way;
+  bool async_op;
+};
+
+using ReturnPtr = c10::intrusive_ptr<Return>;
+
+struct Redistribute : torch::autograd::Function<Redistribute> {
+  static at::Tensor forward(
+      AutogradContext* context,
+      const at::Tensor& tensor,
+      const PreparedCall* call,
+      at::ScalarType dtype,
+      const ReturnPtr& way_back) {
+    context->set_materialize_grads(false);
+    context->saved_data["way_back"] = c10::IValue::make_capsule(way_back);
+    return call->moves.empty() ? view_of(tensor) : run(*call, tensor, dtype, way_back->async_op);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    variable_list results(4);
+    if (gradients[0].defined()) {
+      const auto back = c10::static_intrusive_pointer_cast<Return>(context->saved_data["way_back"].toCapsule());
+      const auto moved = redistribute(
+          gradients[0], back->layout,
+          {.async_op = back->async_op,
+           .forward_dtype = back->dtype_on_the_way,
+           .backward_dtype = back->dtype_on_the_way});
+      results[0] = redistribute(moved, back->layout, {.forward_dtype = back->dtype});
+    }
+    return results;
+  }
+};
+
+} // namespace
+
+at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const RedistributeOptions& options) {
+  const auto& spec = *checked_values("redistribute", tensor).spec();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !options.mesh || *options.mesh == spec.mesh(), "[redistribute] a tensor stays on its mesh ", spec.mesh(),
+      ", but got ", *options.mesh, ". Make it whole with full_tensor and distribute that on the other mesh.");
+  const auto dtype = checked_dtype("forward_dtype", options.forward_dtype, spec.dtype());
+  const auto gradient_dtype = checked_dtype("backward_dtype", options.backward_dtype, spec.dtype());
+  if (C10_UNLIKELY(has_tangent(tensor))) {
+    check_has_gradient("redistribute", spec);
+    return with_tangent(tensor, [&](const at::Tensor& each) { return redistribute(each, layout, options); });
+  }
+  const auto& call = prepared_move(tensor, layout, dtype);
+  if (!is_recorded(tensor)) {
+    return call.moves.empty() ? untracked(tensor) : run(call, tensor, dtype, options.async_op);
+  }
+  auto way_back = c10::make_intrusive<Return>();
+  way_back->layout = without_partial(spec.layout());
+  way_back->dtype = spec.dtype();
+  way_back->dtype_on_the_way = gradient_dtype;
+  way_back->async_op = options.async_op;
+  return Redistribute::apply(tensor, &call, dtype, way_back);
+}
+
+} // namespace weft

@@ -1,0 +1,112 @@
+#include "weft/tensor/boundary/to_local.h"
+
+#include "weft/core/checked_layout.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/tensor/boundary/agreement.h"
+#include "weft/tensor/boundary/from_local.h"
+#include "weft/tensor/boundary/redistribute.h"
+#include "weft/tensor/impl/autograd_alias.h"
+#include "weft/tensor/impl/inspect.h"
+#include "weft/tensor/impl/move_observer.h"
+#include "weft/tensor/impl/scopes.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace weft {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct ToLocalBoundary : torch::CustomClassHolder {
+  SpecPtr spec;
+  SpecPtr gradient_spec;
+  bool is_debugged; // backward may run on another thread
+};
+
+using ToLocalBoundaryPtr = c10::intrusive_ptr<ToLocalBoundary>;
+
+struct ToLocal : torch::autograd::Function<ToLocal> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const ToLocalBoundaryPtr& boundary) {
+    context->set_materialize_grads(false);
+    context->saved_data["boundary"] = c10::IValue::make_capsule(boundary);
+    return observed(tensor, [&] {
+      // A view, so that autograd refuses to change it in place: the tensor would change and not know.
+      auto local = as_dtensor(tensor)->local().alias();
+      share_version(local, tensor);
+      return local;
+    });
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (!gradients[0].defined()) {
+      return {at::Tensor(), at::Tensor()};
+    }
+    const auto kept = c10::static_intrusive_pointer_cast<ToLocalBoundary>(context->saved_data["boundary"].toCapsule());
+    const auto& gradient_spec = *kept->gradient_spec;
+    check_has_gradient("to_local", *kept->spec);
+    if (kept->is_debugged || debug_enabled()) {
+      check_replicas_agree("to_local", gradients[0], gradient_spec, ReplicaClaim::Gradients);
+    }
+    const auto terms = averaged_over(*kept->spec);
+    const FromLocalOptions options{
+        .shape = gradient_spec.sizes().vec(),
+        .stride = gradient_spec.strides().vec(),
+        .grad_placements = with_sums_for_averages(kept->spec->layout())};
+    return {
+        from_local(
+            terms == 1 ? gradients[0] : gradients[0] * terms, gradient_spec.mesh(), gradient_spec.layout(), options),
+        at::Tensor()};
+  }
+};
+
+/// The local tensor of one made in inference mode. It is no inference tensor itself, so that writes to it are counted.
+at::Tensor counting_alias(const DTensorImpl& impl) {
+  const c10::InferenceMode normal(false);
+  const auto& local = impl.local();
+  auto alias = at::empty({0}, local.options());
+  alias.set_(local.storage(), local.storage_offset(), local.sizes(), local.strides());
+  alias._set_conj(local.is_conj());
+  alias._set_neg(local.is_neg());
+  alias.unsafeGetTensorImpl()->set_version_counter(impl.memory()->plain_writes());
+  return alias;
+}
+
+} // namespace
+
+at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
+  const auto& impl = checked_values("to_local", tensor);
+  const auto& spec = impl.spec();
+  if (C10_UNLIKELY(has_tangent(tensor))) {
+    check_has_gradient("to_local", *spec);
+    return with_tangent(tensor, [&](const at::Tensor& each) { return to_local(each, options); });
+  }
+  if (is_recorded(tensor)) {
+    auto boundary = c10::make_intrusive<ToLocalBoundary>();
+    boundary->spec = spec;
+    boundary->gradient_spec = TensorSpec::make(
+        spec->mesh(), checked_gradient_layout("to_local", *spec, options.grad_placements), spec->sizes(),
+        spec->dtype());
+    boundary->is_debugged = debug_enabled();
+    return ToLocal::apply(tensor, boundary);
+  }
+  if (options.grad_placements) {
+    checked_gradient_layout("to_local", *spec, options.grad_placements);
+  }
+  return observed(tensor, [&] {
+    if (tensor.is_inference()) {
+      return counting_alias(impl);
+    }
+    auto local = untracked(impl.local());
+    share_version(local, tensor);
+    return local;
+  });
+}
+
+at::Tensor full_tensor(const at::Tensor& tensor, const ToLocalOptions& options) {
+  const auto& spec = *checked_values("full_tensor", tensor).spec();
+  return to_local(redistribute(tensor, replicated(spec.mesh())), options);
+}
+
+} // namespace weft

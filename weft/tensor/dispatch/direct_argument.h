@@ -1,0 +1,176 @@
+#pragma once
+
+#include "weft/tensor/dispatch/dtensor_kernel.h"
+
+namespace weft {
+
+/// An argument of a direct call: its words in the key, exactly as DTensorKernel reads them from a stack, and what the
+/// local operator gets in its place. `read` is false where the call needs more than that.
+template <class T>
+class DirectArgument;
+
+/// A tensor that only the local operator is left to be run on: distributed, up to date, its gradient's layout settled;
+/// or a plain number.
+inline const at::Tensor* read_direct_tensor(const at::Tensor& tensor, CallKey& key) {
+  auto* impl = as_dtensor(tensor);
+  if (C10_LIKELY(impl != nullptr)) {
+    const bool is_leaf = is_parameter(tensor);
+    if (C10_UNLIKELY((is_leaf && !impl->has_gradient_layout()) || impl->is_stale_copy())) {
+      return nullptr;
+    }
+    key.add(word_of(*impl, is_leaf));
+    return &impl->local();
+  }
+  if (!tensor.defined()) {
+    key.add(0);
+    return &tensor;
+  }
+  if (tensor.dim() != 0) {
+    return nullptr;
+  }
+  key.add(word_of_plain(tensor));
+  key.add(0);
+  return &tensor;
+}
+
+template <>
+class DirectArgument<const at::Tensor&> {
+ public:
+  bool read(const at::Tensor& tensor, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+    local_ = read_direct_tensor(tensor, key);
+    return local_ != nullptr;
+  }
+  const at::Tensor& get() const {
+    return *local_;
+  }
+
+ private:
+  const at::Tensor* local_;
+};
+
+/// Written to: the operator gets a handle of its own.
+template <>
+class DirectArgument<at::Tensor&> {
+ public:
+  bool read(const at::Tensor& tensor, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+    const auto* local = read_direct_tensor(tensor, key);
+    if (local != nullptr) {
+      local_ = *local;
+    }
+    return local != nullptr;
+  }
+  at::Tensor& get() {
+    return local_;
+  }
+
+ private:
+  at::Tensor local_;
+};
+
+template <>
+class DirectArgument<const std::optional<at::Tensor>&> {
+ public:
+  bool read(const std::optional<at::Tensor>& tensor, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+    if (!tensor || !tensor->defined()) {
+      key.add(0);
+      return true;
+    }
+    const auto* local = read_direct_tensor(*tensor, key);
+    if (local != nullptr) {
+      local_ = *local;
+    }
+    return local != nullptr;
+  }
+  const std::optional<at::Tensor>& get() const {
+    return local_;
+  }
+
+ private:
+  std::optional<at::Tensor> local_;
+};
+
+template <>
+class DirectArgument<at::TensorList> {
+ public:
+  bool read(at::TensorList tensors, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+    key.add(tensors.size());
+    locals_.reserve(tensors.size());
+    for (const auto& tensor : tensors) {
+      const auto* local = read_direct_tensor(tensor, key);
+      if (local == nullptr) {
+        return false;
+      }
+      locals_.push_back(*local);
+    }
+    return true;
+  }
+  at::TensorList get() const {
+    return locals_;
+  }
+
+ private:
+  std::vector<at::Tensor> locals_;
+};
+
+/// The words of an argument that is no tensor.
+inline bool read_value(const at::Scalar& value, OperatorSchema::ArgumentKind kind, CallKey& key) {
+  key.add_type(value);
+  if (C10_UNLIKELY(kind == OperatorSchema::ArgumentKind::Fill)) {
+    key.add(value.equal(0) ? 1 : 0);
+  }
+  return !value.isSymbolic();
+}
+inline bool read_value(double /*value*/, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+  key.add(CallKey::kDouble);
+  return true;
+}
+template <class T>
+  requires std::is_integral_v<T> || std::is_enum_v<T>
+bool read_value(T value, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+  key.add(static_cast<uint64_t>(static_cast<int64_t>(value)));
+  return true;
+}
+inline bool read_value(const c10::SymInt& value, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+  const auto number = value.maybe_as_int();
+  key.add(number.value_or(0));
+  return number.has_value();
+}
+template <class T>
+bool read_value(c10::ArrayRef<T> values, OperatorSchema::ArgumentKind kind, CallKey& key) {
+  key.add(values.size());
+  return std::all_of(values.begin(), values.end(), [&](const auto& value) { return read_value(value, kind, key); });
+}
+template <class T>
+bool read_optional(const T& value, OperatorSchema::ArgumentKind kind, CallKey& key) {
+  if (!value.has_value()) {
+    key.add(CallKey::kNone);
+    return true;
+  }
+  return read_value(*value, kind, key);
+}
+template <class T>
+bool read_value(const std::optional<T>& value, OperatorSchema::ArgumentKind kind, CallKey& key) {
+  return read_optional(value, kind, key);
+}
+template <class T>
+bool read_value(const c10::OptionalArrayRef<T>& value, OperatorSchema::ArgumentKind kind, CallKey& key) {
+  return read_optional(value, kind, key);
+}
+
+/// Passed on as it is.
+template <class T>
+class DirectArgument {
+ public:
+  bool read(const std::remove_reference_t<T>& value, OperatorSchema::ArgumentKind kind, CallKey& key) {
+    value_ = &value;
+    return read_value(value, kind, key);
+  }
+  const std::remove_reference_t<T>& get() const {
+    return *value_;
+  }
+
+ private:
+  const std::remove_reference_t<T>* value_;
+};
+
+} // namespace weft

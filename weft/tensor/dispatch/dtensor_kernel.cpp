@@ -1,0 +1,155 @@
+#include "weft/tensor/dispatch/dtensor_kernel.h"
+
+#include "weft/tensor/dispatch/local_call.h"
+#include "weft/tensor/dispatch/overlapped_call.h"
+#include "weft/tensor/gradients/gradient_layout.h"
+#include "weft/tensor/impl/call_agreement.h"
+#include "weft/tensor/impl/explain.h"
+#include "weft/tensor/impl/scopes.h"
+#include "weft/tensor/random/random_fallback.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+
+namespace weft {
+
+using torch::jit::Stack;
+using ArgumentKind = OperatorSchema::ArgumentKind;
+
+DTensorKernel::DTensorKernel(const c10::OperatorHandle& op)
+    : op_(op), traits_(op), inner_dropout_(inner_dropout_argument(op)) {}
+
+void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const auto count = traits_.schema.arguments.size();
+  if (C10_UNLIKELY(inner_dropout_.has_value())) {
+    check_no_inner_dropout(op_, torch::jit::peek(*stack, *inner_dropout_, count));
+  }
+  CallKey key;
+  OperandRefs operands;
+  key.add(first_word());
+  read_arguments(torch::jit::last(*stack, count), key, operands);
+  auto& cache = CallCache::of_thread();
+  auto* call = cache.find(key);
+  if (call == nullptr) {
+    call = &cache.add(key, prepare(op_, traits_, torch::jit::last(*stack, count), operands));
+  }
+  if (C10_UNLIKELY(call->decomposition != nullptr)) {
+    call->decomposition->kernel.callBoxed(op_, keys, stack);
+    return;
+  }
+  if (C10_UNLIKELY(Scopes::of_thread().any())) {
+    if (debug_enabled()) {
+      check_agreement(*call);
+    }
+    tell_scopes(current_explanation(*call), call->communicates);
+  }
+  if (C10_UNLIKELY(call->is_fallback)) {
+    count_fallback(*call);
+  }
+  run_local_call(op_, traits_.schema, *call, stack, operands);
+}
+
+void DTensorKernel::read_arguments(c10::ArrayRef<c10::IValue> arguments, CallKey& key, OperandRefs& operands) const {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto& value = arguments[i];
+    switch (traits_.schema.arguments[i]) {
+      case ArgumentKind::Tensor:
+        read_tensor(value, static_cast<int32_t>(i), -1, key, operands);
+        break;
+      case ArgumentKind::TensorList:
+      case ArgumentKind::OptionalTensorList: {
+        if (value.isNone()) {
+          key.add(0);
+          break;
+        }
+        const auto list = value.toListRef();
+        key.add(list.size());
+        for (size_t k = 0; k < list.size(); ++k) {
+          read_tensor(list[k], static_cast<int32_t>(i), static_cast<int32_t>(k), key, operands);
+        }
+        break;
+      }
+      case ArgumentKind::Static:
+        key.add_static(value);
+        break;
+      case ArgumentKind::Value:
+        key.add_type(value);
+        break;
+      case ArgumentKind::Fill:
+        key.add_fill(value);
+        break;
+    }
+  }
+}
+
+void DTensorKernel::read_tensor(
+    const c10::IValue& value,
+    int32_t argument,
+    int32_t position,
+    CallKey& key,
+    OperandRefs& operands) const {
+  if (!value.isTensor() || !value.toTensor().defined()) {
+    key.add(0);
+    return;
+  }
+  const auto& tensor = value.toTensor();
+  auto* impl = as_dtensor(tensor);
+  operands.push_back({argument, position, &tensor, impl});
+  if (impl == nullptr) {
+    read_plain(tensor, argument, key);
+    return;
+  }
+  const bool is_leaf = is_parameter(tensor);
+  if (C10_UNLIKELY(is_leaf && impl->claim_gradient_layout())) {
+    keep_gradient_layout(tensor);
+  }
+  TORCH_CHECK_VALUE(
+      C10_LIKELY(!impl->is_stale_copy()), "[", op_.schema().name(), "] argument '",
+      op_.schema().arguments()[argument].name(), "' (", *impl->spec(),
+      ") is a view that had to be redistributed, and the tensor it was taken of has changed since. Take the view "
+      "again, or redistribute that tensor first.");
+  key.add(word_of(*impl, is_leaf));
+}
+
+namespace {
+
+/// A number, perhaps expanded. Forward mode AD makes zeros in that way for the tangents that an operand does not have.
+bool is_number(const at::Tensor& tensor) {
+  const auto strides = tensor.strides();
+  return tensor.dim() == 0 || std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride == 0; });
+}
+
+} // namespace
+
+void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor) {
+  // In backward it comes from a derivative formula, which makes it of shapes alone: the same on every rank.
+  // No TypeError: Python's operators would turn it into one of their own and lose the text.
+  TORCH_CHECK_VALUE(
+      is_dtensor(tensor) || is_number(tensor) || Scopes::of_thread().replicate_plain || in_backward(), "[",
+      op.schema().name(), "] distributed and plain tensors cannot be mixed, but argument '",
+      op.schema().arguments()[argument].name(), "' is a plain tensor of shape ", tensor.sizes(),
+      ". Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope (in Python by "
+      "weft.replicate_plain()) that it is the same on every rank.");
+}
+
+void DTensorKernel::read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const {
+  check_may_be_plain(op_, argument, tensor);
+  key.add(word_of_plain(tensor));
+  key.add(tensor.dim());
+  for (const auto size : tensor.sizes()) {
+    key.add(size);
+  }
+}
+
+void DTensorKernel::count_fallback(const PreparedCall& call) const {
+  const auto& returns = traits_.schema.returns;
+  // A number that is the same on every rank, as item gives, cannot come of less than the whole.
+  const bool gives_tensors = std::any_of(returns.begin(), returns.end(), [](const auto& r) { return r.is_tensor; });
+  if (fallbacks_++ == 0 && call.communicates && gives_tensors) {
+    TORCH_WARN(
+        "[", call.explanation->op, "] has no sharding rule: its inputs are replicated on every rank, here ",
+        call.explanation->bytes, " bytes. Said once per operator.");
+  }
+}
+
+} // namespace weft

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "weft/tensor/dispatch/prepare.h"
+#include "weft/tensor/impl/call_cache.h"
+#include "weft/tensor/impl/in_backward.h"
+#include "weft/tensor/impl/operand.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <atomic>
+
+namespace weft {
+
+/// One operator on distributed tensors: reads the arguments, finds how such a call is run, runs it on the locals.
+class DTensorKernel {
+ public:
+  explicit DTensorKernel(const c10::OperatorHandle& op);
+
+  /// The arguments on the stack become the results.
+  void call(c10::DispatchKeySet keys, torch::jit::Stack* stack) const;
+
+  const c10::OperatorHandle& op() const {
+    return op_;
+  }
+  const OperatorSchema& schema() const {
+    return traits_.schema;
+  }
+  /// The first word of the keys of its calls.
+  uint64_t first_word() const {
+    return reinterpret_cast<uintptr_t>(this) | (!traits_.schema.written.empty() && in_backward() ? 1 : 0);
+  }
+  /// Whether an argument says how much is dropped inside of it, which must be nothing.
+  bool has_inner_dropout() const {
+    return inner_dropout_.has_value();
+  }
+  /// How often it has run on replicated tensors for want of a rule.
+  size_t fallbacks() const {
+    return fallbacks_;
+  }
+
+ private:
+  void read_arguments(c10::ArrayRef<c10::IValue> arguments, CallKey& key, OperandRefs& operands) const;
+  void read_tensor(const c10::IValue& value, int32_t argument, int32_t position, CallKey& key, OperandRefs& operands)
+      const;
+  void read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const;
+  void count_fallback(const PreparedCall& call) const;
+
+  c10::OperatorHandle op_;
+  OperatorTraits traits_;
+  std::optional<size_t> inner_dropout_;
+  mutable std::atomic<size_t> fallbacks_ = 0;
+};
+
+/// Raises unless an argument is distributed, or a plain tensor that counts as replicated.
+void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor);
+
+/// The bits of a device in a word of a key: the highest, which no address uses.
+inline uint64_t device_bits(c10::Device device) {
+  return static_cast<uint64_t>(static_cast<uint8_t>(device.type())) << 56 |
+      static_cast<uint64_t>(static_cast<uint8_t>(device.index())) << 48;
+}
+
+/// The word of a distributed tensor in a key. Specs are aligned, so the lowest bits are free. The device counts, because the
+/// results of a call are on it: the same spec describes tensors with data and without (meta).
+inline uint64_t word_of(const DTensorImpl& impl, bool is_parameter) {
+  const bool stays = is_parameter || impl.is_cast_parameter();
+  return reinterpret_cast<uintptr_t>(impl.spec().get()) | (stays ? 1 : 0) | (impl.is_copy_of_base() ? 2 : 0) |
+      device_bits(impl.device());
+}
+
+/// The first word of a plain tensor; its dim and its sizes follow.
+inline uint64_t word_of_plain(const at::Tensor& tensor) {
+  const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  return 2 | (is_number ? 4 : 0) | static_cast<uint64_t>(tensor.scalar_type()) << 3 | device_bits(tensor.device());
+}
+
+} // namespace weft

@@ -1,0 +1,392 @@
+#include "weft/tensor/dispatch/local_call.h"
+
+#include "weft/comm/comm_log.h"
+#include "weft/tensor/dispatch/overlapped_call.h"
+#include "weft/tensor/dispatch/prepare.h"
+#include "weft/tensor/impl/overwritten.h"
+
+#include <ATen/ATen.h>
+
+namespace weft {
+
+namespace {
+
+using torch::jit::Stack;
+using ArgumentKind = OperatorSchema::ArgumentKind;
+using Locals = c10::SmallVector<at::Tensor, 4>;
+
+const at::Tensor& local_of(const OperandRef& ref) {
+  return ref.impl != nullptr ? ref.impl->local() : *ref.tensor;
+}
+
+Locals locals_of(const OperandRefs& operands) {
+  Locals locals;
+  for (const auto& ref : operands) {
+    locals.push_back(local_of(ref));
+  }
+  return locals;
+}
+
+/// Starts all moves before it waits for the first.
+void move(Locals& locals, const PreparedCall::Moves& moves, const char* name) {
+  const OperatorScope scope(name);
+  c10::SmallVector<AsyncTensor, 4> moved(locals.size());
+  for (size_t i = 0; i < locals.size(); ++i) {
+    if (moves[i]) {
+      moved[i] = moves[i]->run(locals[i]);
+    }
+  }
+  for (size_t i = 0; i < locals.size(); ++i) {
+    if (moves[i]) {
+      locals[i] = moved[i].wait();
+    }
+  }
+}
+
+/// Positions that other ranks hold become the first one, and are told by the mask, which has the shape of the positions.
+/// Those that nobody holds become ones that the operator refuses.
+at::Tensor take_own_positions(at::Tensor& positions, const PreparedCall::Lookup& lookup) {
+  auto own = positions.sub(lookup.begin);
+  const auto foreign = own.lt(0).logical_or_(own.ge(lookup.length));
+  const auto nowhere = positions.lt(0).logical_or_(positions.ge(lookup.size));
+  positions = own.masked_fill_(foreign, 0).masked_fill_(nowhere, -1);
+  return foreign;
+}
+
+/// What is looked up at the first position where a rank holds none.
+at::Tensor one_row_of_zeros(const at::Tensor& table, int64_t dim) {
+  auto sizes = table.sizes().vec();
+  sizes[dim] = 1;
+  return at::zeros(sizes, table.options());
+}
+
+/// A mask whose dims are a tensor's first, for all of its dims.
+at::Tensor for_all_dims(at::Tensor mask, const at::Tensor& tensor) {
+  while (mask.dim() < tensor.dim()) {
+    mask = mask.unsqueeze(-1);
+  }
+  return mask;
+}
+
+/// Puts the locals in the places of the operands; `local(i)` gives operand i's.
+template <class Local>
+void put_arguments(c10::IValue* arguments, const OperatorSchema& schema, const OperandRefs& operands, Local local) {
+  for (size_t i = 0; i < operands.size();) {
+    const auto argument = operands[i].argument;
+    auto& value = arguments[argument];
+    if (operands[i].position < 0) {
+      value = c10::IValue(at::Tensor(local(i++)));
+      continue;
+    }
+    if (schema.arguments[argument] == ArgumentKind::OptionalTensorList) {
+      auto list = value.toOptionalTensorList().copy();
+      for (; i < operands.size() && operands[i].argument == argument; ++i) {
+        list.set(operands[i].position, local(i));
+      }
+      value = std::move(list);
+    } else {
+      c10::List<at::Tensor> list;
+      list.reserve(value.toListRef().size());
+      for (; i < operands.size() && operands[i].argument == argument; ++i) {
+        list.push_back(local(i));
+      }
+      value = std::move(list);
+    }
+  }
+}
+
+/// As the strides of the spec order the dims.
+at::Tensor in_order_of(const at::Tensor& local, const TensorSpec& spec) {
+  std::vector<int64_t> order(spec.dim());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(
+      order.begin(), order.end(), [&](int64_t a, int64_t b) { return spec.strides()[a] > spec.strides()[b]; });
+  std::vector<int64_t> back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    back[order[i]] = static_cast<int64_t>(i);
+  }
+  return local.permute(order).contiguous().permute(back);
+}
+
+/// Devices may give another size than a run without data does: saved statistics that nobody needs are empty.
+bool is_of_other_size(const at::Tensor& local, const PreparedOutput& output) {
+  if (!local.defined() || !output.spec || output.is_view) {
+    return false;
+  }
+  const auto& placements = output.spec->layout().placements();
+  return std::all_of(placements.begin(), placements.end(), [](const Placement& p) { return p.is_replicate(); }) &&
+      local.sizes() != output.spec->sizes();
+}
+
+/// A prepared call under way.
+class LocalCall {
+ public:
+  LocalCall(
+      const c10::OperatorHandle& op,
+      const OperatorSchema& schema,
+      PreparedCall& call,
+      Stack& stack,
+      const OperandRefs& operands)
+      : op_(op), schema_(schema), call_(call), stack_(stack), operands_(operands) {}
+
+  void run() {
+    const bool moves = !call_.moves.empty() || call_.lookup;
+    auto* arguments = stack_.data() + stack_.size() - schema_.arguments.size();
+    if (!schema_.written.empty()) {
+      count_writes(arguments);
+    }
+    keep(arguments);
+    if (C10_LIKELY(!moves && !reads_what_it_writes())) {
+      put_arguments(
+          arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return local_of(operands_[i]); });
+    } else if (call_.overlapped != nullptr && runs_overlapped(call_)) {
+      run_beside_gather(arguments);
+      put_results();
+      return;
+    } else {
+      auto locals = prepared_locals();
+      put_arguments(arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return locals[i]; });
+    }
+    for (const auto& [argument, value] : call_.local_arguments) {
+      arguments[argument] = value;
+    }
+    op_.callBoxed(&stack_);
+    if (C10_UNLIKELY(foreign_.defined() && call_.lookup->masks_output)) {
+      const auto& found = stack_.back().toTensor(); // memory of its own, or that of an out= argument
+      found.masked_fill_(for_all_dims(foreign_, found), 0);
+    }
+    bring_home();
+    put_results();
+  }
+
+ private:
+  void count_writes(const c10::IValue* arguments) const {
+    for (const auto argument : schema_.written) {
+      const auto& value = arguments[argument];
+      if (value.isTensorList()) {
+        weft::count_writes(value.toTensorVector(), !op_.schema().name().starts_with("aten::_fused_"));
+      } else if (value.isTensor() && is_dtensor(value.toTensor())) {
+        as_dtensor(value.toTensor())->count_write();
+      }
+    }
+  }
+
+  /// What is written to and what is viewed must outlive its place on the stack.
+  void keep(c10::IValue* arguments) {
+    for (const auto& ret : schema_.returns) {
+      const auto argument = ret.stored_in >= 0 ? ret.stored_in : ret.view_of;
+      if (argument < 0) {
+        continue;
+      }
+      if (schema_.returns.size() == 1 && arguments[argument].isTensor()) {
+        kept_.push_back(std::move(arguments[argument])); // a local takes its place
+      } else {
+        kept_.push_back(arguments[argument]);
+      }
+    }
+    if (C10_UNLIKELY(!call_.returns_home.empty())) {
+      for (const auto& ref : operands_) {
+        homes_.push_back(local_of(ref));
+      }
+    }
+  }
+
+  void run_beside_gather(const c10::IValue* arguments) {
+    const auto& name = op_.schema().name();
+    auto locals = locals_of(operands_);
+    if (!call_.overlapped->other_moves.empty()) {
+      move(locals, call_.overlapped->other_moves, name.c_str());
+    }
+    const auto count = schema_.arguments.size();
+    auto result = run_overlapped(*call_.overlapped, name, locals, c10::ArrayRef(arguments, count));
+    torch::jit::drop(stack_, count);
+    stack_.emplace_back(std::move(result));
+  }
+
+  bool is_written(size_t operand) const {
+    const auto& written = schema_.written;
+    return std::find(written.begin(), written.end(), operands_[operand].argument) != written.end();
+  }
+
+  /// Whether an operand that is read shares memory with one that is written; of two lists, with the one in its position.
+  template <class Local>
+  bool is_overwritten(size_t read, const Local& local) const {
+    const auto position = operands_[read].position;
+    return std::any_of(schema_.written.begin(), schema_.written.end(), [&](int64_t argument) {
+      auto [w, end] = operands_of(argument);
+      if (position >= 0 && w < end && operands_[w].position >= 0) {
+        w = std::min(w + position, end);
+        end = std::min(w + 1, end);
+      }
+      for (; w < end; ++w) {
+        if (share_storage(local(w), local(read)) && !may_read_in_place(local(w), local(read))) {
+          return true;
+        }
+      }
+      return false;
+    });
+  }
+  /// The first operand of an argument and the one behind its last: they are in the order of the arguments.
+  std::pair<size_t, size_t> operands_of(int64_t argument) const {
+    const auto begin = operands_.begin();
+    const auto is_before = [](int64_t bound) {
+      return [bound](const OperandRef& ref) { return ref.argument < bound; };
+    };
+    return {
+        std::partition_point(begin, operands_.end(), is_before(argument)) - begin,
+        std::partition_point(begin, operands_.end(), is_before(argument + 1)) - begin};
+  }
+  /// Where each element of a result is made of the elements in the same place, reading them first is what kernels do.
+  bool may_read_in_place(const at::Tensor& written, const at::Tensor& read) const {
+    return op_.hasTag(at::Tag::pointwise) && are_same_elements(written, read);
+  }
+
+  bool reads_what_it_writes() const {
+    if (schema_.written.empty()) {
+      return false;
+    }
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (!is_written(i) && is_overwritten(i, [&](size_t k) -> const at::Tensor& { return local_of(operands_[k]); })) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void copy_overwritten(Locals& locals) const {
+    for (size_t i = 0; i < locals.size() && !schema_.written.empty(); ++i) {
+      if (!is_written(i) && is_overwritten(i, [&](size_t k) -> const at::Tensor& { return locals[k]; })) {
+        locals[i] = locals[i].clone();
+      }
+    }
+  }
+
+  Locals prepared_locals() {
+    auto locals = locals_of(operands_);
+    if (!call_.moves.empty()) {
+      move(locals, call_.moves, op_.schema().name().c_str());
+    }
+    if (call_.lookup) {
+      foreign_ = take_own_positions(locals[call_.lookup->operand], *call_.lookup);
+      if (!call_.lookup->masks_output) {
+        locals[0] = locals[0].masked_fill(for_all_dims(foreign_, locals[0]), 0);
+      } else if (call_.lookup->length == 0) {
+        auto& table = locals[call_.lookup->table];
+        table = one_row_of_zeros(table, call_.lookup->table_dim);
+      }
+    }
+    copy_overwritten(locals);
+    if (!call_.returns_home.empty()) {
+      written_ = locals;
+    }
+    return locals;
+  }
+
+  void bring_home() {
+    for (size_t i = 0; i < call_.returns_home.size(); ++i) {
+      if (call_.returns_home[i]) {
+        homes_[i].copy_(call_.returns_home[i]->run(written_[i]).wait());
+      }
+    }
+  }
+
+  void put_results() {
+    auto* results = stack_.data() + stack_.size() - schema_.returns.size();
+    size_t kept = 0;
+    for (size_t r = 0; r < schema_.returns.size(); ++r) {
+      const auto& ret = schema_.returns[r];
+      auto& value = results[r];
+      if (ret.stored_in >= 0) {
+        value = std::move(kept_[kept++]);
+        continue;
+      }
+      const auto* base = ret.view_of >= 0 ? as_dtensor(kept_[kept++].toTensor()) : nullptr;
+      if (value.isTensor()) {
+        value = result(std::move(value).toTensor(), ret, base);
+      } else if (ret.is_tensor && value.isTensorList()) {
+        auto list = value.toTensorVector();
+        for (auto& tensor : list) {
+          tensor = result(std::move(tensor), ret, base);
+        }
+        value = std::move(list);
+      }
+    }
+    // What a rule says of an output holds for every such call; what the fallback gives may depend on values.
+    call_.outputs_known = call_.outputs_known || !call_.is_fallback;
+    call_.is_direct = call_.outputs_known && call_.moves.empty() && !call_.lookup && call_.local_arguments.empty() &&
+        !call_.is_fallback;
+  }
+
+  at::Tensor result(at::Tensor local, const OperatorSchema::Return& ret, const DTensorImpl* base) {
+    if (C10_LIKELY(call_.outputs_known)) {
+      if (C10_UNLIKELY(!call_.is_direct && is_of_other_size(local, call_.outputs[next_]))) {
+        call_.outputs[next_] = output_of_result(call_, ret, next_, local);
+      }
+      return wrap_output(std::move(local), call_.outputs[next_++], base);
+    }
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !local.defined() || local.layout() == at::kStrided, "[", op_.schema().name(),
+        "] a strided result is required, but got one of layout ", local.layout(), " for ", *call_.operands[0],
+        ". Call it on full_tensor(t).");
+    const auto output = output_of_result(call_, ret, next_++, local);
+    if (!call_.is_fallback) {
+      call_.outputs.resize(std::max(call_.outputs.size(), next_));
+      call_.outputs[next_ - 1] = output;
+    }
+    return wrap_output(std::move(local), output, base);
+  }
+
+  const c10::OperatorHandle& op_;
+  const OperatorSchema& schema_;
+  PreparedCall& call_;
+  Stack& stack_;
+  const OperandRefs& operands_;
+  c10::SmallVector<c10::IValue, 2> kept_;
+  c10::SmallVector<at::Tensor, 1> homes_;
+  Locals written_;
+  at::Tensor foreign_;
+  size_t next_ = 0;
+};
+
+} // namespace
+
+void count_writes(at::TensorList written, bool tells_autograd) {
+  for (const auto& tensor : written) {
+    if (const auto* impl = as_dtensor(tensor)) {
+      impl->count_write();
+      if (tells_autograd && !tensor.is_inference()) {
+        tensor.unsafeGetTensorImpl()->bump_version();
+      }
+    }
+  }
+}
+
+at::Tensor wrap_output(at::Tensor local, const PreparedOutput& output, const DTensorImpl* base) {
+  if (!local.defined()) {
+    return local;
+  }
+  // A view that had to be copied gets strides in the order of the spec's too: by those `reshape` decides whether to view.
+  const bool has_own_memory = !output.is_view || output.is_copy;
+  if (C10_UNLIKELY(has_own_memory && !output.contiguous)) {
+    local = in_order_of(local, *output.spec);
+  } else if (C10_UNLIKELY(has_own_memory && !local.is_contiguous())) {
+    local = local.contiguous();
+  }
+  if (output.is_view) {
+    auto view = make_dtensor_like(*output.like, std::move(local));
+    static_cast<DTensorImpl*>(view.unsafeGetTensorImpl())->become_view(*base, output.offset, output.is_copy);
+    return view;
+  }
+  return make_dtensor_like(*output.like, std::move(local));
+}
+
+void run_local_call(
+    const c10::OperatorHandle& op,
+    const OperatorSchema& schema,
+    PreparedCall& call,
+    Stack* stack,
+    const OperandRefs& operands) {
+  LocalCall(op, schema, call, *stack, operands).run();
+}
+
+} // namespace weft

@@ -1,0 +1,207 @@
+#include "weft/tensor/dispatch/overlapped_call.h"
+
+#include "weft/comm/comm_log.h"
+#include "weft/comm/world/fake_world.h"
+#include "weft/overlap/measure/compute_rate.h"
+#include "weft/overlap/measure/mesh_rates.h"
+#include "weft/tensor/impl/move_observer.h"
+#include "weft/tensor/impl/scopes.h"
+
+#include <ATen/ATen.h>
+
+namespace weft {
+
+namespace {
+
+/// The places of a matmul's tensors among its operands.
+struct Places {
+  size_t left;
+  size_t right;
+  std::optional<size_t> bias;
+  bool transposes_right;
+};
+
+std::optional<Places> places_of(const c10::OperatorName& full_name, size_t operands) {
+  const auto& op = full_name.name;
+  if (!full_name.overload_name.empty()) {
+    return std::nullopt; // with out= or another dtype
+  }
+  if (op == "aten::linear") {
+    return Places{0, 1, operands > 2 ? std::optional<size_t>(2) : std::nullopt, true};
+  }
+  if (op == "aten::mm" || op == "aten::matmul") {
+    return Places{0, 1, std::nullopt, false};
+  }
+  if (op == "aten::addmm") {
+    return Places{1, 2, 0, false};
+  }
+  return std::nullopt;
+}
+
+/// The mesh dim along which one all-gather makes the whole, of pieces as torch.chunk cuts; none where it is more than that.
+std::optional<int64_t> gathering_mesh_dim(const Plan& plan) {
+  if (plan.steps.size() != 1 || plan.steps[0].kind != StepKind::AllGather || plan.steps[0].mesh_dims.size() != 1) {
+    return std::nullopt;
+  }
+  const auto& step = plan.steps[0];
+  const auto mesh_dim = step.mesh_dims[0];
+  const auto& placement = step.before[mesh_dim];
+  const bool is_plain = placement.is_shard() && step.after[mesh_dim].is_replicate() &&
+      real_cuts(step.before, placement.dim(), plan.source->mesh().shape()) == MeshDims{mesh_dim};
+  return is_plain ? std::optional(mesh_dim) : std::nullopt;
+}
+
+/// What the first rank holds, which holds most.
+c10::DimVector largest_part(const TensorSpec& spec, const Layout& layout) {
+  const auto& shape = spec.mesh().shape();
+  return local_shape_and_offset(spec.sizes(), layout, shape, std::vector<int64_t>(shape.size(), 0)).shape;
+}
+
+bool have_one_float_dtype(const PreparedCall& call) {
+  const auto dtype = call.operands[0]->dtype();
+  return c10::isFloatingType(dtype) &&
+      std::all_of(call.operands.begin(), call.operands.end(), [&](const auto& spec) { return spec->dtype() == dtype; });
+}
+
+PreparedCall::Moves without(const PreparedCall::Moves& moves, size_t operand) {
+  auto others = moves;
+  others[operand] = nullptr;
+  const bool is_only = std::all_of(others.begin(), others.end(), [](const auto& plan) { return plan == nullptr; });
+  return is_only ? PreparedCall::Moves() : others;
+}
+
+const OverlapChoice& measured_choice(OverlappedCall& overlapped, const PreparedCall& call) {
+  if (!overlapped.choice) {
+    const auto& spec = *call.operands[overlapped.left];
+    const auto rates = rates_of(spec.mesh(), spec.dtype());
+    overlapped.choice = choose_overlap(overlapped.overlap, rates.link({overlapped.mesh_dim}), rates.compute);
+  }
+  return *overlapped.choice;
+}
+
+bool is_forced() {
+  return Scopes::of_thread().overlap == OverlapMode::Force;
+}
+
+/// Those that are chosen without rates are the same whatever was measured before.
+int64_t chunks_of(const OverlappedCall& overlapped) {
+  return is_forced() ? overlapped.gather.chunks : overlapped.choice->chunks;
+}
+
+} // namespace
+
+std::shared_ptr<OverlappedCall> find_overlap(
+    const c10::OperatorName& op,
+    const PreparedCall& call,
+    c10::ArrayRef<Layout> targets) {
+  const auto places = call.moves.empty() ? std::nullopt : places_of(op, call.operands.size());
+  if (!places || call.moves[places->left] == nullptr || !have_one_float_dtype(call)) {
+    return nullptr;
+  }
+  const auto& left = *call.operands[places->left];
+  const auto& right = *call.operands[places->right];
+  const auto mesh_dim = gathering_mesh_dim(call.moves[places->left]->plan());
+  if (!mesh_dim || left.dim() < 2 || right.dim() != 2 || left.numel() == 0 || right.numel() == 0) {
+    return nullptr;
+  }
+  const auto dim = left.layout()[*mesh_dim].dim();
+  if (dim == left.dim() - 1) {
+    return nullptr;
+  }
+  auto result = std::make_shared<OverlappedCall>();
+  result->left = places->left;
+  result->right = places->right;
+  result->bias = places->bias;
+  result->transposes_right = places->transposes_right;
+  const auto columns_dim = places->transposes_right ? 0 : 1;
+  if (places->bias) {
+    const auto sizes = call.operands[*places->bias]->sizes();
+    result->adds_bias_after = sizes.size() != 1 || sizes[0] != right.sizes()[columns_dim];
+  }
+  result->other_moves = without(call.moves, places->left);
+  result->group = Communicator::of(left.mesh()).group(left.mesh(), {*mesh_dim});
+  result->gather = {.dim = dim, .size = left.sizes()[dim]};
+  result->mesh_dim = *mesh_dim;
+  const auto rows = largest_part(left, targets[places->left]);
+  result->overlap = {
+      .kind = OverlapKind::GatherMatmul,
+      .cut = OverlapCut::Rows,
+      .members = left.mesh().size(*mesh_dim),
+      .rows = c10::multiply_integers(rows.begin(), rows.end() - 1),
+      .inner = rows.back(),
+      .columns = largest_part(right, targets[places->right])[columns_dim],
+      .element_bytes = static_cast<int64_t>(c10::elementSize(left.dtype()))};
+  // Where nobody is, messages are not worth their while.
+  result->never_pays = too_small_to_overlap(result->overlap) || is_fake(*left.mesh().world());
+  // Without measured rates, for who fuses all the same.
+  result->gather.chunks = choose_overlap(
+                              result->overlap, LinkModel::for_mesh(left.mesh()).links[*mesh_dim],
+                              assumed_compute(left.mesh().device_type(), left.dtype()))
+                              .chunks;
+  return result;
+}
+
+bool runs_overlapped(const PreparedCall& call) {
+  const auto& overlapped = call.overlapped;
+  if (overlapped == nullptr || MoveObserver::of_thread() != nullptr) {
+    return false;
+  }
+  switch (Scopes::of_thread().overlap) {
+    case OverlapMode::Off:
+      return false;
+    case OverlapMode::Force:
+      return true;
+    case OverlapMode::Auto:
+      return !overlapped->never_pays && measured_choice(*overlapped, call).fuse;
+  }
+  TORCH_INTERNAL_ASSERT(false);
+}
+
+std::shared_ptr<const Explanation> current_explanation(const PreparedCall& call) {
+  // Where nothing may be sent, nothing is measured either.
+  if (call.overlapped == nullptr || Scopes::of_thread().strict || !runs_overlapped(call)) {
+    return call.explanation;
+  }
+  const auto& overlapped = *call.overlapped;
+  auto fused = std::make_shared<Explanation>(*call.explanation);
+  const auto number = std::to_string(overlapped.left) + ": ";
+  for (auto& plan : fused->plans) {
+    if (plan.starts_with(number)) {
+      plan += c10::str(" beside the matmul, chunks per rank: ", chunks_of(overlapped));
+    }
+  }
+  fused->why += "; fused: " + (is_forced() ? "as the scope says" : overlapped.choice->reason);
+  return fused;
+}
+
+at::Tensor run_overlapped(
+    const OverlappedCall& overlapped,
+    const std::string& op,
+    c10::ArrayRef<at::Tensor> locals,
+    c10::ArrayRef<c10::IValue> arguments) {
+  const OperatorScope scope(op.c_str());
+  const auto& right = locals[overlapped.right];
+  auto options = overlapped.gather;
+  options.chunks = chunks_of(overlapped);
+  // Of addmm: beta * bias + alpha * product.
+  const bool has_factors = op == "aten::addmm";
+  const auto beta = has_factors ? arguments[3].toScalar() : at::Scalar(1);
+  const auto alpha = has_factors ? arguments[4].toScalar() : at::Scalar(1);
+  const bool is_plain_sum = beta.equal(1) && alpha.equal(1) && !overlapped.adds_bias_after;
+  std::vector<at::Tensor> biases;
+  if (overlapped.bias && is_plain_sum) {
+    biases.push_back(locals[*overlapped.bias]);
+  }
+  auto product = all_gather_matmul(
+                     *overlapped.group, locals[overlapped.left], {overlapped.transposes_right ? right.t() : right},
+                     biases, options)
+                     .outputs[0];
+  if (!overlapped.bias || is_plain_sum) {
+    return product;
+  }
+  product = alpha.equal(1) ? product : product.mul_(alpha);
+  // What is multiplied by zero does not count, whatever it is.
+  return beta.equal(0) ? product : product.add_(locals[*overlapped.bias], beta);
+}
+
+} // namespace weft

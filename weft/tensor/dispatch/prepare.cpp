@@ -1,0 +1,305 @@
+#include "weft/tensor/dispatch/prepare.h"
+
+#include "weft/core/layout_algebra.h"
+#include "weft/propagation/decide.h"
+#include "weft/propagation/global_meta.h"
+#include "weft/tensor/dispatch/overlapped_call.h"
+#include "weft/tensor/impl/in_backward.h"
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+class Preparation {
+ public:
+  Preparation(
+      const c10::OperatorHandle& op,
+      const OperatorTraits& traits,
+      c10::ArrayRef<c10::IValue> arguments,
+      c10::ArrayRef<OperandRef> operands)
+      : op_(op), traits_(traits), arguments_(arguments), operands_(operands) {}
+
+  PreparedCall run() {
+    take_specs();
+    // Rules and decompositions rely on arguments that a device takes: others raise here, the same on every rank. Calls by
+    // the fallback raise when they are run, on the whole tensors.
+    if (traits_.rule != nullptr || traits_.decomposition != nullptr) {
+      globals_ = global_results(op_, arguments_);
+    }
+    // A derivative formula works in place on tensors of its own: it cannot redistribute them first.
+    decision_ = decide(op_, traits_, arguments_, call_operands(), /*may_move_stored=*/in_backward());
+    call_.decomposition = decision_.decomposition;
+    if (call_.decomposition != nullptr) {
+      return std::move(call_);
+    }
+    call_.is_fallback = decision_.is_fallback;
+    call_.expected = decision_.expected;
+    take_size_arguments();
+    take_lookup();
+    compile_moves();
+    describe_outputs();
+    call_.overlapped = find_overlap(op_.operator_name(), call_, decision_.targets);
+    explain();
+    return std::move(call_);
+  }
+
+ private:
+  const std::string& name() const {
+    return op_.schema().name();
+  }
+  bool is_written(const OperandRef& ref) const {
+    const auto& written = traits_.schema.written;
+    return std::find(written.begin(), written.end(), ref.argument) != written.end();
+  }
+
+  void take_specs() {
+    for (const auto& ref : operands_) {
+      if (ref.impl == nullptr) {
+        // Steps of an optimizer, in a list, are counted by every rank alike.
+        const bool is_number_in_list = ref.position >= 0 && ref.tensor->dim() == 0;
+        TORCH_CHECK_VALUE(
+            !is_written(ref) || is_number_in_list, "[", name(),
+            "] a distributed result cannot be stored in a plain tensor, but argument '",
+            op_.schema().arguments()[ref.argument].name(), "' is one of shape ", ref.tensor->sizes(),
+            ". Distribute it with distribute_tensor or from_local.");
+        continue;
+      }
+      TORCH_CHECK_VALUE(
+          !ref.impl->is_copy_of_base() || !is_written(ref), "[", name(), "] argument '",
+          op_.schema().arguments()[ref.argument].name(), "' (", *ref.impl->spec(),
+          ") is a view that had to be redistributed, so that writing to it would not change the tensor it was taken "
+          "of. "
+          "Redistribute that tensor first, or clone the view.");
+      const auto& mesh = ref.impl->spec()->mesh();
+      TORCH_CHECK_VALUE(
+          mesh_ == nullptr || *mesh_ == mesh, "[", name(), "] all tensors must be on the same mesh, but got ",
+          mesh_->to_string(), " and ", mesh.to_string(), ". Bring them to one mesh through full_tensor.");
+      mesh_ = &mesh;
+    }
+    TORCH_INTERNAL_ASSERT(mesh_ != nullptr);
+    // A view of a part that is empty needs no place in the mesh.
+    TORCH_CHECK_VALUE(
+        mesh_->is_member() || traits_.schema.is_view, "[", name(), "] rank ", mesh_->world()->rank(), " is not in ",
+        mesh_->to_string(), " and cannot compute on it. Call operators on its ranks only.");
+    for (const auto& ref : operands_) {
+      call_.operands.push_back(
+          ref.impl != nullptr
+              ? ref.impl->spec()
+              : TensorSpec::make(*mesh_, replicated(*mesh_), ref.tensor->sizes(), ref.tensor->scalar_type()));
+    }
+  }
+
+  std::vector<CallOperand> call_operands() const {
+    std::vector<CallOperand> result;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const auto& ref = operands_[i];
+      result.push_back({ref.argument, ref.position, call_.operands[i], is_stationary(ref), ref.impl == nullptr});
+    }
+    return result;
+  }
+
+  LocalBlock local_block(c10::IntArrayRef sizes, const Layout& layout) const {
+    return local_shape_and_offset(sizes, layout, mesh_->shape(), mesh_->coordinate());
+  }
+
+  void take_size_arguments() {
+    for (const auto& [argument, sizes, layout] : decision_.size_arguments) {
+      const auto shape = local_block(sizes, layout).shape;
+      const bool is_list = arguments_[argument].isList();
+      call_.local_arguments.push_back(
+          {argument, is_list ? c10::IValue(std::vector<int64_t>(shape.begin(), shape.end())) : c10::IValue(shape[0])});
+    }
+  }
+
+  void take_lookup() {
+    if (!decision_.lookup) {
+      return;
+    }
+    const auto& lookup = *decision_.lookup;
+    const auto held = local_block({lookup.size}, lookup.layout);
+    call_.lookup = PreparedCall::Lookup{
+        .operand = lookup.operand,
+        .begin = held.offset[0],
+        .length = held.shape[0],
+        .size = lookup.size,
+        .masks_output = lookup.masks_output,
+        .table = lookup.table,
+        .table_dim = lookup.table_dim};
+  }
+
+  void compile_moves() {
+    PreparedCall::Moves moves(operands_.size());
+    PreparedCall::Moves returns_home(operands_.size());
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (!decision_.moves(i, call_.operands[i])) {
+        continue;
+      }
+      const auto& source = decision_.sources[i];
+      const auto target = source->with(decision_.targets[i]);
+      moves[i] = compile(source, target);
+      if (is_written(operands_[i])) {
+        returns_home[i] = compile(target, call_.operands[i]);
+      }
+    }
+    const auto any = [](const PreparedCall::Moves& all) {
+      return std::any_of(all.begin(), all.end(), [](const auto& plan) { return plan != nullptr; });
+    };
+    if (any(moves)) {
+      call_.moves = std::move(moves);
+    }
+    if (any(returns_home)) {
+      call_.returns_home = std::move(returns_home);
+    }
+  }
+
+  std::shared_ptr<const CompiledPlan> compile(const SpecPtr& source, const SpecPtr& target) {
+    auto compiled = std::make_shared<const CompiledPlan>(plan(source, target));
+    for (const auto& step : compiled->plan().steps) {
+      call_.communicates = call_.communicates || communicates(step.kind);
+    }
+    bytes_ += static_cast<int64_t>(received_bytes(compiled->plan()));
+    return compiled;
+  }
+
+  bool is_moved(int64_t argument) const {
+    for (size_t i = 0; i < operands_.size() && !call_.moves.empty(); ++i) {
+      if (operands_[i].argument == argument && call_.moves[i] != nullptr) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void describe_outputs() {
+    if (call_.is_fallback || !globals_) {
+      return; // the results of the fallback are those of a single device
+    }
+    call_.outputs_known = true;
+    size_t next = 0;
+    for (const auto& ret : traits_.schema.returns) {
+      const auto last = &ret == &traits_.schema.returns.back();
+      // A list among the returns stands alone in all operators that have one.
+      const auto count = ret.is_tensor ? (last && traits_.schema.returns.size() == 1 ? globals_->size() : 1) : 0;
+      for (size_t k = 0; k < count; ++k, ++next) {
+        if (ret.stored_in < 0) {
+          call_.outputs.push_back(output(next, (*globals_)[next], ret));
+        }
+      }
+    }
+  }
+
+  PreparedOutput output(size_t number, const GlobalMeta& global, const OperatorSchema::Return& ret) const {
+    if (!global.defined) {
+      return {};
+    }
+    TORCH_INTERNAL_ASSERT(number < call_.expected.size(), name(), " gives more tensors than its rule has");
+    const auto& expected = call_.expected[number];
+    bool fits = expected.sizes.size() == global.sizes.size();
+    for (size_t d = 0; fits && d < global.sizes.size(); ++d) {
+      fits = expected.sizes[d] == -1 || expected.sizes[d] == global.sizes[d];
+    }
+    TORCH_INTERNAL_ASSERT(
+        fits, "the rule of ", name(), " has the sizes ", c10::IntArrayRef(expected.sizes), " for an output of ",
+        c10::IntArrayRef(global.sizes));
+    PreparedOutput result;
+    result.spec = TensorSpec::make(*mesh_, expected.layout, global.sizes, global.strides, global.dtype);
+    result.is_view = ret.view_of >= 0;
+    result.is_copy = result.is_view && is_moved(ret.view_of);
+    result.offset = global.offset;
+    result.contiguous = result.spec->is_contiguous();
+    result.like = like(result.spec);
+    if (name() == "aten::_to_copy" && is_stationary(operands_[0])) {
+      result.like->become_cast_parameter();
+    }
+    return result;
+  }
+
+  void explain() {
+    auto explanation = std::make_shared<Explanation>();
+    explanation->op = c10::toString(op_.operator_name());
+    for (const auto& spec : call_.operands) {
+      explanation->inputs.push_back(spec->to_string());
+    }
+    for (const auto& layout : decision_.targets) {
+      explanation->strategy += layout.to_string() + " ";
+    }
+    explanation->strategy += "->";
+    for (const auto& expected : call_.expected) {
+      explanation->strategy += " " + expected.layout.to_string();
+    }
+    if (call_.is_fallback) {
+      explanation->strategy += " " + replicated(*mesh_).to_string();
+    }
+    for (size_t i = 0; i < call_.moves.size(); ++i) {
+      if (call_.moves[i]) {
+        explanation->plans.push_back(std::to_string(i) + ": " + call_.moves[i]->plan().to_string());
+      }
+    }
+    explanation->bytes = bytes_;
+    explanation->why = decision_.reason;
+    call_.explanation = std::move(explanation);
+  }
+
+  static bool is_stationary(const OperandRef& operand) {
+    return operand.impl != nullptr && (is_parameter(*operand.tensor) || operand.impl->is_cast_parameter());
+  }
+
+  c10::intrusive_ptr<DTensorImpl> like(const SpecPtr& spec) const {
+    const auto first = std::find_if(operands_.begin(), operands_.end(), [](const auto& ref) { return ref.impl; });
+    return c10::make_intrusive<DTensorImpl>(AsyncTensor(), spec, first->impl->device());
+  }
+
+  const c10::OperatorHandle& op_;
+  const OperatorTraits& traits_;
+  c10::ArrayRef<c10::IValue> arguments_;
+  c10::ArrayRef<OperandRef> operands_;
+  const DeviceMesh* mesh_ = nullptr;
+  PreparedCall call_;
+  std::optional<std::vector<GlobalMeta>> globals_;
+  Decision decision_;
+  int64_t bytes_ = 0;
+};
+
+/// Where a local result is a part of the whole: what it is a part of.
+SpecPtr spec_of_result(const PreparedCall& call, size_t number, const at::Tensor& result) {
+  const auto& mesh = call.operands[0]->mesh();
+  if (call.is_fallback) {
+    return TensorSpec::make(mesh, replicated(mesh), result.sizes(), result.strides(), result.scalar_type());
+  }
+  const auto& expected = call.expected[number];
+  auto sizes = result.sizes().vec();
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    sizes[d] = expected.sizes[d] == -1 ? sizes[d] : expected.sizes[d];
+  }
+  return TensorSpec::make(mesh, expected.layout, sizes, result.scalar_type());
+}
+
+} // namespace
+
+PreparedCall prepare(
+    const c10::OperatorHandle& op,
+    const OperatorTraits& traits,
+    c10::ArrayRef<c10::IValue> arguments,
+    c10::ArrayRef<OperandRef> operands) {
+  return Preparation(op, traits, arguments, operands).run();
+}
+
+PreparedOutput output_of_result(
+    const PreparedCall& call,
+    const OperatorSchema::Return& ret,
+    size_t number,
+    const at::Tensor& result) {
+  PreparedOutput output;
+  if (result.defined()) {
+    output.spec = spec_of_result(call, number, result);
+    output.is_view = ret.view_of >= 0;
+    output.is_copy = output.is_view && !call.moves.empty();
+    output.contiguous = output.spec->is_contiguous();
+    output.like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), output.spec, result.device());
+  }
+  return output;
+}
+
+} // namespace weft

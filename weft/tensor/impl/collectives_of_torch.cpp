@@ -1,0 +1,56 @@
+#include "weft/tensor/impl/collectives_of_torch.h"
+
+#include "weft/tensor/impl/dtensor_impl.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+namespace weft {
+
+namespace {
+
+const DTensorImpl* first_distributed(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return as_dtensor(value.toTensor());
+  }
+  if (!value.isList()) {
+    return nullptr;
+  }
+  for (const c10::IValue& each : value.toListRef()) {
+    if (const auto* found = first_distributed(each)) {
+      return found;
+    }
+  }
+  return nullptr;
+}
+
+void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  for (const auto& value : torch::jit::last(*stack, op.schema().arguments().size())) {
+    const auto* found = first_distributed(value);
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        found == nullptr, "[", op.schema().name(), "] collectives of torch.distributed take plain tensors, but got ",
+        *found->spec(),
+        ". Use redistribute or full_tensor, or call it on to_local(t). A module with distributed parameters needs no "
+        "DistributedDataParallel: give its mesh a dim over which the batch is sharded, and backward reduces the "
+        "gradients over it.");
+  }
+  TORCH_INTERNAL_ASSERT(false, op.schema().name(), " was called without a distributed tensor");
+}
+
+} // namespace
+
+void refuse_collectives_of_torch() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto key : {kDTensorKey, c10::DispatchKey::AutogradPrivateUse2}) {
+    // Kept for the life of the process, as ATen's own kernels are.
+    auto* library = new torch::Library(torch::Library::IMPL, "c10d", key, __FILE__, __LINE__);
+    for (const auto& name : dispatcher.getAllOpNames()) {
+      const auto op = dispatcher.findSchema(name);
+      if (name.name.starts_with("c10d::") && op) {
+        library->impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
+      }
+    }
+  }
+}
+
+} // namespace weft

@@ -1,0 +1,162 @@
+#include "weft/tensor/impl/dtensor_impl.h"
+
+namespace weft {
+
+namespace {
+
+/// Autocast takes notice of a tensor by a key of its device. One without data (meta) has the keys that it will have on
+/// the mesh, so that it can be given data in its place.
+c10::DispatchKeySet keys_on(c10::Device device, const TensorSpec& spec) {
+  constexpr c10::DispatchKeySet kOwn(kDTensorKey);
+  const auto type = device.is_meta() ? spec.mesh().device_type() : device.type();
+  return type == c10::kCPU ? kOwn.add(c10::DispatchKey::AutocastCPU)
+      : type == c10::kCUDA ? kOwn.add(c10::DispatchKey::AutocastCUDA)
+                           : kOwn;
+}
+
+/// A conjugate or negative that is still to be worked out is one of the whole tensor too, for those who look at its
+/// memory. What is on its way is none.
+void take_lazy_signs(DTensorImpl& impl, const at::Tensor& local) {
+  if (C10_UNLIKELY(local.is_conj() != impl.is_conj())) {
+    impl._set_conj(local.is_conj());
+  }
+  if (C10_UNLIKELY(local.is_neg() != impl.is_neg())) {
+    impl._set_neg(local.is_neg());
+  }
+}
+
+at::Tensor if_there(const AsyncTensor& local) {
+  return local.ready() ? local.wait() : at::Tensor();
+}
+
+} // namespace
+
+DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
+    : TensorImpl(keys_on(device, *spec), c10::scalarTypeToTypeMeta(spec->dtype()), device),
+      local_(std::move(local)),
+      spec_(std::move(spec)) {
+  set_storage_access_should_throw();
+  take_sizes_from_spec();
+  take_lazy_signs(*this, if_there(local_));
+}
+
+DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
+    : TensorImpl(keys_on(local.device(), *like.spec_), like.data_type_, local.device()),
+      local_(std::move(local)),
+      spec_(like.spec_),
+      is_cast_parameter_(like.is_cast_parameter_) {
+  set_storage_access_should_throw();
+  sizes_and_strides_ = like.sizes_and_strides_;
+  numel_ = like.numel_;
+  is_contiguous_ = like.is_contiguous_;
+  is_channels_last_ = like.is_channels_last_;
+  is_channels_last_contiguous_ = like.is_channels_last_contiguous_;
+  is_channels_last_3d_ = like.is_channels_last_3d_;
+  is_channels_last_3d_contiguous_ = like.is_channels_last_3d_contiguous_;
+  is_non_overlapping_and_dense_ = like.is_non_overlapping_and_dense_;
+  take_lazy_signs(*this, local_.wait());
+}
+
+void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
+  storage_offset_ = base.storage_offset_ + offset;
+  constexpr auto kView = c10::DispatchKey::ADInplaceOrView;
+  if (C10_UNLIKELY(key_set_.has(kView) != base.key_set_.has(kView))) {
+    // A view is an inference tensor, which has none of these keys, if its base is one, wherever it is taken.
+    constexpr auto kTracked = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+    key_set_ = (key_set_ - kTracked) | (base.key_set_ & kTracked);
+    version_counter_ = is_inference() ? c10::VariableVersion() : c10::VariableVersion(0);
+  }
+  copied_ = base.copied_;
+  if (!is_copy) {
+    memory_.set(base.memory());
+  } else if (!base.is_copy_of_base()) {
+    copied_.memory = base.memory();
+    copied_.writes = copied_.memory->writes();
+    copied_.version = base.version_counter_.enabled() ? base.version_counter_.current_version() : 0;
+  }
+  if (is_copy_of_base() && base.version_counter_.enabled() && !is_inference()) {
+    version_counter_ = base.version_counter_; // below autograd nobody else makes views share it
+  }
+}
+
+bool DTensorImpl::has_changed_since_copied() const {
+  return copied_.memory->writes() != copied_.writes ||
+      (version_counter_.enabled() && version_counter_.current_version() != copied_.version);
+}
+
+void DTensorImpl::take_copied(const DTensorImpl& other) {
+  copied_ = other.copied_;
+  if (is_copy_of_base() && version_counter_.enabled()) {
+    copied_.version = version_counter_.current_version() - (other.is_stale_copy() ? 1 : 0);
+  }
+}
+
+void DTensorImpl::release_resources() {
+  TensorImpl::release_resources();
+  local_ = AsyncTensor();
+  memory_.reset();
+  copied_ = {};
+  shared_move_.reset();
+}
+
+void DTensorImpl::take_sizes_from_spec() {
+  sizes_and_strides_.set_sizes(spec_->sizes());
+  sizes_and_strides_.set_strides(spec_->strides());
+  refresh_numel();
+  refresh_contiguous();
+}
+
+template <class Version>
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version, bool allow_tensor_metadata_change)
+    const {
+  auto copy = c10::make_intrusive<DTensorImpl>(local_, spec_, device());
+  copy->storage_offset_ = storage_offset_;
+  // Whether it is an inference tensor is a matter of where the original was made.
+  copy->key_set_ = key_set_;
+  // Inference tensors have no version; the copy got one where it was made outside of inference mode.
+  copy->version_counter_ = copy->is_inference() ? c10::VariableVersion() : std::forward<Version>(version);
+  copy->memory_.set(memory());
+  copy->take_copied(*this);
+  copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
+  return copy;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
+    const c10::VariableVersion& version,
+    bool allow_tensor_metadata_change) const {
+  return detached_copy(version, allow_tensor_metadata_change);
+}
+
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
+    c10::VariableVersion&& version,
+    bool allow_tensor_metadata_change) const {
+  return detached_copy(std::move(version), allow_tensor_metadata_change);
+}
+
+void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other) {
+  TORCH_CHECK_TYPE(
+      other->key_set().has(kDTensorKey),
+      "[DTensorImpl] only a distributed tensor can be put in the place of one, but got a plain one of shape ",
+      other->sizes(), ". Make one with from_local or distribute_tensor.");
+  const auto* from = static_cast<const DTensorImpl*>(other.get());
+  local_ = from->local_;
+  spec_ = from->spec_;
+  data_type_ = from->data_type_;
+  storage_offset_ = from->storage_offset_;
+  memory_.set(from->memory());
+  take_copied(*from);
+  shared_move_.reset();
+  device_opt_ = from->device_opt_;
+  take_sizes_from_spec();
+  take_lazy_signs(*this, if_there(local_));
+}
+
+at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor local) {
+  return at::detail::make_tensor<DTensorImpl>(like, std::move(local));
+}
+
+at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device) {
+  return at::detail::make_tensor<DTensorImpl>(std::move(local), std::move(spec), device);
+}
+
+} // namespace weft

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "weft/tensor/impl/dtensor_impl.h"
+
+#include <c10/util/SmallVector.h>
+
+namespace weft {
+
+/// A tensor among a call's arguments: where it is, and which.
+struct OperandRef {
+  int32_t argument;
+  int32_t position; // in a list; -1 for a tensor argument
+  const at::Tensor* tensor;
+  DTensorImpl* impl; // nullptr for a plain tensor
+};
+
+using OperandRefs = c10::SmallVector<OperandRef, 8>;
+
+/// A leaf that gradients are wanted of.
+inline bool is_parameter(const at::Tensor& tensor) {
+  return tensor.requires_grad() && tensor.is_leaf();
+}
+
+} // namespace weft

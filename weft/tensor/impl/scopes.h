@@ -1,0 +1,84 @@
+#pragma once
+
+#include "weft/overlap/overlap_mode.h"
+#include "weft/tensor/impl/carried_value.h"
+
+#include <type_traits>
+
+namespace weft {
+
+class ExplainedCalls;
+
+/// What this thread asks of the operators it calls. Scopes nest; each ends with its object. They hold for backward too, on
+/// whatever thread autograd runs it, and for what it computes again (torch.utils.checkpoint).
+struct Scopes {
+  bool strict = false;
+  bool replicate_plain = false;
+  bool debug = false;
+  /// See nn::LossParallel.
+  bool loss_parallel = false;
+  OverlapMode overlap = OverlapMode::Auto;
+  std::shared_ptr<ExplainedCalls> explain;
+
+  bool operator==(const Scopes&) const = default;
+  bool any() const {
+    return strict || debug || explain != nullptr;
+  }
+
+  static const Scopes& of_thread() {
+    return C10_LIKELY(!CarriedValue<Scopes>::is_anywhere()) ? kNone : carried();
+  }
+  /// Sets one of the above for this thread and returns what it was.
+  template <auto member, class Value>
+  static Value exchange(Value value) {
+    auto scopes = of_thread();
+    auto outer = std::exchange(scopes.*member, std::move(value));
+    set(std::move(scopes));
+    return outer;
+  }
+
+  static const std::string kCarriedName;
+  static std::atomic<int64_t> carried_count;
+
+ private:
+  static const Scopes& carried();
+  static void set(Scopes scopes);
+  static const Scopes kNone;
+};
+
+inline constinit const Scopes Scopes::kNone;
+
+inline bool debug_enabled() {
+  return Scopes::of_thread().debug;
+}
+
+/// Sets one of the above while it lasts.
+template <auto member>
+class ScopeOf {
+ public:
+  using Value = std::remove_cvref_t<decltype(Scopes::of_thread().*member)>;
+
+  ScopeOf()
+    requires std::is_same_v<Value, bool>
+      : ScopeOf(true) {}
+  explicit ScopeOf(Value value) : outer_(Scopes::exchange<member>(std::move(value))) {}
+  ~ScopeOf() {
+    Scopes::exchange<member>(std::move(outer_));
+  }
+  ScopeOf(const ScopeOf&) = delete;
+  ScopeOf& operator=(const ScopeOf&) = delete;
+
+ private:
+  Value outer_;
+};
+
+/// An operator that would have to communicate raises instead, with the plan it would have run.
+using StrictScope = ScopeOf<&Scopes::strict>;
+/// Plain tensors among distributed ones count as replicated: the same on every rank.
+using ReplicatePlainScope = ScopeOf<&Scopes::replicate_plain>;
+/// Ranks compare what they are about to do before every operator; the first difference is an error instead of a hang.
+using DebugScope = ScopeOf<&Scopes::debug>;
+/// Says when matmuls run beside the gathering of what they multiply.
+using OverlapScope = ScopeOf<&Scopes::overlap>;
+
+} // namespace weft

@@ -1,0 +1,75 @@
+#include "weft/tensor/kernels/einsum.h"
+
+#include "weft/rules/equation.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/einsum_compositeimplicitautograd_dispatch.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace weft {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// The gradient of one operand: the equation in which it and the output change places.
+std::string gradient_equation(const Equation& equation, size_t operand) {
+  std::string text = equation.output;
+  for (size_t i = 0; i < equation.inputs.size(); ++i) {
+    text += i == operand ? "" : "," + equation.inputs[i];
+  }
+  return text + "->" + equation.inputs[operand];
+}
+
+struct WholeEinsum : torch::autograd::Function<WholeEinsum> {
+  static at::Tensor forward(AutogradContext* context, const std::string& equation, at::TensorList tensors) {
+    const at::AutoDispatchBelowADInplaceOrView by_rule;
+    context->saved_data["equation"] = equation;
+    context->save_for_backward(tensors.vec());
+    return at::einsum(equation, tensors);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto equation = *parse_equation(context->saved_data["equation"].toStringRef());
+    const auto tensors = context->get_saved_variables();
+    variable_list results = {at::Tensor()};
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      std::vector<at::Tensor> others = {gradients[0]};
+      for (size_t k = 0; k < tensors.size(); ++k) {
+        if (k != i) {
+          others.push_back(tensors[k].conj());
+        }
+      }
+      results.push_back(
+          context->needs_input_grad(i) ? at::einsum(gradient_equation(equation, i), others) : at::Tensor());
+    }
+    return results;
+  }
+};
+
+/// Whether every letter has one size; one of 1 would broadcast.
+bool sizes_agree(const Equation& equation, at::TensorList tensors) {
+  std::vector<c10::IntArrayRef> sizes;
+  for (const auto& tensor : tensors) {
+    sizes.push_back(tensor.sizes());
+  }
+  return equation.fits(sizes);
+}
+
+at::Tensor einsum(c10::string_view equation, at::TensorList tensors, at::OptionalIntArrayRef path) {
+  const auto parsed = parse_equation(equation);
+  if (parsed && parsed->is_contraction() && sizes_agree(*parsed, tensors)) {
+    return WholeEinsum::apply(std::string(equation), tensors);
+  }
+  return at::compositeimplicitautograd::einsum(equation, tensors, path);
+}
+
+} // namespace
+
+void register_einsum(torch::Library& autograd) {
+  autograd.impl("einsum", TORCH_FN(einsum));
+}
+
+} // namespace weft

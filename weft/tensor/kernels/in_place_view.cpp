@@ -1,0 +1,68 @@
+#include "weft/tensor/kernels/in_place_view.h"
+
+#include "weft/propagation/operator_schema.h"
+#include "weft/tensor/impl/dtensor_impl.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace weft {
+
+namespace {
+
+/// The operator that gives as a view what this one does in place: of the name without the underscore, with the same
+/// arguments. Nothing where that one gives a copy (resize).
+std::optional<c10::OperatorHandle> view_form(const c10::OperatorHandle& op) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const auto& arguments = op.schema().arguments();
+  const auto base = op.operator_name().name.substr(0, op.operator_name().name.size() - 1);
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto candidate = name.name == base ? dispatcher.findSchema(name) : std::nullopt;
+    if (!candidate || candidate->schema().arguments().size() != arguments.size() ||
+        !OperatorSchema(candidate->schema()).is_view) {
+      continue;
+    }
+    const auto& others = candidate->schema().arguments();
+    const auto have_same_type = [](const auto& a, const auto& b) { return *a.type() == *b.type(); };
+    if (std::equal(arguments.begin(), arguments.end(), others.begin(), have_same_type)) {
+      return candidate;
+    }
+  }
+  return std::nullopt;
+}
+
+class InPlaceView final : public c10::OperatorKernel {
+ public:
+  explicit InPlaceView(const c10::OperatorHandle& op) : view_(view_form(op)) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+    const auto self = torch::jit::peek(*stack, 0, op.schema().arguments().size()).toTensor();
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        view_.has_value() && is_dtensor(self), "[", op.schema().name(), "] cannot change ",
+        is_dtensor(self) ? as_dtensor(self)->spec()->to_string() : "a plain tensor",
+        " in place. Make a new distributed tensor with from_local or distribute_tensor.");
+    view_->callBoxed(stack);
+    self.unsafeGetTensorImpl()->shallow_copy_from(stack->back().toTensor().getIntrusivePtr());
+    stack->back() = self;
+  }
+
+ private:
+  std::optional<c10::OperatorHandle> view_;
+};
+
+} // namespace
+
+void register_in_place_views(torch::Library& library) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasSchema() || !name.name.starts_with("aten::") || !name.name.ends_with('_') ||
+        !op->hasTag(at::Tag::inplace_view) ||
+        op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+      continue;
+    }
+    library.impl(
+        c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<InPlaceView>(*op)));
+  }
+}
+
+} // namespace weft

@@ -1,0 +1,191 @@
+#include "weft/tensor/kernels/shared_heads.h"
+
+#include "weft/tensor/dispatch/dtensor_kernel.h"
+#include "weft/tensor/impl/scopes.h"
+
+#include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/repeat_interleave_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/scaled_dot_product_attention_compositeimplicitautograd_dispatch.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace weft {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kHeadDim = 1;
+
+/// How many parts a tensor dim is cut into; 0 where a cut is strided.
+int64_t parts_along(const TensorSpec& spec, int64_t dim) {
+  int64_t parts = 1;
+  for (int64_t m = 0; m < spec.mesh().ndim(); ++m) {
+    const auto& placement = spec.layout()[m];
+    if (placement.is_shard(dim)) {
+      parts *= placement.split_factor() == 1 ? spec.mesh().size(m) : 0;
+    }
+  }
+  return parts;
+}
+
+/// What each of this rank's elements along a dim repeats, where every element of a dim is repeated.
+at::Tensor repeated_positions(const TensorSpec& repeated, int64_t dim, int64_t repeats, const at::Tensor& like) {
+  const auto held = repeated.local_shape_and_offset();
+  const auto begin = held.offset[dim];
+  return at::arange(begin, begin + held.shape[dim], like.options().dtype(at::kLong)).floor_divide_(repeats);
+}
+
+/// The gradient of what was repeated, from the part of the gradient that this rank has: a term.
+at::Tensor gradient_of_repeated(const at::Tensor& gradient, int64_t dim, int64_t repeats) {
+  const auto& spec = *as_dtensor(gradient)->spec();
+  const auto& part = as_dtensor(gradient)->local();
+  auto layout = spec.layout();
+  for (const auto m : layout.shard_order(dim)) {
+    layout = layout.with(m, Partial());
+  }
+  auto sizes = spec.sizes().vec();
+  sizes[dim] /= repeats;
+  auto local_sizes = part.sizes().vec();
+  local_sizes[dim] = sizes[dim];
+  const auto sum = at::zeros(local_sizes, part.options());
+  sum.index_add_(dim, repeated_positions(spec, dim, repeats, part), part);
+  return make_dtensor(sum, TensorSpec::make(spec.mesh(), layout, sizes, spec.dtype()));
+}
+
+/// Whether the parts of a repeated dim are no parts of what was repeated.
+bool falls_between(const at::Tensor& gradient, int64_t dim, int64_t repeats) {
+  if (!is_dtensor(gradient)) {
+    return false;
+  }
+  const auto parts = parts_along(*as_dtensor(gradient)->spec(), dim);
+  return parts > 1 && gradient.size(dim) / repeats % parts != 0;
+}
+
+at::Tensor repeated_backward(const at::Tensor& gradient, int64_t dim, int64_t repeats) {
+  if (!at::GradMode::is_enabled() && falls_between(gradient, dim, repeats)) {
+    return gradient_of_repeated(gradient, dim, repeats);
+  }
+  return gradient.unflatten(dim, {gradient.size(dim) / repeats, repeats}).sum(dim + 1);
+}
+
+struct RepeatInterleave : torch::autograd::Function<RepeatInterleave> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& self, int64_t repeats, int64_t dim) {
+    const at::AutoDispatchBelowADInplaceOrView by_rules;
+    context->saved_data["repeats"] = repeats;
+    context->saved_data["dim"] = dim;
+    return at::compositeimplicitautograd::repeat_interleave(self, repeats, dim);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto repeats = context->saved_data["repeats"].toInt();
+    const auto dim = context->saved_data["dim"].toInt();
+    return {repeated_backward(gradients[0], dim, repeats), at::Tensor(), at::Tensor()};
+  }
+};
+
+at::Tensor repeat_interleave(
+    const at::Tensor& self,
+    c10::SymInt repeats,
+    std::optional<int64_t> dim,
+    std::optional<c10::SymInt> output_size) {
+  const auto times = repeats.expect_int();
+  if (dim && !output_size && self.dim() > 0 && times > 0) {
+    return RepeatInterleave::apply(self, times, at::maybe_wrap_dim(*dim, self.dim()));
+  }
+  return at::compositeimplicitautograd::repeat_interleave_symint(self, std::move(repeats), dim, std::move(output_size));
+}
+
+/// The heads of a key that the query's parts need, each as often as heads of the query share it, cut as the query is.
+struct HeadsForQuery : torch::autograd::Function<HeadsForQuery> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& key, int64_t repeats, const at::Tensor& query) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    context->saved_data["repeats"] = repeats;
+    const auto& spec = *as_dtensor(key)->spec();
+    const auto& layout = as_dtensor(query)->spec()->layout();
+    auto sizes = spec.sizes().vec();
+    sizes[kHeadDim] *= repeats;
+    const auto repeated = TensorSpec::make(spec.mesh(), layout, sizes, spec.dtype());
+    const auto& part = as_dtensor(key)->local();
+    return make_dtensor(part.index_select(kHeadDim, repeated_positions(*repeated, kHeadDim, repeats, part)), repeated);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto repeats = context->saved_data["repeats"].toInt();
+    return {repeated_backward(gradients[0], kHeadDim, repeats), at::Tensor(), at::Tensor()};
+  }
+};
+
+/// Whether a rank holds all heads of the key while its part of the query's begins or ends among those that share one.
+bool shares_heads(const at::Tensor& query, const at::Tensor& key) {
+  if (!is_dtensor(query) || !is_dtensor(key) || query.dim() != 4 || key.dim() != 4) {
+    return false;
+  }
+  const auto& of_query = *as_dtensor(query)->spec();
+  const auto& of_key = *as_dtensor(key)->spec();
+  const auto heads = key.size(kHeadDim);
+  const auto parts = parts_along(of_query, kHeadDim);
+  if (of_query.mesh() != of_key.mesh() || heads < 2 || query.size(kHeadDim) == heads ||
+      query.size(kHeadDim) % heads != 0 || parts < 2 || heads % parts == 0) {
+    return false;
+  }
+  for (int64_t m = 0; m < of_key.mesh().ndim(); ++m) {
+    const auto& placement = of_query.layout()[m];
+    if (of_key.layout()[m] != (placement.is_shard(kHeadDim) ? Replicate() : placement)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void check_attends_to_dtensors(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& attn_mask) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::scaled_dot_product_attention", "");
+  size_t argument = 0;
+  for (const auto& tensor : {query, key, value, attn_mask.value_or(at::Tensor())}) {
+    if (tensor.defined()) {
+      check_may_be_plain(op, argument, tensor);
+    }
+    ++argument;
+  }
+}
+
+at::Tensor scaled_dot_product_attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& attn_mask,
+    double dropout_p,
+    bool is_causal,
+    std::optional<double> scale,
+    bool enable_gqa) {
+  if (enable_gqa && shares_heads(query, key) && shares_heads(query, value)) {
+    const auto repeats = query.size(kHeadDim) / key.size(kHeadDim);
+    const auto like = query.detach();
+    return at::compositeimplicitautograd::scaled_dot_product_attention(
+        query, HeadsForQuery::apply(key, repeats, like), HeadsForQuery::apply(value, repeats, like), attn_mask,
+        dropout_p, is_causal, scale, /*enable_gqa=*/false);
+  }
+  std::optional<ReplicatePlainScope> zeros_are_replicated;
+  if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0) {
+    // ATen makes the result of plain zeros then, which are the same on every rank. What the caller gives is not.
+    check_attends_to_dtensors(query, key, value, attn_mask);
+    zeros_are_replicated.emplace();
+  }
+  return at::compositeimplicitautograd::scaled_dot_product_attention(
+      query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
+}
+
+} // namespace
+
+void register_shared_heads(torch::Library& library) {
+  library.impl("repeat_interleave.self_int", TORCH_FN(repeat_interleave));
+  library.impl("scaled_dot_product_attention", TORCH_FN(scaled_dot_product_attention));
+}
+
+} // namespace weft

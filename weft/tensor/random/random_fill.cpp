@@ -1,0 +1,83 @@
+#include "weft/tensor/random/random_fill.h"
+
+#include "weft/core/dtype_text.h"
+#include "weft/tensor/random/random_cpu.h"
+#include "weft/tensor/random/random_cuda.h"
+#include "weft/tensor/random/random_indices.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/lt.h>
+
+namespace weft {
+
+namespace {
+
+void check_layout(const TensorSpec& spec) {
+  TORCH_CHECK_VALUE(
+      !spec.layout().has_partial(), "[random] a tensor of placements R and S is required, but got ", spec,
+      ". Numbers cannot be written to a partial value; redistribute it first.");
+}
+
+bool takes(const Distribution& distribution, c10::ScalarType dtype) {
+  using Kind = Distribution::Kind;
+  const bool is_real = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16;
+  switch (distribution.kind) {
+    case Kind::Geometric:
+    case Kind::Bernoulli:
+    case Kind::Integers:
+      return is_real || dtype == at::kBool || dtype == at::kByte || dtype == at::kChar || dtype == at::kShort ||
+          dtype == at::kInt || dtype == at::kLong;
+    default:
+      return is_real;
+  }
+}
+
+void fill_contiguous(
+    const at::Tensor& contiguous,
+    const TensorSpec& spec,
+    const Distribution& distribution,
+    RandomCall call) {
+  const LocalIndices indices(spec);
+  if (contiguous.is_cpu()) {
+    fill_random_cpu(contiguous, indices, distribution, call);
+    return;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      contiguous.is_cuda(), "[random] random numbers on CPU and CUDA are required, but got the device ",
+      contiguous.device(), ". Fill the tensor on one of them.");
+  if (const auto first = indices.single_range()) {
+    fill_random_cuda(contiguous, *first, distribution, call);
+  } else {
+    const auto device = contiguous.device();
+    fill_random_cuda(contiguous, indices.row_begins(device), indices.within_row(device), distribution, call);
+  }
+}
+
+} // namespace
+
+void fill_random(const at::Tensor& local, const TensorSpec& spec, const Distribution& distribution, RandomCall call) {
+  check_layout(spec);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      takes(distribution, local.scalar_type()), "[random] numbers of this distribution cannot be of dtype ",
+      dtype_text(local.scalar_type()), ". Use f32, f64, f16 or bf16, or cast the result.");
+  // A rank outside the mesh holds nothing, and a meta tensor has nothing to write to.
+  if (local.numel() == 0 || local.is_meta()) {
+    return;
+  }
+  if (local.is_contiguous()) {
+    fill_contiguous(local, spec, distribution, call);
+  } else {
+    const auto values = at::empty(local.sizes(), local.options());
+    fill_contiguous(values, spec, distribution, call);
+    local.copy_(values);
+  }
+}
+
+void fill_bernoulli(const at::Tensor& local, const at::Tensor& probabilities, const TensorSpec& spec, RandomCall call) {
+  const auto fractions = at::empty(local.sizes(), local.options().dtype(at::kDouble));
+  fill_random(fractions, spec, Distribution::fraction(), call);
+  local.copy_(fractions.lt(probabilities));
+}
+
+} // namespace weft

@@ -1,0 +1,162 @@
+#include "weft/tensor/random/random_stream.h"
+
+#include "weft/tensor/boundary/distribute_tensor.h"
+#include "weft/tensor/random/random_indices.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+namespace weft {
+
+namespace {
+
+thread_local std::optional<at::Generator> current;
+
+/// Torch makes normal numbers 16 at a time; of what is left over at the end it makes the last 16 anew. So chunks are
+/// multiples of 16, and the last one is not shorter than that.
+constexpr int64_t kLanes = 16;
+constexpr int64_t kChunk = int64_t{1} << 16;
+static_assert(kChunk % kLanes == 0);
+
+/// The dims of a tensor in the order of its memory, the slowest first. In this order torch fills what is not contiguous.
+c10::DimVector memory_order(const TensorSpec& spec) {
+  c10::DimVector dims(spec.dim());
+  std::iota(dims.begin(), dims.end(), 0);
+  // Dims of one element may be anywhere.
+  const auto step = [&](int64_t d) {
+    return spec.sizes()[d] > 1 ? spec.strides()[d] : std::numeric_limits<int64_t>::max();
+  };
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step(a) > step(b); });
+  return dims;
+}
+
+/// Memory for `count` numbers. Torch fills contiguous tensors by another algorithm than others.
+at::Tensor numbers_for(int64_t count, const TensorSpec& spec) {
+  const auto step = spec.is_contiguous() ? 1 : 2;
+  return at::empty_strided({count}, {step}, at::TensorOptions(spec.dtype()).device(at::kCPU));
+}
+
+/// Walks over what a rank holds, in the order in which the whole is drawn. That is the order in which it holds it, too, so
+/// that what it keeps of a chunk goes to one range of its part.
+class Keeper {
+ public:
+  Keeper(const TensorSpec& spec, c10::IntArrayRef order) {
+    if (spec.mesh().is_member()) {
+      indices_.emplace(spec, order);
+      rows_ = indices_->row_length() == 0 ? 0 : indices_->rows();
+    }
+  }
+
+  /// Moves the numbers that this rank holds to the front; `numbers` are those from `begin` on. Returns how many.
+  int64_t keep(const at::Tensor& numbers, int64_t begin) {
+    const auto bytes = static_cast<int64_t>(numbers.element_size());
+    const auto step = numbers.stride(0) * bytes;
+    auto* const data = static_cast<char*>(numbers.data_ptr());
+    const auto end = begin + numbers.numel();
+    int64_t kept = 0;
+    while (row_ < rows_) {
+      const auto& run = indices_->runs()[run_];
+      const auto row_begin = indices_->row_begin(row_) + run.begin;
+      const auto from = std::max(row_begin, begin);
+      const auto to = std::min(row_begin + run.length, end);
+      if (row_begin >= end) {
+        break;
+      }
+      for (auto i = from; i < to && step != bytes; ++i) {
+        std::memcpy(data + (kept + i - from) * step, data + (i - begin) * step, bytes);
+      }
+      if (to > from && step == bytes) {
+        std::memmove(data + kept * bytes, data + (from - begin) * bytes, (to - from) * bytes);
+      }
+      kept += std::max<int64_t>(to - from, 0);
+      if (row_begin + run.length > end) {
+        break;
+      }
+      next();
+    }
+    return kept;
+  }
+
+ private:
+  void next() {
+    if (++run_ == indices_->runs().size()) {
+      run_ = 0;
+      ++row_;
+    }
+  }
+
+  std::optional<LocalIndices> indices_;
+  int64_t rows_ = 0;
+  int64_t row_ = 0;
+  size_t run_ = 0;
+};
+
+/// `part` is contiguous in the given order of dims.
+void draw_in_chunks(const at::Tensor& part, const TensorSpec& spec, c10::IntArrayRef order, const Draw& draw) {
+  const auto total = c10::multiply_integers(spec.sizes());
+  const auto memory = numbers_for(std::min(total, kChunk + kLanes - 1), spec);
+  Keeper keeper(spec, order);
+  int64_t filled = 0;
+  for (int64_t begin = 0; begin < total;) {
+    const auto left = total - begin;
+    const auto numbers = memory.narrow(0, 0, left < kChunk + kLanes ? left : kChunk);
+    draw(numbers);
+    const auto kept = keeper.keep(numbers, begin);
+    part.narrow(0, filled, kept).copy_(numbers.narrow(0, 0, kept));
+    filled += kept;
+    begin += numbers.numel();
+  }
+  TORCH_INTERNAL_ASSERT(filled == part.numel() || !spec.mesh().is_member());
+}
+
+void draw_whole(const at::Tensor& local, const TensorSpec& spec, const Draw& draw) {
+  const auto whole = at::empty_strided(spec.sizes(), spec.strides(), at::TensorOptions(spec.dtype()).device(at::kCPU));
+  draw(whole);
+  const auto part = distribute_tensor(whole, spec.mesh(), spec.layout(), {.src_data_rank = std::nullopt});
+  local.copy_(as_dtensor(part)->local());
+}
+
+} // namespace
+
+std::optional<at::Generator> stream_generator(const std::optional<at::Generator>& given) {
+  if (!current || !given || !given->defined()) {
+    return current;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      given->device().is_cpu(), "[InitializationScope] generators on the CPU are required, but got one on ",
+      given->device(), ". Leave it out: values are the same on every device.");
+  return given;
+}
+
+std::optional<at::Generator> exchange_stream_generator(std::optional<at::Generator> generator) {
+  return std::exchange(current, std::move(generator));
+}
+
+void fill_from_stream(const DTensorImpl& tensor, Drawn how, const Draw& draw) {
+  const auto& spec = *tensor.spec();
+  const auto& local = tensor.local();
+  TORCH_CHECK_VALUE(
+      !spec.layout().has_partial(), "[random] a tensor of placements R and S is required, but got ", spec,
+      ". Numbers cannot be written to a partial value; redistribute it first.");
+  if (local.is_meta()) {
+    return;
+  }
+  if (how == Drawn::Whole) {
+    draw_whole(local, spec, draw);
+    return;
+  }
+  const auto order = memory_order(spec);
+  const auto ordered = local.permute(order);
+  if (ordered.is_contiguous()) {
+    draw_in_chunks(ordered.view({-1}), spec, order, draw);
+  } else {
+    const auto values = at::empty(ordered.sizes(), local.options());
+    draw_in_chunks(values.view({-1}), spec, order, draw);
+    ordered.copy_(values);
+  }
+}
+
+} // namespace weft
