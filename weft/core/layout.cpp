@@ -66,6 +66,10 @@ bool Layout::has_partial() const {
 }
 
 Layout Layout::normalized(int64_t tensor_rank) const {
+  const auto is_normalized = [&](const Placement& p) { return p.normalized(tensor_rank) == p; };
+  if (std::all_of(placements_.begin(), placements_.end(), is_normalized)) {
+    return *this;
+  }
   Placements placements;
   for (const auto& placement : placements_) {
     placements.push_back(placement.normalized(tensor_rank));

@@ -151,10 +151,10 @@ SpecPtr TensorSpec::make(
       strides.size() == sizes.size(), "[TensorSpec] one stride per tensor dim is required, but got ", strides.size(),
       " strides for ", sizes.size(), " dims.");
   dtype_text(dtype);
-  const auto normalized = layout.normalized(static_cast<int64_t>(sizes.size()));
+  auto normalized = layout.normalized(static_cast<int64_t>(sizes.size()));
   check_partials(normalized, dtype);
   return InternTable::instance().find_or_add(
-      SpecPtr::unsafe_steal_from_new(new TensorSpec(mesh, normalized, sizes, strides, dtype)));
+      SpecPtr::unsafe_steal_from_new(new TensorSpec(mesh, std::move(normalized), sizes, strides, dtype)));
 }
 
 int64_t TensorSpec::numel() const {
