@@ -15,7 +15,9 @@ template <class Predicate>
 Layout replace_where(const Layout& layout, const Predicate& takes, const Placement& placement) {
   auto result = layout;
   for (int64_t m = 0; m < layout.ndim(); ++m) {
-    result = takes(layout[m]) ? result.with(m, placement) : result;
+    if (takes(layout[m])) {
+      result = result.with(m, placement);
+    }
   }
   return result;
 }

@@ -137,6 +137,12 @@ TEST(FromLocal, WhatCannotBePutTogetherIsAnError) {
             ", 2] of f32[7,2] @ mesh(a=2) {S(0)}, but got [5, 2]. Give the global shape and stride where the parts are "
             "not equal in size."));
     EXPECT_EQ(
+        text({StridedShard(0, 2)}),
+        c10::str(
+            "[from_local] rank ", rank, " must give a local tensor of shape [", rank == 0 ? 6 : 4,
+            ", 2] of f32[10,2] @ mesh(a=2) {SS(0,2)}, but got [5, 2]. Give the global shape and stride where the parts "
+            "are not equal in size."));
+    EXPECT_EQ(
         text({Shard(0)}, {.shape = {{10, 2}}}),
         "[from_local] shape and stride must be given together, but got the shape [10, 2] alone. Give both where the "
         "parts are not equal in size, and none where they are.");

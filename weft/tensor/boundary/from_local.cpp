@@ -57,7 +57,10 @@ bool same_strides(c10::IntArrayRef sizes, c10::IntArrayRef a, c10::IntArrayRef b
 }
 
 /// The local tensor with strides in the order of the spec's.
-at::Tensor laid_out(const at::Tensor& local, const TensorSpec& spec) {
+at::Tensor laid_out(at::Tensor local, const TensorSpec& spec) {
+  if (local.is_contiguous() && spec.is_contiguous()) {
+    return local;
+  }
   const auto strides = dense_strides(local.sizes(), dims_by_stride(spec.sizes(), spec.strides()));
   if (same_strides(local.sizes(), local.strides(), strides)) {
     return local;
@@ -77,7 +80,7 @@ SpecPtr spec_for(
                     : c10::str("the stride ", c10::IntArrayRef(options.stride.value_or(std::vector<int64_t>()))),
       " alone. Give both where the parts are not equal in size, and none where they are.");
   if (!options.shape) {
-    auto sizes = local.sizes().vec();
+    c10::DimVector sizes(local.sizes());
     for (int64_t m = 0; m < mesh.ndim(); ++m) {
       if (layout[m].is_shard()) {
         sizes[layout[m].dim()] *= mesh.size(m);
@@ -118,20 +121,19 @@ struct Boundary : torch::CustomClassHolder {
 
 using BoundaryPtr = c10::intrusive_ptr<Boundary>;
 
-at::Tensor wrapped(const at::Tensor& local, const Boundary& boundary) {
-  const auto& spec = *boundary.spec;
-  const auto given = untracked(local);
-  const auto part = laid_out(boundary.run_check ? from_first_rank(given, spec) : given, spec);
+at::Tensor wrapped(const at::Tensor& local, const SpecPtr& spec, bool run_check) {
+  auto given = untracked(local);
+  const auto part = laid_out(run_check ? from_first_rank(given, *spec) : std::move(given), *spec);
   if (debug_enabled()) {
-    check_replicas_agree("from_local", part, spec, ReplicaClaim::Values);
+    check_replicas_agree("from_local", part, *spec, ReplicaClaim::Values);
   }
-  const auto result = make_dtensor(part, boundary.spec);
+  auto result = make_dtensor(part, spec);
   share_version(result, part);
   return result;
 }
 
-at::Tensor wrap(const at::Tensor& local, const Boundary& boundary) {
-  return observed(local, [&] { return wrapped(local, boundary); });
+at::Tensor wrap(const at::Tensor& local, const SpecPtr& spec, bool run_check) {
+  return observed(local, [&] { return wrapped(local, spec, run_check); });
 }
 
 /// The gradient under a layout that may be partial, which a shard becomes by way of R.
@@ -149,7 +151,7 @@ struct FromLocal : torch::autograd::Function<FromLocal> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& local, const BoundaryPtr& boundary) {
     context->set_materialize_grads(false);
     context->saved_data["boundary"] = c10::IValue::make_capsule(boundary);
-    return wrap(local, *boundary);
+    return wrap(local, boundary->spec, boundary->run_check);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     if (!gradients[0].defined()) {
@@ -166,6 +168,12 @@ struct FromLocal : torch::autograd::Function<FromLocal> {
     return {terms == 1 ? local : local / terms, at::Tensor()};
   }
 };
+
+/// A global shape that was made of a local one has parts of that shape, but where a strided shard's pieces are uneven.
+bool has_strided_shard(const Layout& layout) {
+  const auto placements = layout.placements();
+  return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.split_factor() > 1; });
+}
 
 at::Tensor on_no_member(const at::Tensor& local, const SpecPtr& spec) {
   const auto part = at::empty(spec->local_shape_and_offset().shape, local.options().requires_grad(false));
@@ -187,27 +195,35 @@ at::Tensor from_local(
   check_has_dense_memory("from_local", local);
   const auto placements = checked_layout("from_local", mesh, layout, local.dim());
   const auto part = on_device_of(mesh, local);
-  auto boundary = c10::make_intrusive<Boundary>();
-  boundary->spec = spec_for(part, mesh, placements, options);
-  boundary->gradient_layout = checked_gradient_layout("from_local", *boundary->spec, options.grad_placements);
-  boundary->run_check = options.run_check;
-  if (is_recorded(part) || has_tangent(part)) {
-    check_has_gradient("from_local", *boundary->spec);
+  const auto spec = spec_for(part, mesh, placements, options);
+  const bool is_dual = has_tangent(part);
+  const bool has_gradient = is_recorded(part);
+  Layout gradient_layout;
+  if (has_gradient || options.grad_placements) {
+    gradient_layout = checked_gradient_layout("from_local", *spec, options.grad_placements);
   }
-  if (C10_UNLIKELY(has_tangent(part))) {
+  if (has_gradient || is_dual) {
+    check_has_gradient("from_local", *spec);
+  }
+  if (C10_UNLIKELY(is_dual)) {
     return with_tangent(part, [&](const at::Tensor& each) { return from_local(each, mesh, layout, options); });
   }
   if (!mesh.is_member()) {
-    return on_no_member(part, boundary->spec);
+    return on_no_member(part, spec);
   }
   if (options.run_check) {
-    check_parts_agree("from_local", part, *boundary->spec, options.shape.has_value());
-  } else {
-    check_part(
-        "from_local", part.sizes(), boundary->spec->local_shape_and_offset().shape, mesh.world()->rank(),
-        *boundary->spec);
+    check_parts_agree("from_local", part, *spec, options.shape.has_value());
+  } else if (options.shape || has_strided_shard(placements)) {
+    check_part("from_local", part.sizes(), spec->local_shape_and_offset().shape, mesh.world()->rank(), *spec);
   }
-  return is_recorded(part) ? FromLocal::apply(part, boundary) : wrap(part, *boundary);
+  if (!has_gradient) {
+    return wrap(part, spec, options.run_check);
+  }
+  auto boundary = c10::make_intrusive<Boundary>();
+  boundary->spec = spec;
+  boundary->gradient_layout = std::move(gradient_layout);
+  boundary->run_check = options.run_check;
+  return FromLocal::apply(part, boundary);
 }
 
 FromLocalOptions parts_of(c10::IntArrayRef shape) {
