@@ -36,6 +36,28 @@ TEST(CallKey, EqualKeysHaveEqualHashes) {
   EXPECT_NE(a.hash(), b.hash());
 }
 
+TEST(CallKey, KeepsAnyNumberOfWords) {
+  constexpr uint64_t kWords = 1000;
+  const auto with_last = [](uint64_t last) {
+    CallKey key;
+    for (uint64_t word = 0; word < kWords; ++word) {
+      key.add(word);
+    }
+    key.add(last);
+    return key;
+  };
+  EXPECT_EQ(with_last(1), with_last(1));
+  EXPECT_FALSE(with_last(1) == with_last(2));
+  auto key = with_last(1);
+  const auto moved = std::move(key);
+  key = CallKey();
+  key.add(1);
+  CallKey expected;
+  expected.add(1);
+  EXPECT_EQ(key, expected);
+  EXPECT_EQ(moved, with_last(1));
+}
+
 TEST(CallKey, TheOrderOfWordsCounts) {
   CallKey a;
   CallKey b;
