@@ -48,23 +48,20 @@ class DirectArgument<const at::Tensor&> {
   const at::Tensor* local_;
 };
 
-/// Written to: the operator gets a handle of its own.
+/// Written to: operators change the elements and the sizes, but put no other tensor in the place of this one.
 template <>
 class DirectArgument<at::Tensor&> {
  public:
   bool read(const at::Tensor& tensor, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
-    const auto* local = read_direct_tensor(tensor, key);
-    if (local != nullptr) {
-      local_ = *local;
-    }
-    return local != nullptr;
+    local_ = const_cast<at::Tensor*>(read_direct_tensor(tensor, key));
+    return local_ != nullptr;
   }
-  at::Tensor& get() {
-    return local_;
+  at::Tensor& get() const {
+    return *local_;
   }
 
  private:
-  at::Tensor local_;
+  at::Tensor* local_;
 };
 
 template <>

@@ -8,6 +8,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/boxing/impl/boxing.h>
 
+#include <algorithm>
 #include <tuple>
 
 namespace weft {
@@ -68,27 +69,32 @@ class DirectKernel<Return(Args...)> {
   template <size_t... I>
   bool reads_what_it_writes(std::tuple<DirectArgument<Args>...>& arguments, std::index_sequence<I...>) const {
     if constexpr (kWrites) {
-      const auto is_read_from = [&](auto& written, size_t position) {
-        return (
-            (I != position && share_storage(written.get(), std::get<I>(arguments).get()) &&
-             !(is_pointwise_ && are_same_elements(written.get(), std::get<I>(arguments).get()))) ||
-            ...);
+      const auto is_overwritten = [&](const auto& written, const auto& read) {
+        return share_storage(written, read) && !(is_pointwise_ && are_same_elements(written, read));
       };
-      for (const auto written : kernel_.schema().written) {
-        if (((static_cast<int64_t>(I) == written && is_read_from(std::get<I>(arguments), I)) || ...)) {
-          return true;
-        }
-      }
+      const auto is_read_from = [&](auto& written, size_t position) {
+        return ((I != position && is_overwritten(written.get(), std::get<I>(arguments).get())) || ...);
+      };
+      return ((is_written<I>() && is_read_from(std::get<I>(arguments), I)) || ...);
     }
     return false;
+  }
+
+  /// An operator that returns a reference writes to its first argument alone (see direct_signatures.cpp).
+  template <size_t I>
+  bool is_written() const {
+    if constexpr (std::is_same_v<Return, at::Tensor&>) {
+      return I == 0;
+    } else {
+      const auto& written = kernel_.schema().written;
+      return std::find(written.begin(), written.end(), static_cast<int64_t>(I)) != written.end();
+    }
   }
 
   template <size_t... I>
   void count_writes(std::index_sequence<I...>, Args&... args) const {
     if constexpr (kWrites) {
-      for (const auto written : kernel_.schema().written) {
-        ((static_cast<int64_t>(I) == written ? count_write(args) : void()), ...);
-      }
+      ((is_written<I>() ? count_write(args) : void()), ...);
     }
   }
 

@@ -9,14 +9,16 @@ namespace weft {
 /// Whether two local tensors have elements in one storage, so that a write to one of them may change the other. Kernels
 /// refuse to read some of what they write, but only where there is something to read: a rank with an empty shard would
 /// go on where others raise. Weft copies what is read instead, on every rank.
-inline bool share_storage(const at::Tensor& a, const at::Tensor& b) {
-  return a.has_storage() && b.has_storage() &&
-      a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl() && a.numel() > 0 && b.numel() > 0;
+C10_ALWAYS_INLINE bool share_storage(const at::Tensor& a, const at::Tensor& b) {
+  const auto* storage = a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  return storage != nullptr && storage == b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() &&
+      a.numel() > 0 && b.numel() > 0;
 }
 /// Whether two tensors of one storage are the same elements of it in the same order. A pointwise operator reads each of them
 /// before it writes it.
 inline bool are_same_elements(const at::Tensor& a, const at::Tensor& b) {
-  return a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides();
+  return a.is_same(b) ||
+      (a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides());
 }
 bool are_same_elements(const auto& /*tensors*/, const auto& /*tensors*/) {
   return false;
