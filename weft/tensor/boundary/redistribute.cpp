@@ -67,7 +67,9 @@ at::Tensor move(const PreparedCall& call, const at::Tensor& tensor, at::ScalarTy
   const auto& impl = *as_dtensor(tensor);
   const auto& target = call.outputs[0];
   auto local = impl.local().contiguous();
-  local = local.scalar_type() == dtype ? local : local.to(dtype);
+  if (local.scalar_type() != dtype) {
+    local = local.to(dtype);
+  }
   if (C10_UNLIKELY(local.is_meta())) {
     return make_dtensor_like(*target.like, at::empty(target.spec->local_shape_and_offset().shape, local.options()));
   }
@@ -76,8 +78,11 @@ at::Tensor move(const PreparedCall& call, const at::Tensor& tensor, at::ScalarTy
     return make_dtensor(std::move(result), target.spec, tensor.device());
   }
   // What was on its way arrives in memory of its own.
-  const auto& moved = result.wait();
-  return make_dtensor_like(*target.like, moved.is_alias_of(impl.local()) ? moved.clone() : moved);
+  auto moved = result.wait();
+  if (moved.is_alias_of(impl.local())) {
+    moved = moved.clone();
+  }
+  return make_dtensor_like(*target.like, std::move(moved));
 }
 
 at::Tensor run(const PreparedCall& call, const at::Tensor& tensor, at::ScalarType dtype, bool async_op) {

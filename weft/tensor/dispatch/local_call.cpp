@@ -361,9 +361,9 @@ void count_writes(at::TensorList written, bool tells_autograd) {
   }
 }
 
-at::Tensor wrap_output(at::Tensor local, const PreparedOutput& output, const DTensorImpl* base) {
+at::Tensor wrap_output(at::Tensor&& local, const PreparedOutput& output, const DTensorImpl* base) {
   if (!local.defined()) {
-    return local;
+    return {};
   }
   // A view that had to be copied gets strides in the order of the spec's too: by those `reshape` decides whether to view.
   const bool has_own_memory = !output.is_view || output.is_copy;

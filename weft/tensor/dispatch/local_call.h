@@ -18,7 +18,7 @@ void run_local_call(
     const OperandRefs& operands);
 
 /// The local result as a distributed tensor; `base` is what it is a view of, if it is one.
-at::Tensor wrap_output(at::Tensor local, const PreparedOutput& output, const DTensorImpl* base);
+at::Tensor wrap_output(at::Tensor&& local, const PreparedOutput& output, const DTensorImpl* base);
 
 /// Counts a write to each of the distributed tensors of a list. Autograd sees writes to tensors; those to lists are made known
 /// to it here, where torch does so: not by fused optimizers.

@@ -16,11 +16,10 @@ c10::DispatchKeySet keys_on(c10::Device device, const TensorSpec& spec) {
 
 /// A conjugate or negative that is still to be worked out is one of the whole tensor too, for those who look at its
 /// memory. What is on its way is none.
-void take_lazy_signs(DTensorImpl& impl, const at::Tensor& local) {
-  if (C10_UNLIKELY(local.is_conj() != impl.is_conj())) {
+inline void take_lazy_signs(DTensorImpl& impl, const at::Tensor& local) {
+  constexpr c10::DispatchKeySet kSigns({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  if (C10_UNLIKELY((local.key_set() ^ impl.key_set()).has_any(kSigns))) {
     impl._set_conj(local.is_conj());
-  }
-  if (C10_UNLIKELY(local.is_neg() != impl.is_neg())) {
     impl._set_neg(local.is_neg());
   }
 }
@@ -40,7 +39,7 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
   take_lazy_signs(*this, if_there(local_));
 }
 
-DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor local)
+DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor&& local)
     : TensorImpl(keys_on(local.device(), *like.spec_), like.data_type_, local.device()),
       local_(std::move(local)),
       spec_(like.spec_),
@@ -66,7 +65,9 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
     key_set_ = (key_set_ - kTracked) | (base.key_set_ & kTracked);
     version_counter_ = is_inference() ? c10::VariableVersion() : c10::VariableVersion(0);
   }
-  copied_ = base.copied_;
+  if (C10_UNLIKELY(base.is_copy_of_base())) {
+    copied_ = base.copied_;
+  }
   if (!is_copy) {
     memory_.set(base.memory());
   } else if (!base.is_copy_of_base()) {
@@ -149,10 +150,6 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
   take_lazy_signs(*this, if_there(local_));
-}
-
-at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor local) {
-  return at::detail::make_tensor<DTensorImpl>(like, std::move(local));
 }
 
 at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device) {

@@ -20,7 +20,7 @@ class DTensorImpl : public c10::TensorImpl {
  public:
   DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device);
   /// Of the same spec as another one, which has worked out what follows from it, and what has become of it so far.
-  DTensorImpl(const DTensorImpl& like, at::Tensor local);
+  DTensorImpl(const DTensorImpl& like, at::Tensor&& local);
 
   /// This rank's part; waits for it the first time where it is still on its way.
   const at::Tensor& local() const {
@@ -126,7 +126,9 @@ inline DTensorImpl* as_dtensor(const at::TensorBase& tensor) {
 }
 
 at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device);
-at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor local);
+inline at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor&& local) {
+  return at::detail::make_tensor<DTensorImpl>(like, std::move(local));
+}
 inline at::Tensor make_dtensor(const at::Tensor& local, SpecPtr spec) {
   const auto device = local.device();
   return make_dtensor(AsyncTensor(local), std::move(spec), device);
