@@ -119,20 +119,12 @@ Pending::Pending(std::function<void()> start_second, std::function<void()> finis
   state_->start_second = std::move(start_second);
 }
 
-Pending::~Pending() {
-  settle();
-}
-
 Pending& Pending::operator=(Pending&& other) noexcept {
   if (this != &other) {
     settle();
     state_ = std::move(other.state_);
   }
   return *this;
-}
-
-bool Pending::done() const {
-  return !state_ || state_->is_done;
 }
 
 void Pending::wait() {

@@ -56,13 +56,19 @@ class Pending {
   explicit Pending(std::function<void()> finish);
   /// Of two stages: `start_second` waits for the first and starts the second, which `finish` then waits for.
   Pending(std::function<void()> start_second, std::function<void()> finish);
-  ~Pending();
+  ~Pending() {
+    if (!done()) {
+      settle();
+    }
+  }
   Pending(Pending&& other) noexcept = default;
   Pending& operator=(Pending&& other) noexcept;
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
 
-  bool done() const;
+  bool done() const {
+    return !state_ || state_->is_done;
+  }
   void wait();
 
  private:
