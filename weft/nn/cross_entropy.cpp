@@ -4,6 +4,7 @@
 #include "weft/tensor/boundary/from_local.h"
 #include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/inspect.h"
 
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
@@ -75,8 +76,8 @@ class LocalCrossEntropy {
   LocalCrossEntropy(const CrossEntropyCall& call, at::Tensor weight)
       : call_(call),
         spec_(*as_dtensor(call.logits)->spec()),
-        logits_(as_dtensor(call.logits)->local()),
-        target_(as_dtensor(call.target)->local()),
+        logits_(checked_values(kName, call.logits).local()),
+        target_(checked_values(kName, call.target).local()),
         weight_(std::move(weight)),
         class_dim_(call.class_dim()),
         begin_(spec_.local_shape_and_offset().offset[class_dim_]),

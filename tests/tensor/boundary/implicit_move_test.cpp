@@ -37,6 +37,19 @@ TEST(ImplicitMove, IsNothingWhereTheLayoutStays) {
   });
 }
 
+TEST(ImplicitMove, RaisesForACopiedViewWhoseBaseHasChanged) {
+  run_on_ranks(2, [](int64_t /*rank*/) {
+    const auto mesh = init_device_mesh("cpu", {2}, {"a"});
+    auto x = distribute_tensor(at::ones({4}), mesh, {Shard(0)});
+    const auto copied = x.narrow(0, 1, 2);
+    x.add_(1);
+    for (const auto& layout : {spec_of(copied)->layout(), Layout{Replicate()}}) {
+      expect_contains(
+          error_text<c10::ValueError>([&] { move_implicitly("aten::some", copied, layout); }), "has changed since");
+    }
+  });
+}
+
 TEST(ImplicitMove, RaisesInAStrictScope) {
   run_on_ranks(2, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2}, {"a"});

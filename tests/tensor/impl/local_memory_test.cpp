@@ -100,6 +100,8 @@ TEST(LocalMemory, AViewThatWasCopiedIsNotReadAfterAWriteOfAnyKind) {
             << write.name << " in mode " << static_cast<int>(mode) << ": " << text;
         EXPECT_THROW(full_tensor(copied), c10::ValueError) << write.name;
         EXPECT_THROW(copied.unsqueeze(0), c10::ValueError) << write.name;
+        EXPECT_THROW(at::dropout(copied, 0.5, /*train=*/true), c10::ValueError) << write.name;
+        EXPECT_THROW(at::multinomial(copied, 1), c10::ValueError) << write.name;
         expect_equal(full_tensor(x.narrow(0, 1, 2)), full_tensor(x).narrow(0, 1, 2)); // taken again
       },
       /*is_activation=*/false);
@@ -132,6 +134,96 @@ TEST(LocalMemory, AViewThatWasCopiedKeepsTheValuesOfMemoryThatItsBaseHasLeft) {
         expect_equal(full_tensor(copied), whole_numbers({4, 3}).narrow(0, 1, 2)); // as a view of a plain tensor does
       });
     }
+  });
+}
+
+/// Ways to write to a plain tensor that torch counts.
+const std::vector<Write>& all_plain_writes() {
+  static const std::vector<Write> kAll = {
+      {"mul_", [](at::Tensor local) { local.mul_(2); }},
+      {"copy_", [](at::Tensor local) { local.copy_(at::ones_like(local)); }},
+      {"out=", [](at::Tensor local) { at::add_out(local, local, 1); }},
+      {"detach", [](at::Tensor local) { local.detach().mul_(2); }},
+      {"a view", [](at::Tensor local) { local.unsqueeze(0).fill_(2); }},
+      {"an empty view", [](at::Tensor local) { local.narrow(1, 0, 0).fill_(2); }},
+      {"_foreach_mul_", [](at::Tensor local) { at::_foreach_mul_({local.detach()}, 2); }},
+  };
+  return kAll;
+}
+
+const char* const kLostWrite =
+    " a view that had to be redistributed, and to_local() or full_tensor() of such a view was written to, which does "
+    "not "
+    "change the tensor it was taken of. Write to the distributed tensor or to its own to_local(), or clone what "
+    "to_local() gives before writing to it.";
+
+void expect_lost_write(const std::string& what, const std::function<void()>& body) {
+  const auto text = error_text<c10::ValueError>(body);
+  EXPECT_NE(text.find(kLostWrite), std::string::npos) << what << ": " << text;
+}
+
+TEST(LocalMemory, NoTensorIsReadAfterAWriteToTheLocalTensorOfACopiedView) {
+  // Of three ranks the last holds nothing of the view.
+  on_mesh({3}, [](const DeviceMesh& mesh) {
+    for (const auto mode : {Mode::Grad, Mode::NoGrad, Mode::Inference}) {
+      for (const auto& write : all_plain_writes()) {
+        in_mode(mode, [&] {
+          const auto what = c10::str(write.name, " in mode ", static_cast<int>(mode));
+          const auto x = sample(mesh, Shard(0));
+          const auto detached = x.detach();
+          const auto transposed = x.t();
+          const auto copied = x.narrow(0, 1, 2);
+          const auto other = x.narrow(0, 0, 3).detach();
+          ASSERT_TRUE(as_dtensor(copied)->is_copy_of_base() && as_dtensor(other)->is_copy_of_base());
+          const auto local = to_local(copied);
+          full_tensor(x); // nothing is lost yet
+          write.write(local);
+          for (const auto& tensor : {x, detached, transposed, copied, other}) {
+            expect_lost_write(what, [&] { tensor.add(1); });
+            expect_lost_write(what, [&] { full_tensor(tensor); });
+            expect_lost_write(what, [&] { to_local(tensor); });
+            expect_lost_write(what, [&] { at::_foreach_add({tensor}, 1); });
+            expect_lost_write(what, [&] { at_new_place(tensor, {Replicate()}); });
+            expect_lost_write(what, [&] { at::dropout(tensor, 0.5, /*train=*/true); });
+            expect_lost_write(what, [&] { at::multinomial(tensor, 1); });
+          }
+          expect_equal(full_tensor(sample(mesh, Shard(0)) * 1), whole_numbers({4, 3}));
+        });
+      }
+    }
+  });
+}
+
+TEST(LocalMemory, AWriteToWhatIsMadeOfTheLocalTensorOfACopiedViewIsNoticed) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = sample(mesh, Shard(0));
+    const auto copied = x.narrow(0, 1, 2).select(0, 0);
+    const auto again = from_local(to_local(copied), mesh, spec_of(copied)->layout(), copied.sizes());
+    expect_equal(full_tensor(x), whole_numbers({4, 3}));
+    at::Tensor(again).mul_(2);
+    expect_lost_write("from_local", [&] { x.sum(); });
+    const auto y = sample(mesh, Shard(0));
+    full_tensor(redistribute(y.narrow(0, 1, 2), {Replicate()}).narrow(0, 0, 1)).clone().mul_(2);
+    expect_equal(full_tensor(y), whole_numbers({4, 3}));
+  });
+}
+
+TEST(LocalMemory, ATensorThatIsGivenOtherMemoryMissesNoWrites) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = sample(mesh, Shard(0));
+    to_local(x.narrow(0, 1, 2)).mul_(2);
+    x.set_data(sample(mesh, Shard(0)));
+    expect_equal(full_tensor(x), whole_numbers({4, 3}));
+  });
+}
+
+TEST(LocalMemory, AGradientIsNotMadeOfATensorThatMissesWrites) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto leaf = sample(mesh, Shard(0)).set_requires_grad(true);
+    const auto x = leaf * 2;
+    const auto loss = (x * x).sum();
+    to_local(x.narrow(0, 1, 2)).detach().mul_(2);
+    expect_lost_write("backward", [&] { loss.backward(); });
   });
 }
 

@@ -6,6 +6,7 @@
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 #include "weft/tensor/impl/explain.h"
+#include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/scopes.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace weft {
 
 at::Tensor move_implicitly(const char* op, const at::Tensor& tensor, const Layout& layout) {
-  const auto& spec = as_dtensor(tensor)->spec();
+  const auto& spec = checked_values(op, tensor).spec();
   if (spec->layout() == layout) {
     return tensor;
   }

@@ -28,15 +28,32 @@ struct ToLocalBoundary : torch::CustomClassHolder {
 
 using ToLocalBoundaryPtr = c10::intrusive_ptr<ToLocalBoundary>;
 
+/// Another tensor of the memory of one made in inference mode. It is no inference tensor itself: those have no version.
+at::Tensor normal_alias(const at::Tensor& local) {
+  const c10::InferenceMode normal(false);
+  auto alias = at::empty({0}, local.options());
+  alias.set_(local.storage(), local.storage_offset(), local.sizes(), local.strides());
+  alias._set_conj(local.is_conj());
+  alias._set_neg(local.is_neg());
+  return alias;
+}
+
+/// What `handle` makes of the local tensor. Writes to it are counted where the distributed tensor looks for them.
+template <class Handle>
+at::Tensor counting_writes(DTensorImpl& impl, const Handle& handle) {
+  const auto& local = impl.local();
+  auto result = handle(local.is_inference() ? normal_alias(local) : local);
+  result.unsafeGetTensorImpl()->set_version_counter(impl.version_of_local());
+  return result;
+}
+
 struct ToLocal : torch::autograd::Function<ToLocal> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const ToLocalBoundaryPtr& boundary) {
     context->set_materialize_grads(false);
     context->saved_data["boundary"] = c10::IValue::make_capsule(boundary);
     return observed(tensor, [&] {
       // A view, so that autograd refuses to change it in place: the tensor would change and not know.
-      auto local = as_dtensor(tensor)->local().alias();
-      share_version(local, tensor);
-      return local;
+      return counting_writes(*as_dtensor(tensor), [](const at::Tensor& local) { return local.alias(); });
     });
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -61,22 +78,10 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
   }
 };
 
-/// The local tensor of one made in inference mode. It is no inference tensor itself, so that writes to it are counted.
-at::Tensor counting_alias(const DTensorImpl& impl) {
-  const c10::InferenceMode normal(false);
-  const auto& local = impl.local();
-  auto alias = at::empty({0}, local.options());
-  alias.set_(local.storage(), local.storage_offset(), local.sizes(), local.strides());
-  alias._set_conj(local.is_conj());
-  alias._set_neg(local.is_neg());
-  alias.unsafeGetTensorImpl()->set_version_counter(impl.memory()->plain_writes());
-  return alias;
-}
-
 } // namespace
 
 at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
-  const auto& impl = checked_values("to_local", tensor);
+  auto& impl = checked_values("to_local", tensor);
   const auto& spec = impl.spec();
   if (C10_UNLIKELY(has_tangent(tensor))) {
     check_has_gradient("to_local", *spec);
@@ -94,14 +99,7 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
   if (options.grad_placements) {
     checked_gradient_layout("to_local", *spec, options.grad_placements);
   }
-  return observed(tensor, [&] {
-    if (tensor.is_inference()) {
-      return counting_alias(impl);
-    }
-    auto local = untracked(impl.local());
-    share_version(local, tensor);
-    return local;
-  });
+  return observed(tensor, [&] { return counting_writes(impl, untracked); });
 }
 
 at::Tensor full_tensor(const at::Tensor& tensor, const ToLocalOptions& options) {

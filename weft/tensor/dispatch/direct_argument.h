@@ -15,7 +15,7 @@ inline const at::Tensor* read_direct_tensor(const at::Tensor& tensor, CallKey& k
   auto* impl = as_dtensor(tensor);
   if (C10_LIKELY(impl != nullptr)) {
     const bool is_leaf = is_parameter(tensor);
-    if (C10_UNLIKELY((is_leaf && !impl->has_gradient_layout()) || impl->is_stale_copy())) {
+    if (C10_UNLIKELY((is_leaf && !impl->has_gradient_layout()) || impl->is_stale())) {
       return nullptr;
     }
     key.add(word_of(*impl, is_leaf));

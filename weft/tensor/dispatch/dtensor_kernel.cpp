@@ -104,10 +104,8 @@ void DTensorKernel::read_tensor(
     keep_gradient_layout(tensor);
   }
   TORCH_CHECK_VALUE(
-      C10_LIKELY(!impl->is_stale_copy()), "[", op_.schema().name(), "] argument '",
-      op_.schema().arguments()[argument].name(), "' (", *impl->spec(),
-      ") is a view that had to be redistributed, and the tensor it was taken of has changed since. Take the view "
-      "again, or redistribute that tensor first.");
+      C10_LIKELY(!impl->is_stale()), "[", op_.schema().name(), "] argument '",
+      op_.schema().arguments()[argument].name(), "' (", *impl->spec(), ")", impl->why_stale());
   key.add(word_of(*impl, is_leaf));
 }
 

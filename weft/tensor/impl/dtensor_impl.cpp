@@ -81,14 +81,33 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
 }
 
 bool DTensorImpl::has_changed_since_copied() const {
-  return copied_.memory->writes() != copied_.writes ||
+  return copied_.memory->writes() != copied_.writes || copied_.memory->misses_writes() ||
       (version_counter_.enabled() && version_counter_.current_version() != copied_.version);
+}
+
+std::string DTensorImpl::why_stale() const {
+  const bool misses_writes = is_copy_of_base() ? copied_.memory->misses_writes() : memory_.misses_writes();
+  if (!misses_writes) {
+    return " is a view that had to be redistributed, and the tensor it was taken of has changed since. Take the view "
+           "again, or redistribute that tensor first.";
+  }
+  return c10::str(
+      is_copy_of_base() ? " is" : " has",
+      " a view that had to be redistributed, and to_local() or full_tensor() of such "
+      "a view was written to, which does not change the tensor it was taken of. Write to the distributed tensor or to "
+      "its own to_local(), or clone what to_local() gives before writing to it.");
+}
+
+const c10::VariableVersion& DTensorImpl::version_of_local() {
+  return is_copy_of_base() ? copied_.memory->writes_to_copies()
+      : is_inference()     ? memory()->plain_writes()
+                           : version_counter_;
 }
 
 void DTensorImpl::take_copied(const DTensorImpl& other) {
   copied_ = other.copied_;
   if (is_copy_of_base() && version_counter_.enabled()) {
-    copied_.version = version_counter_.current_version() - (other.is_stale_copy() ? 1 : 0);
+    copied_.version = version_counter_.current_version() - (other.is_stale() ? 1 : 0);
   }
 }
 

@@ -45,10 +45,15 @@ class DTensorImpl : public c10::TensorImpl {
   bool is_copy_of_base() const {
     return copied_.memory.defined();
   }
-  /// Whether the tensor that this is a copy of has changed since.
-  bool is_stale_copy() const {
-    return is_copy_of_base() && has_changed_since_copied();
+  /// Whether what this holds is out of date: the tensor that this is a copy of has changed since, or somebody has written
+  /// to the to_local() of a copied view of this, or of the same tensor as this.
+  bool is_stale() const {
+    return is_copy_of_base() ? has_changed_since_copied() : memory_.misses_writes();
   }
+  /// What to say of one that is.
+  std::string why_stale() const;
+  /// The version that counts writes to the plain tensor that to_local() gives.
+  const c10::VariableVersion& version_of_local();
 
   bool has_gradient_layout() const {
     return gradient_layout_claimed_;

@@ -13,11 +13,7 @@ DTensorImpl& checked_dtensor(const char* where, const at::Tensor& tensor) {
 
 DTensorImpl& checked_values(const char* where, const at::Tensor& tensor) {
   auto& impl = checked_dtensor(where, tensor);
-  TORCH_CHECK_VALUE(
-      !impl.is_stale_copy(), "[", where, "] ", *impl.spec(),
-      " is a view that had to be redistributed, and the tensor it was taken of has changed since. Take the view again, "
-      "or "
-      "redistribute that tensor first.");
+  TORCH_CHECK_VALUE(!impl.is_stale(), "[", where, "] ", *impl.spec(), impl.why_stale());
   return impl;
 }
 

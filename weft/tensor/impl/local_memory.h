@@ -4,6 +4,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
+#include <mutex>
 
 namespace weft {
 
@@ -25,9 +26,27 @@ class LocalMemory : public c10::intrusive_ptr_target {
     return plain_writes_;
   }
 
+  /// The version of plain tensors that are given the memory of a copied view of this: what is written to them does not
+  /// come here.
+  const c10::VariableVersion& writes_to_copies() {
+    static std::mutex mutex; // two threads may ask first
+    const std::lock_guard lock(mutex);
+    if (!gives_copies_.load(std::memory_order_relaxed)) {
+      writes_to_copies_ = c10::VariableVersion(0);
+      gives_copies_.store(true, std::memory_order_release);
+    }
+    return writes_to_copies_;
+  }
+  /// Whether somebody has written to such a plain tensor, so that neither this memory nor any copy of it is up to date.
+  bool misses_writes() const {
+    return C10_UNLIKELY(gives_copies_.load(std::memory_order_acquire)) && writes_to_copies_.current_version() != 0;
+  }
+
  private:
   std::atomic<uint64_t> writes_ = 0;
   c10::VariableVersion plain_writes_{0};
+  std::atomic<bool> gives_copies_ = false;
+  c10::VariableVersion writes_to_copies_{c10::VariableVersion::DISABLED};
 };
 
 using LocalMemoryPtr = c10::intrusive_ptr<LocalMemory>;
@@ -68,6 +87,10 @@ class LazyLocalMemory {
     if (auto* memory = memory_.load(std::memory_order_acquire)) {
       memory->count_write();
     }
+  }
+  bool misses_writes() const {
+    const auto* memory = memory_.load(std::memory_order_acquire);
+    return memory != nullptr && memory->misses_writes();
   }
 
  private:

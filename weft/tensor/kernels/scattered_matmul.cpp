@@ -102,10 +102,11 @@ at::Tensor scattered_matmul(const at::Tensor& gradient, const at::Tensor& matrix
   const auto* left = as_dtensor(gradient);
   const auto* right = as_dtensor(matrix);
   const auto* target = as_dtensor(like);
-  // What is to be differentiated once more, and what is recorded, is done by operators that can be.
-  if (left == nullptr || right == nullptr || target == nullptr || c10::GradMode::is_enabled() ||
-      MoveObserver::of_thread() != nullptr || Scopes::of_thread().overlap == OverlapMode::Off ||
-      Scopes::of_thread().strict) {
+  // What is to be differentiated once more, and what is recorded, is done by operators that can be. They raise for what is
+  // stale.
+  if (left == nullptr || right == nullptr || target == nullptr || left->is_stale() || right->is_stale() ||
+      c10::GradMode::is_enabled() || MoveObserver::of_thread() != nullptr ||
+      Scopes::of_thread().overlap == OverlapMode::Off || Scopes::of_thread().strict) {
     return {};
   }
   const auto& spec = *left->spec();

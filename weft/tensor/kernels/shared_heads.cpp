@@ -1,6 +1,7 @@
 #include "weft/tensor/kernels/shared_heads.h"
 
 #include "weft/tensor/dispatch/dtensor_kernel.h"
+#include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/scopes.h"
 
 #include <ATen/ATen.h>
@@ -108,7 +109,7 @@ struct HeadsForQuery : torch::autograd::Function<HeadsForQuery> {
     auto sizes = spec.sizes().vec();
     sizes[kHeadDim] *= repeats;
     const auto repeated = TensorSpec::make(spec.mesh(), layout, sizes, spec.dtype());
-    const auto& part = as_dtensor(key)->local();
+    const auto& part = checked_values("scaled_dot_product_attention", key).local();
     return make_dtensor(part.index_select(kHeadDim, repeated_positions(*repeated, kHeadDim, repeats, part)), repeated);
   }
 

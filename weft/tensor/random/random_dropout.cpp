@@ -23,7 +23,7 @@ void check_probability(double p) {
 }
 
 at::Tensor settled(const at::Tensor& input) {
-  const auto& layout = spec_of(input)->layout();
+  const auto& layout = checked_values("dropout", input).spec()->layout();
   return layout.has_partial() ? redistribute(input, without_partial(layout)) : input;
 }
 

@@ -2,6 +2,7 @@
 
 #include "weft/redistribute/execute.h"
 #include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/random/philox.h"
 #include "weft/tensor/random/random_math.h"
 #include "weft/tensor/random/random_state.h"
@@ -70,6 +71,7 @@ class SeededKernel final : public c10::OperatorKernel {
           "' is a plain tensor of shape ", tensor.sizes(), ". Distribute it with distribute_tensor or from_local.");
       if (impl != nullptr) {
         const auto* alias = schema.arguments()[i].alias_info();
+        checked_values(schema.name().c_str(), tensor);
         (*stack)[first + i] = replicated_local(op, *impl, alias != nullptr && alias->isWrite());
         some = impl;
       }
