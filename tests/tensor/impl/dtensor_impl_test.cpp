@@ -100,6 +100,20 @@ TEST(DTensorImpl, SettingItsDataTakesTheDeviceOfTheOther) {
   EXPECT_TRUE(tensor.is_meta());
 }
 
+TEST(DTensorImpl, IsAnInferenceTensorIfItsDataIsOne) {
+  const auto tensor = sharded(at::zeros({2, 3}, at::kDouble));
+  const auto put = [&](const at::Tensor& other) {
+    tensor.unsafeGetTensorImpl()->shallow_copy_from(other.getIntrusivePtr());
+  };
+  {
+    const c10::InferenceMode inference;
+    put(sharded(at::ones({2, 3}, at::kDouble)));
+  }
+  EXPECT_TRUE(tensor.is_inference());
+  put(sharded(at::ones({2, 3}, at::kDouble)));
+  EXPECT_FALSE(tensor.is_inference());
+}
+
 TEST(DTensorImpl, APlainTensorCannotBeItsData) {
   const auto tensor = sharded(at::zeros({2, 3}, at::kDouble));
   EXPECT_EQ(

@@ -159,6 +159,8 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
       "[DTensorImpl] only a distributed tensor can be put in the place of one, but got a plain one of shape ",
       other->sizes(), ". Make one with from_local or distribute_tensor.");
   const auto* from = static_cast<const DTensorImpl*>(other.get());
+  // As torch does: put in the place of a tensor, an inference tensor stays one.
+  key_set_ = (from->key_set_ - c10::python_ks) | (key_set_ & c10::python_ks);
   local_ = from->local_;
   spec_ = from->spec_;
   data_type_ = from->data_type_;
