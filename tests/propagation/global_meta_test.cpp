@@ -47,6 +47,18 @@ TEST(GlobalMeta, ListsAndSeveralReturnsAreOneAfterTheOther) {
   EXPECT_EQ(sorted->at(1).dtype, at::kLong);
 }
 
+TEST(GlobalMeta, AnOutArgumentThatWouldBeResizedIsAnError) {
+  const auto x = at::empty({3, 8});
+  EXPECT_TRUE(results_of("aten::mul", "out", {x, x, at::empty({3, 8})}).has_value());
+  for (const auto& out : {at::empty({6, 8}), at::empty({0})}) {
+    EXPECT_EQ(
+        error_text<c10::ValueError>([&] { results_of("aten::mul", "out", {x, x, out}); }),
+        c10::str(
+            "[aten::mul] argument 'out' must have the shape of the result, [3, 8], but got ", out.sizes(),
+            ": a distributed tensor is not resized. Use the functional form."));
+  }
+}
+
 TEST(GlobalMeta, ANumberKeepsItsRankInTypePromotion) {
   auto number = at::scalar_tensor(2.5, at::kDouble);
   EXPECT_EQ(results_of("aten::mul", "Tensor", {at::empty({2}), number})->at(0).dtype, at::kFloat);

@@ -47,6 +47,35 @@ GlobalMeta meta_of(const at::Tensor& tensor) {
       tensor.scalar_type()};
 }
 
+c10::SmallVector<at::Tensor, 1> tensors_of(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return {value.toTensor()};
+  }
+  const auto list = value.isTensorList() ? value.toTensorVector() : std::vector<at::Tensor>();
+  return c10::SmallVector<at::Tensor, 1>(list.begin(), list.end());
+}
+
+/// A kernel gives an out= argument the shape of the result. Only this rank's part of a distributed one would change.
+void check_not_resized(
+    const c10::FunctionSchema& schema,
+    c10::ArrayRef<c10::IValue> arguments,
+    c10::ArrayRef<c10::IValue> metas) {
+  for (size_t i = 0; i < metas.size(); ++i) {
+    const auto* alias = schema.arguments()[i].alias_info();
+    if (alias == nullptr || !alias->isWrite()) {
+      continue;
+    }
+    const auto given = tensors_of(arguments[i]);
+    const auto written = tensors_of(metas[i]);
+    for (size_t k = 0; k < written.size(); ++k) {
+      TORCH_CHECK_VALUE(
+          !written[k].defined() || written[k].sizes() == given[k].sizes(), "[", schema.name(), "] argument '",
+          schema.arguments()[i].name(), "' must have the shape of the result, ", written[k].sizes(), ", but got ",
+          given[k].sizes(), ": a distributed tensor is not resized. Use the functional form.");
+    }
+  }
+}
+
 } // namespace
 
 std::optional<std::vector<GlobalMeta>> global_results(
@@ -58,6 +87,7 @@ std::optional<std::vector<GlobalMeta>> global_results(
     const bool pins = op.schema().arguments()[i].name() == "pin_memory";
     stack.push_back(pins ? c10::IValue() : without_data(arguments[i]));
   }
+  const auto metas = stack;
   try {
     op.callBoxed(stack);
   } catch (const c10::NotImplementedError&) {
@@ -76,6 +106,7 @@ std::optional<std::vector<GlobalMeta>> global_results(
     }
     return std::nullopt;
   }
+  check_not_resized(op.schema(), arguments, metas);
   std::vector<GlobalMeta> results;
   for (const auto& value : stack) {
     if (value.isTensor()) {
