@@ -48,6 +48,12 @@ TEST(Einsum, ADimOfOneElementBroadcasts) {
   expect_gradients_as_plain("bi,bj->bij", {parameter({1, 3}), parameter({4, 2})});
 }
 
+TEST(Einsum, TensorsOfTwoDtypesHaveTheGradientsOfTheSingleDevice) {
+  const Values inputs = {parameter({3, 1}), parameter({3, 1}, at::kFloat)};
+  expect_gradients_as_plain("ij,kj->ik", inputs);
+  expect_gradients_as_plain("ij,kl->ijkl", inputs);
+}
+
 TEST(Einsum, StaysWholeForwardAndBackward) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({2, 4, 3}), mesh, {Shard(0)}).set_requires_grad(true);

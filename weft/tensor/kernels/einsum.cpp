@@ -7,6 +7,8 @@
 #include <ATen/ops/einsum_compositeimplicitautograd_dispatch.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 namespace weft {
 
 namespace {
@@ -58,9 +60,17 @@ bool sizes_agree(const Equation& equation, at::TensorList tensors) {
   return equation.fits(sizes);
 }
 
+/// Torch multiplies tensors of two dtypes where no letter is summed by a product of matrices, and refuses them elsewhere.
+/// The equations of the gradients sum other letters.
+bool dtypes_agree(at::TensorList tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+    return tensor.scalar_type() == tensors[0].scalar_type();
+  });
+}
+
 at::Tensor einsum(c10::string_view equation, at::TensorList tensors, at::OptionalIntArrayRef path) {
   const auto parsed = parse_equation(equation);
-  if (parsed && parsed->is_contraction() && sizes_agree(*parsed, tensors)) {
+  if (parsed && parsed->is_contraction() && sizes_agree(*parsed, tensors) && dtypes_agree(tensors)) {
     return WholeEinsum::apply(std::string(equation), tensors);
   }
   return at::compositeimplicitautograd::einsum(equation, tensors, path);
