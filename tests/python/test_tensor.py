@@ -260,3 +260,22 @@ def test_arguments_that_no_device_takes_raise_the_same_on_every_rank():
     expected = ["batch1 must be a 3D tensor", "1D tensors expected, but got 2D and 2D tensors"]
     for texts in weft.run_on_ranks(2, rank_program):
         assert all(part in text for part, text in zip(expected, texts, strict=True)), texts
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (4, 0)])
+def test_without_data_where_with_numbers_and_the_gradient_of_clamp_are_distributed(shape):
+    """Torch makes plain tensors of the numbers, on meta, whose kernels come before those of distributed tensors."""
+
+    def rank_program(rank):
+        x = weft.distribute_tensor(torch.empty(shape, device="meta"), mesh_of(2), [Shard(0)])
+        for requires_grad in (False, True):
+            x.requires_grad_(requires_grad)
+            for made in (torch.where(x > 0, x, 0.5), torch.where(x > 0, 0.5, x), torch.where(x > 0, 1, 0.5)):
+                assert weft.is_dtensor(made) and made.shape == shape and made.dtype == torch.float32
+                assert made.placements == (Shard(0),)
+        gathered = x.redistribute(placements=[Replicate()])
+        (gradient,) = torch.autograd.grad(gathered.tanh().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(torch.where(gradient > 0, gradient, 0.5).clamp(-1, 1).sum(), x)
+        assert second.placements == (Shard(0),) and second.shape == shape and second.is_meta
+
+    weft.run_on_ranks(2, rank_program)

@@ -14,6 +14,7 @@
 #include "weft/tensor/kernels/rms_norm_backward.h"
 #include "weft/tensor/kernels/selecting_backward.h"
 #include "weft/tensor/kernels/shared_heads.h"
+#include "weft/tensor/kernels/where_number.h"
 #include "weft/tensor/random/random_fallback.h"
 #include "weft/tensor/random/random_kernels.h"
 
@@ -63,6 +64,7 @@ void register_all() {
     register_composites(*each);
     register_instance_norm(*each);
     register_shared_heads(*each);
+    register_where_number(*each);
     each->impl("_has_compatible_shallow_copy_type", TORCH_FN(can_take_place));
   }
   register_rms_norm_backward(*autograd);

@@ -2,6 +2,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/finite_differences.h"
 #include "tests/support/on_meshes.h"
+#include "weft/tensor/boundary/distribute_tensor.h"
 #include "weft/tensor/boundary/from_local.h"
 #include "weft/tensor/boundary/to_local.h"
 #include "weft/tensor/impl/inspect.h"
@@ -182,6 +183,26 @@ TEST(Redistribute, WithoutDataShapesMove) {
     EXPECT_EQ(to_local(moved).sizes(), c10::IntArrayRef({4, mesh.rank(0) == 0 ? 2 : 1}));
     to_local(moved).sum().backward();
     EXPECT_EQ(spec_of(tensor.grad()), spec_of(tensor));
+  });
+}
+
+TEST(Redistribute, WithoutDataAPlainGradientIsReplicated) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    for (const auto& sizes : {std::vector<int64_t>{3, 2}, {3, 0}}) {
+      const auto plain = at::empty(sizes, at::kMeta);
+      const auto leaf = distribute_tensor(plain, mesh, {Shard(0)}).set_requires_grad(true);
+      const auto gradient = torch::autograd::grad({redistribute(leaf, {Replicate()})}, {leaf}, {plain})[0];
+      ASSERT_TRUE(is_dtensor(gradient));
+      EXPECT_EQ(gradient.sizes(), leaf.sizes());
+      EXPECT_EQ(spec_of(gradient)->layout(), Layout{Shard(0)});
+      const auto part = at::empty(sizes, at::kMeta).set_requires_grad(true);
+      const auto of_part = torch::autograd::grad({from_local(part, mesh, {Replicate()})}, {part}, {plain})[0];
+      EXPECT_FALSE(is_dtensor(of_part));
+      EXPECT_EQ(of_part.sizes(), part.sizes());
+    }
+    // One with values may differ between ranks.
+    const auto x = distribute_tensor(at::ones({2}), mesh, {Shard(0)}).set_requires_grad(true);
+    EXPECT_THROW(torch::autograd::grad({redistribute(x, {Replicate()})}, {x}, {at::ones({2})}), c10::TypeError);
   });
 }
 

@@ -157,9 +157,10 @@ struct FromLocal : torch::autograd::Function<FromLocal> {
     if (!gradients[0].defined()) {
       return {at::Tensor(), at::Tensor()};
     }
-    checked_dtensor("from_local", gradients[0]);
     const auto kept = c10::static_intrusive_pointer_cast<Boundary>(context->saved_data["boundary"].toCapsule());
-    const auto moved = moved_to(gradients[0], kept->gradient_layout);
+    const auto gradient = distributed_on_meta(gradients[0], kept->spec->mesh());
+    checked_dtensor("from_local", gradient);
+    const auto moved = moved_to(gradient, kept->gradient_layout);
     // The local tensor itself where nothing is recorded: whoever accumulates gradients then sees who else holds it.
     const auto local = is_recorded(moved)
         ? to_local(moved, {.grad_placements = with_sums_for_averages(kept->spec->layout())})
@@ -231,6 +232,10 @@ FromLocalOptions parts_of(c10::IntArrayRef shape) {
   std::iota(order.begin(), order.end(), 0);
   const auto stride = dense_strides(shape, order);
   return {.shape = shape.vec(), .stride = std::vector<int64_t>(stride.begin(), stride.end())};
+}
+
+at::Tensor distributed_on_meta(const at::Tensor& gradient, const DeviceMesh& mesh) {
+  return is_dtensor(gradient) || !gradient.is_meta() ? gradient : from_local(gradient, mesh, replicated(mesh));
 }
 
 } // namespace weft

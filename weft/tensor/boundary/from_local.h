@@ -46,4 +46,8 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Lay
   return from_local(local, mesh, layout, parts_of(shape));
 }
 
+/// A plain gradient on meta as a replicated one, and any other as it is. Where a derivative formula makes a plain tensor on
+/// meta, the dispatcher takes the plain tensor's kernel before that of a distributed one on meta.
+at::Tensor distributed_on_meta(const at::Tensor& gradient, const DeviceMesh& mesh);
+
 } // namespace weft

@@ -4,6 +4,7 @@
 #include "weft/core/dtype_text.h"
 #include "weft/core/layout_algebra.h"
 #include "weft/redistribute/execute.h"
+#include "weft/tensor/boundary/from_local.h"
 #include "weft/tensor/impl/autograd_alias.h"
 #include "weft/tensor/impl/call_cache.h"
 #include "weft/tensor/impl/inspect.h"
@@ -91,6 +92,8 @@ at::Tensor run(const PreparedCall& call, const at::Tensor& tensor, at::ScalarTyp
 
 /// What backward has to know.
 struct Return : torch::CustomClassHolder {
+  explicit Return(DeviceMesh mesh_of_tensor) : mesh(std::move(mesh_of_tensor)) {}
+  DeviceMesh mesh;
   Layout layout;
   at::ScalarType dtype;
   at::ScalarType dtype_on_the_way;
@@ -115,7 +118,7 @@ struct Redistribute : torch::autograd::Function<Redistribute> {
     if (gradients[0].defined()) {
       const auto back = c10::static_intrusive_pointer_cast<Return>(context->saved_data["way_back"].toCapsule());
       const auto moved = redistribute(
-          gradients[0], back->layout,
+          distributed_on_meta(gradients[0], back->mesh), back->layout,
           {.async_op = back->async_op,
            .forward_dtype = back->dtype_on_the_way,
            .backward_dtype = back->dtype_on_the_way});
@@ -142,7 +145,7 @@ at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const Re
   if (!is_recorded(tensor)) {
     return call.moves.empty() ? untracked(tensor) : run(call, tensor, dtype, options.async_op);
   }
-  auto way_back = c10::make_intrusive<Return>();
+  auto way_back = c10::make_intrusive<Return>(spec.mesh());
   way_back->layout = without_partial(spec.layout());
   way_back->dtype = spec.dtype();
   way_back->dtype_on_the_way = gradient_dtype;
