@@ -259,6 +259,23 @@ TEST(ThreadHub, WhatARankHasStartedStaysGoodAfterItHasLeft) {
   EXPECT_TRUE(at::equal(theirs.wait(), at::tensor({0.0f, 1.0f})));
 }
 
+TEST(ThreadWorld, AMemberThatComesToACallThatWasGivenUpReadsNothing) {
+  const auto hub = std::make_shared<ThreadHub>(2, std::chrono::milliseconds(50));
+  const auto gather = [](const DeviceMesh& mesh, const at::Tensor& tensor) {
+    return error_text([&] { all_gather(tensor, mesh, 0, 0).wait(); });
+  };
+  const auto early = DeviceMesh::parse("mesh(tp=2)", hub->communicator(1));
+  const auto sent = at::ones({4});
+  expect_contains(gather(early, sent), "not every rank arrived; missing: 0");
+  sent.fill_(7);
+  const auto late = DeviceMesh::parse("mesh(tp=2)", hub->communicator(0));
+  const auto text = gather(late, at::ones({4}));
+  expect_contains(
+      text, "[all_gather f32[4]] group tp (ranks 0,1) cannot be used any more, because an earlier call failed: ");
+  expect_contains(text, "missing: 0. Restart the ranks.");
+  expect_contains(gather(early, sent), "cannot be used any more");
+}
+
 } // namespace thread_world_test
 
 } // namespace weft

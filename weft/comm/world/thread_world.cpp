@@ -47,6 +47,7 @@ struct Meeting {
   Call first_call{};
   int64_t first_member = -1;
   std::string disagreement;
+  bool is_given_up = false; // by a member that has not met all others
 };
 
 /// A collective is named by its number; a message also by sender and receiver.
@@ -69,6 +70,7 @@ struct ThreadHub::Room {
   std::condition_variable changed;
   std::map<MeetingKey, std::shared_ptr<Meeting>> meetings;
   std::vector<Calls> calls;
+  std::string first_failure; // from then on every call fails at once: members no longer agree on where they are
 };
 
 ThreadHub::ThreadHub(int64_t size, std::chrono::milliseconds timeout)
@@ -180,6 +182,12 @@ class ThreadGroup : public Group {
     const std::lock_guard lock(room.mutex);
     auto& slot = room.meetings[key];
     if (!slot) {
+      // Of a member that has left, wait_for_all says why.
+      const bool all_are_here =
+          std::none_of(members.begin(), members.end(), [&](int64_t member) { return hub_->has_left(ranks()[member]); });
+      if (all_are_here) {
+        check_usable(call);
+      }
       slot = std::make_shared<Meeting>(size());
       slot->first_call = call;
       slot->first_member = rank();
@@ -223,6 +231,7 @@ class ThreadGroup : public Group {
     room.changed.wait(lock, [&] { return meeting.done == members.size(); });
     // Taken out, so that the last rank to let go of the meeting does not destroy what this one is still handling.
     if (const auto error = std::exchange(meeting.parts[rank()].error, nullptr)) {
+      remember_failure(meeting.parts[rank()].error_text);
       std::rethrow_exception(error);
     }
     for (const auto member : members) {
@@ -290,7 +299,7 @@ class ThreadGroup : public Group {
   /// Waits until every member has laid down its part.
   void wait_for_all(
       std::unique_lock<std::mutex>& lock,
-      const Meeting& meeting,
+      Meeting& meeting,
       const std::vector<int64_t>& members,
       const Call& call) const {
     const auto& hub = *hub_;
@@ -308,9 +317,13 @@ class ThreadGroup : public Group {
     if (!meeting.disagreement.empty()) {
       fail(call, meeting.disagreement, "Look for a branch that depends on the rank");
     }
-    if (all_there()) {
+    if (all_there() && !meeting.is_given_up) {
       return;
     }
+    if (all_there()) {
+      check_usable(call);
+    }
+    meeting.is_given_up = true;
     if (const auto lost = lost_member(); lost >= 0) {
       fail(
           call, c10::str("rank ", ranks()[lost], " takes no part: ", hub.why_left(ranks()[lost])),
@@ -327,11 +340,27 @@ class ThreadGroup : public Group {
         "Every rank of the group must make this call");
   }
 
-  [[noreturn]] void fail(const Call& call, const std::string& what, const char* advice) const {
-    hub_->keep(room_);
+  /// Raises after a call of the group has failed. A member that comes late must not read what another, which gave the call up,
+  /// has sent: it may have been overwritten since. Takes the room to be locked, as fail() does.
+  void check_usable(const Call& call) const {
     TORCH_CHECK_WITH(
-        DistBackendError, false, "[", call.to_string(), "] call ", call.sequence, " of ", to_string(),
-        " failed on rank ", ranks()[rank()], ": ", what, ". ", advice, ".");
+        DistBackendError, room_->first_failure.empty(), "[", call.to_string(), "] ", to_string(),
+        " cannot be used any more, because an earlier call failed: ", room_->first_failure, ". Restart the ranks.");
+  }
+
+  void remember_failure(const std::string& text) const {
+    hub_->keep(room_);
+    if (room_->first_failure.empty()) {
+      room_->first_failure = text;
+    }
+  }
+
+  [[noreturn]] void fail(const Call& call, const std::string& what, const char* advice) const {
+    const auto text = c10::str(
+        "[", call.to_string(), "] call ", call.sequence, " of ", to_string(), " failed on rank ", ranks()[rank()], ": ",
+        what);
+    remember_failure(text);
+    TORCH_CHECK_WITH(DistBackendError, false, text, ". ", advice, ".");
   }
 
   std::shared_ptr<ThreadHub> hub_;
