@@ -2,7 +2,10 @@
 
 #include "tests/support/error_text.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -53,6 +56,37 @@ TEST_F(NewFiles, LeaveNothingBehindOtherwise) {
     file.write("after", 5);
   }
   EXPECT_EQ(text_of(path), "before");
+  EXPECT_EQ(count(), 1u);
+}
+
+TEST_F(NewFiles, ReplaceWhatALinkNamesAndNotTheLink) {
+  fs::create_directories(folder_ / "there");
+  const auto target = (folder_ / "there" / "file").string();
+  const auto link = (folder_ / "link").string();
+  for (const std::string text : {"first", "second"}) {
+    fs::remove(link);
+    fs::create_symlink(fs::path("there") / "file", link);
+    NewFile file("test", link);
+    file.write(text.data(), text.size());
+    file.complete();
+    EXPECT_TRUE(fs::is_symlink(link));
+    EXPECT_EQ(text_of(target), text);
+  }
+}
+
+TEST_F(NewFiles, WriteIntoAPipeAndLeaveItOne) {
+  const auto path = (folder_ / "pipe").string();
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  NewFile file("test", path);
+  file.write("text", 4);
+  file.complete();
+  char text[5] = {};
+  EXPECT_EQ(::read(reader, text, 4), 4);
+  EXPECT_STREQ(text, "text");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(path));
   EXPECT_EQ(count(), 1u);
 }
 

@@ -7,20 +7,48 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 namespace weft::graph {
 
+namespace {
+
+/// The path behind symbolic links, also where the file that they name does not exist yet.
+std::string resolved(std::filesystem::path path) {
+  std::error_code error;
+  constexpr int kMostLinks = 40; // as many as Linux follows
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, error); ++i) {
+    path = path.parent_path() / std::filesystem::read_symlink(path, error);
+  }
+  return path.string();
+}
+
+/// A device, a pipe, a socket: what is written to it cannot be put in its place afterwards.
+bool is_special(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+      !std::filesystem::is_directory(status);
+}
+
+} // namespace
+
 NewFile::NewFile(std::string where, const std::string& path) : where_(std::move(where)), path_(path) {
   static std::atomic<int> count = 0;
-  temporary_ = c10::str(path, ".", ::getpid(), ".", ++count, ".part");
-  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (is_special(path)) {
+    file_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  } else {
+    target_ = resolved(path);
+    temporary_ = c10::str(target_, ".", ::getpid(), ".", ++count, ".part");
+    file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  }
   check(file_ >= 0, "cannot be created");
 }
 
 NewFile::~NewFile() {
   if (file_ >= 0) {
     ::close(file_);
-    ::unlink(temporary_.c_str());
+    remove_temporary();
   }
 }
 
@@ -39,14 +67,20 @@ void NewFile::write(const void* data, size_t size) {
 }
 
 void NewFile::complete() {
-  check(
-      ::close(std::exchange(file_, -1)) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0, "cannot be written");
+  const bool is_closed = ::close(std::exchange(file_, -1)) == 0;
+  check(is_closed && (temporary_.empty() || ::rename(temporary_.c_str(), target_.c_str()) == 0), "cannot be written");
+}
+
+void NewFile::remove_temporary() {
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+  }
 }
 
 void NewFile::check(bool condition, const char* what) {
   if (!condition) {
     const auto* reason = std::strerror(errno);
-    ::unlink(temporary_.c_str());
+    remove_temporary();
     TORCH_CHECK_VALUE(false, "[", where_, "] ", path_, ": ", what, ": ", reason, ".");
   }
 }
