@@ -4,13 +4,14 @@ JOBS ?= $(shell nproc)
 PYTHON = $(or $(WEFT_PYTHON),.venv/bin/python)
 SOURCES = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' | xargs -0r ls -d 2>/dev/null
 
-.PHONY: help setup demo test differential faults mutate bench lint format asan tsan fuzz clean
+.PHONY: help setup demo wheel test differential faults mutate bench lint format asan tsan fuzz clean
 .PRECIOUS: build/%/build.ninja
 
 help:
 	@echo "make demo            export a decoder, shard it over four ranks, run it, compare with PyTorch"
 	@echo "make test            build with warnings as errors, run all tests"
 	@echo "make faults          kill, stop or confuse a rank of a training run, RUNS times each (50); seeds are printed"
+	@echo "make wheel           make build/wheel/weft-*.whl, which installs next to torch in seconds"
 	@echo "make lint            format, layers, mirror of sources and tests, file sizes, names of types"
 	@echo "make format          format all sources"
 	@echo "make bench [ONLY=x]  build and run the benchmarks, or only x"
@@ -31,6 +32,11 @@ build/%/build.ninja: CMakePresets.json | setup
 demo: build/release/build.ninja
 	cmake --build --preset release -j $(JOBS) --target weft_command
 	$(PYTHON) examples/python/demo.py --weft build/release/bin/weft
+
+wheel: build/release/build.ninja
+	cmake --build --preset release -j $(JOBS) --target weft_python weft_command
+	$(PYTHON) -m pip wheel . --no-deps --no-build-isolation -w build/wheel \
+	  -C cmake.define.WEFT_PREBUILT="$(CURDIR)/build/release"
 
 bench: build/release/build.ninja
 	cmake --build --preset release -j $(JOBS) --target benches weft_command

@@ -14,11 +14,10 @@ target_include_directories(weft PUBLIC
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 set_target_properties(weft PROPERTIES
   LINKER_LANGUAGE CXX
-  VERSION ${PROJECT_VERSION}
-  SOVERSION ${PROJECT_VERSION_MAJOR}
   LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib"
-  # Named, because CMake's own list of link paths leaves out what is below the source folder, as .venv is.
-  INSTALL_RPATH "${TORCH_INSTALL_PREFIX}/lib")
+  # Torch is expected next to the package in a wheel, else where it was found. That is named, because CMake's own list of link
+  # paths leaves out what is below the source folder, as .venv is.
+  INSTALL_RPATH "$ORIGIN/../torch/lib;${TORCH_INSTALL_PREFIX}/lib")
 
 set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/weft")
 install(TARGETS weft EXPORT weftTargets)

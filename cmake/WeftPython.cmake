@@ -40,19 +40,11 @@ foreach(_module IN LISTS _modules)
 endforeach()
 message(STATUS "weft: Python package on")
 
-# The wheel: one folder with the library, the module beside it, and the command. A wheel has no symbolic links, so the
-# library has no version in its name there. Torch is expected beside the package, else where it was found.
-if(SKBUILD)
-  set_property(TARGET weft PROPERTY VERSION)
-  set_property(TARGET weft PROPERTY SOVERSION)
-  set(_torch "$ORIGIN/../torch/lib;${TORCH_INSTALL_PREFIX}/lib")
-  set_target_properties(weft PROPERTIES INSTALL_RPATH "$ORIGIN;${_torch}")
-  set_target_properties(weft_python PROPERTIES INSTALL_RPATH "$ORIGIN;${_torch}")
-  install(TARGETS weft weft_python LIBRARY DESTINATION . COMPONENT python)
-  install(FILES "${_package_dir}/_built_with.py" DESTINATION . COMPONENT python)
-  if(TARGET weft_command)
-    set_target_properties(weft_command PROPERTIES
-      INSTALL_RPATH "$ORIGIN/..;$ORIGIN/../../torch/lib;${TORCH_INSTALL_PREFIX}/lib")
-    install(TARGETS weft_command RUNTIME DESTINATION bin COMPONENT python)
-  endif()
+# The wheel: one folder with the library, the module next to it, and the command. Torch is expected next to the package, else
+# where it was found.
+set_target_properties(weft_python PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../torch/lib;${TORCH_INSTALL_PREFIX}/lib")
+install(TARGETS weft weft_python LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
+install(FILES "${_package_dir}/_built_with.py" DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
+if(TARGET weft_command)
+  install(TARGETS weft_command RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
 endif()

@@ -23,5 +23,6 @@ target_include_directories(weft_command PRIVATE "${PROJECT_BINARY_DIR}/tools")
 set_target_properties(weft_command PROPERTIES
   OUTPUT_NAME weft
   RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin"
-  INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${TORCH_INSTALL_PREFIX}/lib")
+  # The library is in a folder of its own, and in a wheel the package's.
+  INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/..;$ORIGIN/../../torch/lib;${TORCH_INSTALL_PREFIX}/lib")
 install(TARGETS weft_command)
