@@ -43,7 +43,7 @@ TEST(DTensorImpl, SaysOfAConjugateOrNegativeThatItIsStillToBeWorkedOut) {
   const auto conjugate = make_dtensor(local.conj(), spec);
   EXPECT_TRUE(conjugate.is_conj());
   EXPECT_TRUE(conjugate.detach().is_conj());
-  EXPECT_FALSE(make_dtensor_like(*as_dtensor(conjugate), local).is_conj());
+  EXPECT_FALSE(make_dtensor_like(*as_dtensor(conjugate), at::Tensor(local)).is_conj());
   const auto other = make_dtensor(local, spec);
   other.unsafeGetTensorImpl()->shallow_copy_from(conjugate.getIntrusivePtr());
   EXPECT_TRUE(other.is_conj());

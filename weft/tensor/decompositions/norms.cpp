@@ -191,9 +191,11 @@ std::vector<at::Tensor> foreach_norm(
 
 at::Tensor logsumexp_of_parts(const at::Tensor& self, c10::IntArrayRef dim, bool keepdim) {
   const auto dims = wrapped_dims(dim, self.dim());
-  auto largest = self.amax(dims, /*keepdim=*/true);
+  const bool is_integral = c10::isIntegralType(self.scalar_type(), /*includeBool=*/true);
+  const auto values = is_integral ? self.to(c10::get_default_dtype_as_scalartype()) : self;
+  auto largest = (values.is_complex() ? at::real(values) : values).amax(dims, /*keepdim=*/true);
   largest = largest.masked_fill(largest.abs().eq(std::numeric_limits<double>::infinity()), 0);
-  const auto sums = (self - largest).exp().sum(dims, keepdim).log();
+  const auto sums = (values - largest).exp().sum(dims, keepdim).log();
   return sums + (keepdim ? largest : largest.squeeze(dims));
 }
 

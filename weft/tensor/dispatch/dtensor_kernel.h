@@ -6,6 +6,7 @@
 #include "weft/tensor/impl/operand.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <atomic>
 
@@ -25,9 +26,11 @@ class DTensorKernel {
   const OperatorSchema& schema() const {
     return traits_.schema;
   }
-  /// The first word of the keys of its calls.
+  /// The first word of the keys of its calls. The default dtype counts, because integers divided, or multiplied by a Python
+  /// float, become it (torch.set_default_dtype); it stands in the highest bits, which no address uses.
   uint64_t first_word() const {
-    return reinterpret_cast<uintptr_t>(this) | (!traits_.schema.written.empty() && in_backward() ? 1 : 0);
+    return reinterpret_cast<uintptr_t>(this) | (!traits_.schema.written.empty() && in_backward() ? 1 : 0) |
+        static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) << 56;
   }
   /// Whether an argument says how much is dropped inside of it, which must be nothing.
   bool has_inner_dropout() const {

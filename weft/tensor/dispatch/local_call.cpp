@@ -118,6 +118,13 @@ bool is_of_other_size(const at::Tensor& local, const PreparedOutput& output) {
       local.sizes() != output.spec->sizes();
 }
 
+PreparedOutput with_dtype(PreparedOutput output, c10::ScalarType dtype) {
+  const auto& spec = *output.spec;
+  output.spec = TensorSpec::make(spec.mesh(), spec.layout(), spec.sizes(), spec.strides(), dtype);
+  output.like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), output.spec, output.like->device());
+  return output;
+}
+
 /// A prepared call under way.
 class LocalCall {
  public:
@@ -317,10 +324,21 @@ class LocalCall {
         !call_.is_fallback;
   }
 
+  /// The first local results show what the run without data could not: sizes that depend on values, and dtypes that a device's
+  /// kernel chooses otherwise than that of meta (the statistics of a layer norm in bf16). Both are the same on every rank.
+  void correct_output(const at::Tensor& local, const OperatorSchema::Return& ret) {
+    auto& output = call_.outputs[next_];
+    if (is_of_other_size(local, output)) {
+      output = output_of_result(call_, ret, next_, local);
+    } else if (local.defined() && output.spec && local.scalar_type() != output.spec->dtype()) {
+      output = with_dtype(output, local.scalar_type());
+    }
+  }
+
   at::Tensor result(at::Tensor local, const OperatorSchema::Return& ret, const DTensorImpl* base) {
     if (C10_LIKELY(call_.outputs_known)) {
-      if (C10_UNLIKELY(!call_.is_direct && is_of_other_size(local, call_.outputs[next_]))) {
-        call_.outputs[next_] = output_of_result(call_, ret, next_, local);
+      if (C10_UNLIKELY(!call_.is_direct)) {
+        correct_output(local, ret);
       }
       return wrap_output(std::move(local), call_.outputs[next_++], base);
     }

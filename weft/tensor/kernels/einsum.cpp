@@ -3,6 +3,7 @@
 #include "weft/rules/equation.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/einsum_compositeimplicitautograd_dispatch.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -68,9 +69,15 @@ bool dtypes_agree(at::TensorList tensors) {
   });
 }
 
+/// Autocast changes the products that an equation is made of, and not the equation itself.
+bool is_cast(at::TensorList tensors) {
+  return at::autocast::is_autocast_enabled(tensors[0].device().type());
+}
+
 at::Tensor einsum(c10::string_view equation, at::TensorList tensors, at::OptionalIntArrayRef path) {
   const auto parsed = parse_equation(equation);
-  if (parsed && parsed->is_contraction() && sizes_agree(*parsed, tensors) && dtypes_agree(tensors)) {
+  if (parsed && !is_cast(tensors) && parsed->is_contraction() && sizes_agree(*parsed, tensors) &&
+      dtypes_agree(tensors)) {
     return WholeEinsum::apply(std::string(equation), tensors);
   }
   return at::compositeimplicitautograd::einsum(equation, tensors, path);

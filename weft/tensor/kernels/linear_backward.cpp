@@ -13,6 +13,11 @@ at::Tensor as_rows(const at::Tensor& tensor) {
   return tensor.dim() > 2 ? tensor.flatten(0, -2) : tensor.dim() == 1 ? tensor.unsqueeze(0) : tensor;
 }
 
+/// The factor of a gradient: of a complex product it is conjugate. Costs no dispatch for real tensors.
+at::Tensor conjugate(const at::Tensor& tensor) {
+  return tensor.is_complex() ? tensor.conj() : tensor;
+}
+
 /// Gradients of linear(input, weight, bias), from the operators that have rules. torch has no dense kernel of its own.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
     const at::Tensor& input,
@@ -23,7 +28,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
   at::Tensor grad_weight;
   at::Tensor grad_bias;
   // As matrices: a vector of inputs is one row, a vector of weights gives one column.
-  const auto matrix = weight.dim() == 1 ? weight.unsqueeze(0) : weight;
+  const auto matrix = conjugate(weight.dim() == 1 ? weight.unsqueeze(0) : weight);
   const auto outputs = weight.dim() == 1 ? grad_output.unsqueeze(-1) : grad_output;
   const auto rows = as_rows(outputs);
   if (wanted[0]) {
@@ -31,7 +36,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
     grad_input = grad_input.defined() ? grad_input : at::matmul(outputs, matrix);
   }
   if (wanted[1]) {
-    grad_weight = at::mm(rows.t(), as_rows(input)).reshape(weight.sizes());
+    grad_weight = at::mm(rows.t(), conjugate(as_rows(input))).reshape(weight.sizes());
   }
   if (wanted[2]) {
     grad_bias = rows.sum(0);
@@ -63,8 +68,8 @@ std::tuple<at::Tensor, at::Tensor> matmul_backward(
   at::Tensor grad_a;
   at::Tensor grad_b;
   // As matrices: a row on the left, a column on the right.
-  const auto left = a.dim() == 1 ? a.unsqueeze(0) : a;
-  const auto right = b.dim() == 1 ? b.unsqueeze(1) : b;
+  const auto left = conjugate(a.dim() == 1 ? a.unsqueeze(0) : a);
+  const auto right = conjugate(b.dim() == 1 ? b.unsqueeze(1) : b);
   auto outer = a.dim() == 1 ? grad.unsqueeze(-1 - (b.dim() == 1 ? 0 : 1)) : grad;
   outer = b.dim() == 1 ? outer.unsqueeze(-1) : outer;
   if (wanted[0]) {
