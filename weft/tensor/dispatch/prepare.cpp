@@ -4,6 +4,7 @@
 #include "weft/propagation/decide.h"
 #include "weft/propagation/global_meta.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
+#include "weft/tensor/impl/expanded.h"
 #include "weft/tensor/impl/in_backward.h"
 
 #include <algorithm>
@@ -72,6 +73,9 @@ class Preparation {
           ") is a view that had to be redistributed, so that writing to it would not change the tensor it was taken "
           "of. "
           "Redistribute that tensor first, or clone the view.");
+      if (is_written(ref)) {
+        check_not_expanded(name(), *ref.impl->spec());
+      }
       const auto& mesh = ref.impl->spec()->mesh();
       TORCH_CHECK_VALUE(
           mesh_ == nullptr || *mesh_ == mesh, "[", name(), "] all tensors must be on the same mesh, but got ",

@@ -3,7 +3,9 @@
 #include "weft/core/dtype_text.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/boundary/to_local.h"
+#include "weft/tensor/distribute.h"
 #include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/expanded.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/random/random_fill.h"
 #include "weft/tensor/random/random_stream.h"
@@ -26,6 +28,7 @@ const DTensorImpl& distributed(const char* where, const at::Tensor& tensor) {
       !impl->is_copy_of_base(), "[", where, "] ", *impl->spec(),
       " is a view that had to be redistributed, so that writing to it would not change the tensor it was taken of. "
       "Redistribute that tensor first, or clone the view.");
+  check_not_expanded(where, *impl->spec());
   impl->count_write();
   return *impl;
 }
