@@ -131,6 +131,24 @@ TEST(DTensorImpl, ACopyMadeInInferenceModeIsAsItsOriginal) {
   EXPECT_TRUE(sharded(at::zeros({2, 3}, at::kDouble)).variable_data().is_inference());
 }
 
+TEST(DTensorImpl, ACopyOfAnInferenceTensorHasAVersionOutsideOfInferenceMode) {
+  const auto made = [](const auto& make) {
+    const c10::InferenceMode inference;
+    return make();
+  };
+  for (const bool is_distributed : {false, true}) {
+    const auto original = made([&] {
+      const auto local = at::zeros({2, 3}, at::kDouble);
+      return is_distributed ? sharded(local) : local;
+    });
+    EXPECT_FALSE(original.unsafeGetTensorImpl()->version_counter().enabled());
+    EXPECT_TRUE(original.variable_data().is_inference());
+    EXPECT_TRUE(original.variable_data().unsafeGetTensorImpl()->version_counter().enabled());
+    const auto copy = made([&] { return original.variable_data(); });
+    EXPECT_FALSE(copy.unsafeGetTensorImpl()->version_counter().enabled());
+  }
+}
+
 TEST(DTensorImpl, APlainOrUndefinedTensorIsNone) {
   EXPECT_FALSE(is_dtensor(at::zeros({2})));
   EXPECT_FALSE(is_dtensor(at::Tensor()));

@@ -133,8 +133,11 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version
   copy->storage_offset_ = storage_offset_;
   // Whether it is an inference tensor is a matter of where the original was made.
   copy->key_set_ = key_set_;
-  // Inference tensors have no version; the copy got one where it was made outside of inference mode.
-  copy->version_counter_ = copy->is_inference() ? c10::VariableVersion() : std::forward<Version>(version);
+  // An inference tensor has no version of its own. As with plain tensors, what is detached of it outside of inference mode
+  // has one, by which it may be written to.
+  if (!copy->is_inference()) {
+    copy->version_counter_ = std::forward<Version>(version);
+  }
   copy->memory_.set(memory());
   copy->take_copied(*this);
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
