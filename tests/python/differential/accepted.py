@@ -3,6 +3,7 @@
 import re
 
 ACCEPTED = [
+    r"\[aten::\w+\] argument 'out' must have the shape of the result, .*: a distributed tensor is not resized",
     r"\[[\w:]+\] the result cannot be stored in .*, whose placements stay as they are",
     r"is a view that had to be redistributed, so that writing to it would not change the tensor it was taken of",
     r"is a view that had to be redistributed, and the tensor it was taken of has changed since",
@@ -10,12 +11,15 @@ ACCEPTED = [
     r"Numbers cannot be written to a partial value; redistribute it first",
     r"\[plan\] a shard cannot become a partial value, .* Redistribute to R first",
     # Of `v.data.copy_(v)` plain tensors see that nothing is to be done, and do not ask whether v was expanded.
-    r"more than one element of the written-to tensor refers to a single memory location\. Please clone\(\)",
+    r"elements in different places of memory are required of a tensor that is written to, but got the expanded",
     # Torch does not count the writes of a fused optimizer, and those of all others; Weft counts them all.
     r"A view was created in no_grad mode and its base or another view of its base has been modified inplace",
     # A list of positions, x[[0, 2]] = 1, becomes a plain tensor before Weft sees it.
     r"distributed and plain tensors cannot be mixed, but argument 'indices' is a plain tensor",
 ]
+WRITE_TO_COPY = re.compile(
+    r"(is|has) a view that had to be redistributed, and to_local\(\) or full_tensor\(\) of such a view was written to"
+)
 LOST = re.compile(r"INTERNAL ASSERT|please report a bug|timed out|DistBackendError|NameError")
 
 
@@ -41,6 +45,11 @@ def is_about_saved_values(text):
 def is_about_shared_memory(text):
     """Plain tensors refuse to write where they read; a rank may read a copy."""
     return "refer to a single memory location" in text
+
+
+def is_about_copied_view(text):
+    """Whether a rank says that the program has written to the to_local() of a view that had to be copied."""
+    return WRITE_TO_COPY.search(text) is not None
 
 
 def is_accepted(text):

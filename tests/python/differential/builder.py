@@ -4,7 +4,7 @@ import dataclasses
 import random
 
 import torch
-from differential.program import Program, is_variable
+from differential.program import Program, is_variable, names_of
 from differential.runner import Record, mode_of, run_step
 from differential.sides import Plain
 
@@ -68,10 +68,17 @@ class Builder:
         return dataclasses.replace(self.program, steps=(*self.program.steps, text))
 
     def undo(self):
+        """Runs the steps so far again. The choices between them ask views for is_leaf, which brings the history of a view
+        up to date; where plain tensors refuse a step without that, it is the last of the program."""
         self.start()
         with mode_of(self.program):
-            for text in self.program.steps:
-                run_step(text, self.side, self.namespace, self.record)
+            for position, text in enumerate(self.program.steps):
+                try:
+                    run_step(text, self.side, self.namespace, self.record)
+                except Exception:
+                    self.ended = True
+                    self.program = dataclasses.replace(self.program, steps=self.program.steps[: position + 1])
+                    return
 
     def fits(self, value):
         if not isinstance(value, torch.Tensor) or value.device.type == "meta" or value.numel() == 0:
@@ -124,12 +131,17 @@ class Builder:
 
     def read_everything(self):
         """Behind an error of plain tensors, too: where ranks go on, what they find there is compared with a second run."""
-        add = (lambda text: setattr(self, "program", self.with_step(text))) if self.ended else self.add
         for name in self.every_tensor():
-            add(f"read({name})")
-            value = self.namespace[name]
-            if usable(value) and value.is_leaf and value.requires_grad:
-                add(f"read({name}.grad)")
+            self.append(f"read({name})")
+            value = self.namespace.get(name)  # none where a second run ended before it was made
+            if value is not None and usable(value) and value.is_leaf and value.requires_grad:
+                self.append(f"read({name}.grad)")
+
+    def append(self, text):
+        if not self.ended:
+            self.add(text)
+        elif all(name in self.namespace for name in names_of(text)[0] if is_variable(name)):
+            self.program = self.with_step(text)
 
     def backward(self):
         """A gradient of one value; the error of a value that has been written to since is part of what is compared."""

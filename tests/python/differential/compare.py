@@ -4,10 +4,10 @@ import dataclasses
 
 import torch
 from differential import accepted
-from differential.runner import run_distributed, run_plain, run_plain_saving_copies
+from differential.runner import last_write_to_view, run_distributed, run_plain, run_plain_saving_copies
 
-# By the coarsest dtype that a program mentions; integers become float32 where they are divided.
-TOLERANCES = {"bfloat16": 6e-2, "float": 1e-4, "int64": 1e-4}
+# By the coarsest dtype that a program mentions or makes.
+TOLERANCES = {"bfloat16": 6e-2, "float32": 1e-4, "float()": 1e-4}
 MAX_REFUSALS = 6  # steps of one program that are left out because Weft refuses them
 
 
@@ -21,8 +21,8 @@ class Verdict:
         return self.failure.split("\n")[0]
 
 
-def tolerance_of(program):
-    text = program.text()
+def tolerance_of(program, plain):
+    text = f"{program.text()} {plain.made}"
     return next((tolerance for dtype, tolerance in TOLERANCES.items() if dtype in text), 1e-9)
 
 
@@ -36,7 +36,7 @@ def same_value(actual, expected, tolerance):
 
 def difference(program, plain, rank, rank_number):
     """The first thing that a rank found other than one device did, as "kind\\ndetails"; empty where there is none."""
-    tolerance = tolerance_of(program)
+    tolerance = tolerance_of(program, plain)
     for number, (found, wanted) in enumerate(zip(rank.made, plain.made)):
         if found != wanted:
             return f"metadata differs\nrank {rank_number}, {program.steps[number]!r}: {found}, plain {wanted}"
@@ -60,7 +60,7 @@ def unequal_replicas(program, ranks):
 
 
 def judge(program, plain, ranks):
-    """(failure, position of a step that is refused or None, kind of its error) for what ranks did."""
+    """(failure, position of a step that is to be left out or None, kind of its error) for what ranks did."""
     stops = {(rank.stopped_at(), accepted.kind_of(rank.text)) for rank in ranks}
     if len(stops) > 1:
         what = "ranks raise different errors" if len({stop for stop, _ in stops}) == 1 else "ranks differ"
@@ -85,6 +85,10 @@ def judge(program, plain, ranks):
         return f"does not raise\n{program.steps[plain.stopped_at()]!r}: plain {plain.text}", None, ""
     if accepted.is_accepted(ranks[0].text):
         return "", stop, kind
+    if accepted.is_about_copied_view(ranks[0].text):
+        write = last_write_to_view(program, stop)
+        if write is not None:
+            return "", write, kind
     return f"raises: {kind}\n{program.steps[stop]!r}: {ranks[0].text}", None, ""
 
 

@@ -21,6 +21,7 @@ import tempfile
 import time
 
 PROGRAM_SECONDS = 60
+STARTING_SECONDS = 240  # for a worker's first program, before which it imports torch
 SHRINKING_SECONDS = 240  # for making a failing program smaller
 MAX_SHRUNK = 100  # failures; later ones are printed as they are
 PROGRESS_SECONDS = 10
@@ -37,10 +38,12 @@ class Worker:
         )  # fmt: skip
         self.seed = None
         self.unshrunk = None  # the failure that this worker is making smaller
+        self.is_new = True
 
     def start(self, seed, kind, unshrunk=None):
         self.seed, self.unshrunk = seed, unshrunk
-        self.deadline = time.monotonic() + (SHRINKING_SECONDS if unshrunk else PROGRAM_SECONDS)
+        seconds = SHRINKING_SECONDS if unshrunk else STARTING_SECONDS if self.is_new else PROGRAM_SECONDS
+        self.deadline, self.is_new = time.monotonic() + seconds, False
         with contextlib.suppress(BrokenPipeError):  # the answer will say that it has ended
             self.process.stdin.write((json.dumps([seed, kind, unshrunk is not None]) + "\n").encode())
             self.process.stdin.flush()

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import re
 import threading
 
 
@@ -60,6 +61,24 @@ def run_plain_saving_copies(program):
     """As run_plain, but autograd saves copies: gradients belong to the values that forward saw."""
     with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved.clone(), lambda copy: copy):
         return execute(program, Plain())
+
+
+def last_write_to_view(program, stop):
+    """The last step before `stop` that writes to the local tensor of a view which shares its memory with a tensor that step
+    `stop` reads; None where there is none. Backward and optimizers read tensors that they do not name."""
+    side, found = Plain(), []
+    namespace = side.namespace()
+    inputs = {name for text in program.steps if " = tensor(" in text for name in names_of(text)[1]}
+    with mode_of(program):
+        for position, text in enumerate(program.steps[:stop]):
+            names = [name for name in re.findall(r"local\((\w+)\)", text) if is_variable(name) and name not in inputs]
+            found += [(position, namespace[name].untyped_storage().data_ptr()) for name in names]
+            run_step(text, side, namespace, Record([], []))
+    text = program.steps[stop]
+    reads = [namespace.get(name) for name in names_of(text)[0]]
+    memory = {value.untyped_storage().data_ptr() for value in reads if isinstance(value, torch.Tensor)}
+    reads_others = re.search(r"backward|autograd\.grad|step\(\)", text)
+    return next((position for position, place in reversed(found) if place in memory or reads_others), None)
 
 
 def run_distributed(program):

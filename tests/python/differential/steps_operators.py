@@ -1,5 +1,9 @@
 """Steps that make new values: operators on one, two or several tensors."""
 
+import re
+
+import torch
+
 UNARY = [
     "-{x}", "{x}.abs()", "{x}.tanh()", "{x}.sigmoid()", "{x}.relu()", "F.gelu({x})", "F.silu({x})", "{x}.sin()",
     "{x}.clamp(-1, 1)", "{x}.clamp(-3, 3).exp()", "({x}.abs() + 1).log()", "({x}.abs() + 1).sqrt()", "{x} + 1",
@@ -41,18 +45,48 @@ OF_INTEGERS = [
 ]  # fmt: skip
 
 
+# Those that choose among elements may choose either of two that are the same but for their rounding, and those with a kink
+# or a step have another gradient or value on its other side.
+CHOOSING = re.compile(r"max|min|sort|topk|[>=] {y}")
+KINKED = re.compile(r"abs|relu|clamp|norm|> 0.3|sign|std|any")
+KINKS = torch.tensor([-3, -1, 0, 0.3, 1, 3], dtype=torch.float64)
+ROUNDING = 1e-5
+GRID = 2.0**-10  # sums of multiples of it are exact up to LARGEST, in float32 too
+
+
 def is_number(value):
     return value.is_floating_point() and value.device.type != "meta"
 
 
+def is_exact(value):
+    """Whether all elements are on a grid on which sums are exact, in whatever order ranks add their terms."""
+    scaled = value.detach().double() / GRID
+    return bool((scaled == scaled.round()).all())
+
+
+def is_decided(text, x, y=None):
+    """Whether what an operator compares differs by more than its rounding."""
+    given = [value for value in (x, y) if value is not None]
+    if all(is_exact(value) for value in given):
+        return True
+    values = torch.cat([value.detach().double().flatten() for value in given])
+    is_chosen = not CHOOSING.search(text) or bool((values.sort().values.diff() > ROUNDING).all())
+    is_beside_kinks = not KINKED.search(text) or bool(((values.unsqueeze(-1) - KINKS).abs() > ROUNDING).all())
+    return is_chosen and is_beside_kinks
+
+
 def unary(b):
-    x = b.pick(is_number)
-    return x and f"{b.fresh()} = " + b.random.choice(UNARY).format(x=x, shape=tuple(b.namespace[x].shape))
+    x, text = b.pick(is_number), b.random.choice(UNARY)
+    if x is None or not is_decided(text, b.namespace[x]):
+        return None
+    return f"{b.fresh()} = " + text.format(x=x, shape=tuple(b.namespace[x].shape))
 
 
 def along(b):
-    x = b.pick(lambda value: is_number(value) and value.ndim > 0)
-    return x and f"{b.fresh()} = " + b.random.choice(ALONG).format(x=x, d=dim_of(b, x))
+    x, text = b.pick(lambda value: is_number(value) and value.ndim > 0), b.random.choice(ALONG)
+    if x is None or not is_decided(text, b.namespace[x]):
+        return None
+    return f"{b.fresh()} = " + text.format(x=x, d=dim_of(b, x))
 
 
 def binary(b):
@@ -64,12 +98,21 @@ def binary(b):
     d = dim_of(b, x) if like.ndim else 0
     if y and like.numel() == 0 and like.dtype != b.namespace[y].dtype:
         return None  # torch does not look at the dtypes of a product of nothing
-    return y and f"{b.fresh()} = " + b.random.choice(BINARY).format(x=x, y=y, d=d)
+    text = b.random.choice(BINARY)
+    if y is None or not is_decided(text, like, b.namespace[y]):
+        return None
+    return f"{b.fresh()} = " + text.format(x=x, y=y, d=d)
 
 
 def autocast(b):
-    x = b.pick(lambda value: is_number(value) and value.ndim == 2)
-    return x and f"with torch.autocast('cpu', torch.bfloat16): {b.fresh()} = F.linear({x}, {x}).sum(0)"
+    """A sum of products of 0, 1 and -1. Ranks round the sums of their own terms to bfloat16, which is exact for up to 256 of
+    these; of other terms that cancel each other, hardly a digit of the sum would be left to compare."""
+    x = b.pick(lambda value: is_number(value) and value.ndim == 2 and value.numel() <= 256 and is_decided("sign", value))
+    if x is None:
+        return None
+    signs, y = b.fresh(), b.fresh()
+    b.add(f"{signs} = {x} + ({x}.sign() - {x}).detach()")
+    return f"with torch.autocast('cpu', torch.bfloat16): {y} = F.linear({signs}, {signs}).sum(0)"
 
 
 def dim_of(b, x):

@@ -1,5 +1,6 @@
 """Steps that write to a tensor: in place, through views, and around autograd."""
 
+import torch
 from differential.steps_operators import is_number
 
 IN_PLACE = [
@@ -34,8 +35,8 @@ FOREACH = [
     "torch._foreach_addcmul_([{x}], [{y}], [{y}])", "torch._foreach_neg_([{x}])", "torch._foreach_tanh_([{x}])",
     "torch._foreach_clamp_max_([{x}], 1.0)",
 ]  # fmt: skip
-# Writes that torch counts. It does not see those through `.data` or a numpy array, so that a view that a rank had to copy
-# (a slice of a sharded dim) keeps its values then.
+# Writes that torch counts. It does not see those through `.data` or a numpy array of a plain tensor: where a rank had to
+# copy a view (a slice of a sharded dim), neither the copy nor the tensor it was taken of would know of the other's.
 LOCAL = [
     "local({x}).detach().mul_(2)", "local({x}).detach()[...].mul_(0.5)", "torch._foreach_mul_([local({x}).detach()], 2.0)",
 ]  # fmt: skip
@@ -54,6 +55,30 @@ def shares_memory(x, y):
     return x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
 
 
+def places(x):
+    """Where each element is in memory, in the order of the elements."""
+    found = torch.tensor(x.storage_offset())
+    for size, stride in zip(x.shape, x.stride()):
+        found = found.unsqueeze(-1) + torch.arange(size) * stride
+    return found.flatten()
+
+
+def is_expanded(x):
+    """Torch raises where it is written to."""
+    return any(size > 1 and stride == 0 for size, stride in zip(x.shape, x.stride()))
+
+
+def is_defined(x, y):
+    """Whether torch says what a write to x that reads y gives: not where it writes an element twice, or reads elements of y
+    that it writes as others of x."""
+    written = places(x)
+    if not is_expanded(x) and len(written.unique()) < len(written):
+        return False
+    if y is None or not shares_memory(x, y) or torch.equal(written, places(y)):
+        return True
+    return not torch.isin(places(y), written).any()
+
+
 def write_from(texts):
     def write(b, target=None):
         x = target or b.pick(is_number)
@@ -63,6 +88,8 @@ def write_from(texts):
         y = b.pick(lambda other: is_number(other) and other.shape == value.shape and other.dtype == value.dtype)
         text = b.random.choice(texts)
         if text in NEEDS_OTHER_MEMORY and shares_memory(value, b.namespace[y]):
+            return None
+        if not is_defined(value, b.namespace[y] if "{y}" in text else None):
             return None
         size = value.shape[0] if value.ndim else 1
         if size == 0:
@@ -79,9 +106,10 @@ def write_from(texts):
 
 
 def local_write(b, target=None):
-    """Only to tensors that are no views: what a rank holds of a view may be a copy."""
-    x = target or b.pick(lambda value: is_number(value) and value._base is None)
-    return x and b.random.choice(LOCAL).format(x=x)
+    """Not to expanded tensors: a rank that holds nothing of one has nothing to refuse."""
+    x = target or b.pick(is_number)
+    may_write = x and is_defined(b.namespace[x], None) and not is_expanded(b.namespace[x])
+    return b.random.choice(LOCAL).format(x=x) if may_write else None
 
 
 STRUCTURE_STEP = (write_from(STRUCTURE), 1)
