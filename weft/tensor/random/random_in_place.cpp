@@ -3,7 +3,6 @@
 #include "weft/core/dtype_text.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/boundary/to_local.h"
-#include "weft/tensor/distribute.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 #include "weft/tensor/impl/expanded.h"
 #include "weft/tensor/impl/inspect.h"
