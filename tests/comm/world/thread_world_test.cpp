@@ -121,6 +121,17 @@ TEST(ThreadWorld, ARankThatHasStartedACallNeedNotWaitForIt) {
   });
 }
 
+TEST(ThreadWorld, TensorsOfARankThatHasWaitedAreHeldByNoOtherRank) {
+  const auto hub = std::make_shared<ThreadHub>(2, std::chrono::minutes(1));
+  const DeviceMesh first(hub->communicator(0), c10::kCPU, {2}, {"tp"});
+  const DeviceMesh second(hub->communicator(1), c10::kCPU, {2}, {"tp"});
+  const auto mine = all_gather(at::zeros({4}), first, 0, 0);
+  const auto theirs = all_gather(at::ones({4}), second, 0, 0);
+  const auto gathered = mine.wait();
+  EXPECT_EQ(gathered.storage().use_count(), 1) << "rank 1, which has not waited, holds the memory of rank 0";
+  check_same(theirs.wait(), gathered, "what both have gathered");
+}
+
 /// Runs `first` and `second` on two threads of the rank, in its world.
 void run_on_two_threads(const std::function<void()>& first, const std::function<void()>& second) {
   const auto world = current_world();

@@ -211,6 +211,7 @@ class ThreadGroup : public Group {
   }
 
   void attend(Meeting& meeting, const std::vector<int64_t>& members, const Call& call) {
+    Meeting::Part own; // declared before the lock, so that its tensors are freed without it
     auto& room = *room_;
     std::unique_lock lock(room.mutex);
     wait_for_all(lock, meeting, members, call);
@@ -229,10 +230,13 @@ class ThreadGroup : public Group {
       }
     }
     room.changed.wait(lock, [&] { return meeting.done == members.size(); });
-    // Taken out, so that the last rank to let go of the meeting does not destroy what this one is still handling.
-    if (const auto error = std::exchange(meeting.parts[rank()].error, nullptr)) {
-      remember_failure(meeting.parts[rank()].error_text);
-      std::rethrow_exception(error);
+    // Every rank takes out its own tensors and its own error. Otherwise whichever rank lets go of the meeting last would
+    // free them, which may be late, and while this rank still handles the error. The text stays for the other ranks.
+    own = std::move(meeting.parts[rank()]);
+    meeting.parts[rank()].error_text = own.error_text;
+    if (own.error) {
+      remember_failure(own.error_text);
+      std::rethrow_exception(own.error);
     }
     for (const auto member : members) {
       if (const auto& text = meeting.parts[member].error_text; !text.empty()) {
