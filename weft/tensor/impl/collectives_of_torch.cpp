@@ -40,15 +40,17 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 } // namespace
 
 void refuse_collectives_of_torch() {
+  // Kept for the life of the process, as ATen's own kernels are.
+  static auto* library = new torch::Library(torch::Library::IMPL, "c10d", kDTensorKey, __FILE__, __LINE__);
+  static auto* autograd =
+      new torch::Library(torch::Library::IMPL, "c10d", c10::DispatchKey::AutogradPrivateUse2, __FILE__, __LINE__);
   auto& dispatcher = c10::Dispatcher::singleton();
-  for (const auto key : {kDTensorKey, c10::DispatchKey::AutogradPrivateUse2}) {
-    // Kept for the life of the process, as ATen's own kernels are.
-    auto* library = new torch::Library(torch::Library::IMPL, "c10d", key, __FILE__, __LINE__);
-    for (const auto& name : dispatcher.getAllOpNames()) {
-      const auto op = dispatcher.findSchema(name);
-      if (name.name.starts_with("c10d::") && op) {
-        library->impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
-      }
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    if (!name.name.starts_with("c10d::") || !dispatcher.findSchema(name)) {
+      continue;
+    }
+    for (auto* each : {library, autograd}) {
+      each->impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
     }
   }
 }
