@@ -54,8 +54,10 @@ TEST(MeshMatmul, NamesMeanNothingOutside) {
     all_gather_matmul(whole_numbers({2, 3}), {whole_numbers({3, 2})}, mesh, {0});
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("weft::matmul_reduce_scatter", "");
     const auto x = whole_numbers({2, 2});
-    torch::jit::Stack stack{std::vector{x}, std::vector{x}, {}, "sum", int64_t{0}, int64_t{1}, "a"};
-    EXPECT_NE(error_text<std::exception>([&] { op.callBoxed(&stack); }), "");
+    torch::jit::Stack stack{std::vector{x}, std::vector{x}, {}, "sum", int64_t{0}, int64_t{1}, "a", {}};
+    ASSERT_EQ(stack.size(), op.schema().arguments().size());
+    expect_contains(
+        error_text<std::exception>([&] { op.callBoxed(&stack); }), "the name of a group is required, but got 'a'");
   });
 }
 
