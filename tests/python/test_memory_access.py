@@ -98,7 +98,8 @@ def test_memory_of_a_module(layer, access, text):
         access(layer)
 
 
-def test_data_parallel_over_no_device_is_the_module(layer, x):
+def test_data_parallel_over_no_device_is_the_module(layer, x, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     torch.testing.assert_close(nn.DataParallel(layer)(x).full_tensor(), layer(x).full_tensor())
 
 
