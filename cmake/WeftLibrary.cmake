@@ -6,9 +6,13 @@ get_property(_layers GLOBAL PROPERTY WEFT_LAYERS)
 list(TRANSFORM _layers REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE _objects)
 add_library(weft SHARED ${_objects})
 add_library(weft::weft ALIAS weft)
-# Torch's libraries export parts of the C++ library that they were linked with, std::filesystem for one. Those are another
-# version's, and crash; the first library that has a symbol gives it, so ours is named first.
-target_link_libraries(weft PUBLIC stdc++ torch)
+# The C++ library is linked before torch, because torch's libraries export parts of the version that they were linked with,
+# std::filesystem for one, which crash with ours; the linker takes a symbol from the first library that has it. It is linked
+# by its path, because a compiler that does not find the shared library takes the archive: libweft would hold a second copy,
+# whose streams crash on the locales of the copy that Python and torch share.
+find_library(WEFT_CXX_LIBRARY libstdc++.so.6 HINTS ${CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES} REQUIRED)
+mark_as_advanced(WEFT_CXX_LIBRARY)
+target_link_libraries(weft PUBLIC "${WEFT_CXX_LIBRARY}" torch)
 target_compile_features(weft PUBLIC cxx_std_20)
 target_include_directories(weft PUBLIC
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
