@@ -21,10 +21,7 @@ void show(const std::string& text, bool is_json) {
   nlohmann::ordered_json json = {{"spec", spec->to_string()}, {"ranks", nlohmann::json::array()}};
   const auto& mesh = spec->mesh();
   for (int64_t i = 0; i < mesh.size(); ++i) {
-    std::vector<int64_t> coordinate(mesh.ndim());
-    for (auto left = i, m = mesh.ndim() - 1; m >= 0; left /= mesh.size(m), --m) {
-      coordinate[m] = left % mesh.size(m);
-    }
+    const auto coordinate = coordinate_at(i, mesh.shape());
     const auto held = local_shape_and_offset(spec->sizes(), spec->layout(), mesh.shape(), coordinate);
     json["ranks"].push_back(
         {{"rank", mesh.ranks()[i]},

@@ -136,6 +136,8 @@ TEST(DeviceMesh, RanksAlongDimsAreThisRanksGroup) {
   EXPECT_EQ(mesh.ranks_along({0, 2}), (Ints{0, 1, 6, 7}));
   EXPECT_EQ(mesh.ranks_along({2, 0}), (Ints{0, 1, 6, 7}));
   EXPECT_EQ(mesh.ranks_along({}), Ints{7});
+  EXPECT_EQ(mesh.group_size({0, 2}), 4);
+  EXPECT_EQ(mesh.group_size({}), 1);
 }
 
 TEST(DeviceMesh, FindsDimsByName) {

@@ -28,6 +28,37 @@ TEST(LayoutAlgebra, SumsAndAveragesAreLinear) {
   EXPECT_FALSE(is_linear({Shard(0), Partial(ReduceOp::Max)}));
 }
 
+TEST(LayoutAlgebra, ShardsOfADimKeepTheirOrderInAnotherDim) {
+  const auto lower = [](const Placement& p) {
+    return p.is_shard(0) ? Replicate() : StridedShard(p.dim() - 1, p.split_factor());
+  };
+  EXPECT_EQ(
+      map_shards(Layout::parse("{S(1)[1], P(sum), SS(1,2)[0], S(0)}"), lower),
+      Layout::parse("{S(0)[1], P(sum), SS(0,2)[0], R}"));
+}
+
+TEST(LayoutAlgebra, RWhereItIsAskedForLeavesTheOrderOfOtherShards) {
+  const auto layout = Layout::parse("{S(0)[2], S(0)[0], S(0)[1], P(max)}");
+  EXPECT_EQ(replicated_where(layout, [](int64_t m) { return m == 1; }), Layout::parse("{S(0)[1], R, S(0)[0], P(max)}"));
+}
+
+TEST(LayoutAlgebra, ATensorIsReplicatedIfEveryMeshDimIs) {
+  EXPECT_TRUE(is_replicated({Replicate(), Replicate()}));
+  EXPECT_FALSE(is_replicated({Replicate(), Shard(0)}));
+  EXPECT_FALSE(is_replicated({Partial(), Replicate()}));
+}
+
+TEST(LayoutAlgebra, SumsAndAveragesCommuteAndNothingElse) {
+  EXPECT_TRUE(partials_commute({Partial(), Partial(ReduceOp::Avg), Shard(0)}));
+  EXPECT_TRUE(partials_commute({Partial(ReduceOp::Max), Partial(ReduceOp::Max)}));
+  EXPECT_FALSE(partials_commute({Partial(), Replicate(), Partial(ReduceOp::Max)}));
+}
+
+TEST(LayoutAlgebra, AShardDoesNotBecomeAPartialValue) {
+  EXPECT_TRUE(is_refused({Replicate(), Shard(0)}, {Replicate(), Partial()}));
+  EXPECT_FALSE(is_refused({Shard(0), Replicate()}, {Replicate(), Partial()}));
+}
+
 } // namespace layout_algebra_test
 
 } // namespace weft

@@ -1,5 +1,7 @@
 #include "weft/core/shard_math.h"
 
+#include "weft/core/device_mesh.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -134,6 +136,18 @@ Ints indices(const Runs& runs) {
 bool has_strided_cut(const Layout& layout) {
   const auto placements = layout.placements();
   return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.split_factor() > 1; });
+}
+
+TEST(ShardMath, NoRankHoldsMoreThanTheLargestLocalShape) {
+  const Layout layout = {Shard(0), StridedShard(0, 2)};
+  const std::vector<int64_t> mesh_shape = {2, 3};
+  for (int64_t size = 0; size < 20; ++size) {
+    int64_t most = 0;
+    for (int64_t i = 0; i < 6; ++i) {
+      most = std::max(most, local_shape_and_offset({size}, layout, mesh_shape, coordinate_at(i, mesh_shape)).shape[0]);
+    }
+    EXPECT_EQ(largest_local_shape({size}, layout, mesh_shape), c10::DimVector({most})) << size;
+  }
 }
 
 TEST(ShardMath, LocalRunsAreWhatCuttingStepByStepGives) {

@@ -6,17 +6,6 @@ namespace weft::testing {
 
 namespace {
 
-bool is_possible(const Layout& layout) {
-  for (const auto& a : layout.placements()) {
-    for (const auto& b : layout.placements()) {
-      if (a.is_partial() && b.is_partial() && !commute(a.reduce_op(), b.reduce_op())) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
 /// All ways to assign turns to the mesh dims that cut a tensor dim.
 void add_orders(const Placements& placements, std::vector<Layout>& layouts) {
   std::vector<int64_t> order(placements.size());
@@ -107,7 +96,7 @@ std::vector<Layout> all_layouts(int64_t mesh_ndim, int64_t tensor_rank, const st
     }
     const bool fits = std::all_of(
         chosen.begin(), chosen.end(), [&](const Placement& p) { return !p.is_shard() || p.dim() < tensor_rank; });
-    if (fits && is_possible(Layout(chosen))) {
+    if (fits && partials_commute(Layout(chosen))) {
       add_orders(chosen, layouts);
     }
     auto m = mesh_ndim - 1;
@@ -180,24 +169,6 @@ std::vector<at::Tensor> reduce_partials(
     locals = std::move(reduced);
   }
   return locals;
-}
-
-bool is_refused(const Layout& source, const Layout& target) {
-  for (int64_t m = 0; m < source.ndim(); ++m) {
-    if (source[m].is_shard() && target[m].is_partial()) {
-      return true;
-    }
-  }
-  return false;
-}
-
-std::vector<int64_t> coordinate_at(int64_t index, c10::IntArrayRef mesh_shape) {
-  std::vector<int64_t> coordinate(mesh_shape.size());
-  for (auto m = static_cast<int64_t>(mesh_shape.size()) - 1; m >= 0; --m) {
-    coordinate[m] = index % mesh_shape[m];
-    index /= mesh_shape[m];
-  }
-  return coordinate;
 }
 
 } // namespace weft::testing

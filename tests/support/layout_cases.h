@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/core/tensor_spec.h"
+#include "weft/core/layout_algebra.h"
 
 #include <ATen/ATen.h>
 
@@ -28,11 +28,5 @@ std::vector<at::Tensor> reduce_partials(
     std::vector<at::Tensor> locals,
     const Layout& layout,
     c10::IntArrayRef mesh_shape);
-
-/// Whether no plan leads from one layout to the other: a shard cannot become a partial value.
-bool is_refused(const Layout& source, const Layout& target);
-
-/// Row-major.
-std::vector<int64_t> coordinate_at(int64_t index, c10::IntArrayRef mesh_shape);
 
 } // namespace weft::testing

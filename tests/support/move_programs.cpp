@@ -86,10 +86,7 @@ void expect_parts_of(
     const Layout& target,
     const std::vector<at::Tensor>& parts,
     c10::IntArrayRef mesh_shape) {
-  auto shards_only = target;
-  for (int64_t m = 0; m < target.ndim(); ++m) {
-    shards_only = target[m].is_partial() ? shards_only.with(m, Replicate()) : shards_only;
-  }
+  const auto shards_only = without_partial(target);
   const auto values = reduce_partials(parts, target, mesh_shape);
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     const auto expected =

@@ -49,12 +49,4 @@ inline void expect_equal(const at::Tensor& actual, const at::Tensor& expected) {
   EXPECT_TRUE(at::equal(actual, expected)) << actual << "\ninstead of\n" << expected;
 }
 
-/// As the layout, with R where that is partial.
-inline Layout without_partials(Layout layout) {
-  for (int64_t m = 0; m < layout.ndim(); ++m) {
-    layout = layout[m].is_partial() ? layout.with(m, Replicate()) : layout;
-  }
-  return layout;
-}
-
 } // namespace weft::testing

@@ -6,11 +6,7 @@ namespace {
 
 /// The shards alone: R for every other placement, and for a mesh dim of one rank.
 Layout shards_of(const Layout& layout, const DeviceMesh& mesh) {
-  auto shards = layout;
-  for (int64_t m = 0; m < layout.ndim(); ++m) {
-    shards = layout[m].is_shard() && mesh.size(m) > 1 ? shards : shards.with(m, Replicate());
-  }
-  return shards;
+  return replicated_where(layout, [&](int64_t m) { return !layout[m].is_shard() || mesh.size(m) == 1; });
 }
 
 } // namespace

@@ -16,6 +16,15 @@
 
 namespace weft {
 
+std::vector<int64_t> coordinate_at(int64_t index, c10::IntArrayRef mesh_shape) {
+  std::vector<int64_t> coordinate(mesh_shape.size());
+  for (auto m = static_cast<int64_t>(mesh_shape.size()) - 1; m >= 0; --m) {
+    coordinate[m] = index % mesh_shape[m];
+    index /= mesh_shape[m];
+  }
+  return coordinate;
+}
+
 namespace {
 
 // More than any machine has. Keeps sizes from overflowing and the rank array in memory.
@@ -94,16 +103,7 @@ std::vector<std::string> checked_names(std::vector<std::string> names, size_t nd
 
 std::vector<int64_t> coordinate_of(int64_t rank, c10::IntArrayRef ranks, c10::IntArrayRef shape) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank);
-  if (found == ranks.end()) {
-    return {};
-  }
-  std::vector<int64_t> coordinate(shape.size());
-  auto index = found - ranks.begin();
-  for (auto m = static_cast<int64_t>(shape.size()) - 1; m >= 0; --m) {
-    coordinate[m] = index % shape[m];
-    index /= shape[m];
-  }
-  return coordinate;
+  return found == ranks.end() ? std::vector<int64_t>() : coordinate_at(found - ranks.begin(), shape);
 }
 
 c10::DeviceType parse_device_type(const std::string& text) {
@@ -243,10 +243,7 @@ DeviceMesh DeviceMesh::flatten(c10::ArrayRef<std::string> names, std::string fla
       result_names.push_back(name(m));
     } else if (m == flat[0]) {
       order.append(flat.begin(), flat.end());
-      shape.push_back(1);
-      for (const auto f : flat) {
-        shape.back() *= size(f);
-      }
+      shape.push_back(group_size(flat));
       result_names.push_back(flat_name.empty() ? join(names, "_") : flat_name);
     }
   }
@@ -258,6 +255,14 @@ std::vector<int64_t> DeviceMesh::ranks_along(c10::IntArrayRef mesh_dims) const {
   MeshDims ordered(mesh_dims.begin(), mesh_dims.end());
   std::sort(ordered.begin(), ordered.end());
   return ranks_spanned(ordered, coordinate());
+}
+
+int64_t DeviceMesh::group_size(c10::IntArrayRef mesh_dims) const {
+  int64_t ranks = 1;
+  for (const auto m : mesh_dims) {
+    ranks *= size(m);
+  }
+  return ranks;
 }
 
 std::string DeviceMesh::dims_text(c10::IntArrayRef mesh_dims) const {

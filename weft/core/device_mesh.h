@@ -12,6 +12,11 @@
 
 namespace weft {
 
+/// The coordinate of rank number `index` of a mesh: the last dim counts fastest.
+///
+///   coordinate_at(6, {2, 4})   // {1, 2}
+std::vector<int64_t> coordinate_at(int64_t index, c10::IntArrayRef mesh_shape);
+
 /// An N-D array of ranks with named dims, as one rank sees it. A cheap immutable handle.
 ///
 ///   DeviceMesh mesh(world, c10::kCPU, {2, 4}, {"dp", "tp"});
@@ -96,6 +101,8 @@ class DeviceMesh {
 
   /// The ranks that differ from this one only along these dims, row-major in mesh order: a group.
   std::vector<int64_t> ranks_along(c10::IntArrayRef mesh_dims) const;
+  /// How many they are.
+  int64_t group_size(c10::IntArrayRef mesh_dims) const;
   /// "dp,tp": how a set of dims is named in plans, logs and errors.
   std::string dims_text(c10::IntArrayRef mesh_dims) const;
 

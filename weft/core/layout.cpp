@@ -65,6 +65,10 @@ bool Layout::has_partial() const {
   return std::any_of(placements_.begin(), placements_.end(), [](const Placement& p) { return p.is_partial(); });
 }
 
+bool Layout::has_shard() const {
+  return std::any_of(placements_.begin(), placements_.end(), [](const Placement& p) { return p.is_shard(); });
+}
+
 Layout Layout::normalized(int64_t tensor_rank) const {
   const auto is_normalized = [&](const Placement& p) { return p.normalized(tensor_rank) == p; };
   if (std::all_of(placements_.begin(), placements_.end(), is_normalized)) {

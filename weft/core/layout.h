@@ -52,6 +52,7 @@ class Layout {
   MeshDims shard_order(int64_t tensor_dim) const;
   bool has_default_order() const;
   bool has_partial() const;
+  bool has_shard() const;
 
   /// Negative dims counted from the end; raises for a dim that a tensor of this rank does not have.
   Layout normalized(int64_t tensor_rank) const;

@@ -2,18 +2,30 @@
 
 #include "weft/core/tensor_spec.h"
 
+#include <c10/util/FunctionRef.h>
+
 namespace weft {
 
-/// Layouts that are made of others.
+/// Layouts that are made of others, and questions about them.
 
 /// R on every mesh dim.
 Layout replicated(const DeviceMesh& mesh);
+bool is_replicated(const Layout& layout);
+
+/// R on the mesh dims that `is_taken` takes.
+Layout replicated_where(const Layout& layout, c10::function_ref<bool(int64_t mesh_dim)> is_taken);
 
 /// R where the layout is partial. A gradient has this layout unless another one is asked for, because the gradient of a sum
 /// is the gradient of each of its terms.
 ///
 ///   {S(0), P(sum)}   ->   {S(0), R}
 Layout without_partial(const Layout& layout);
+
+/// The layout with other placements for its shards, of a tensor with other dims. All shards of one tensor dim must become
+/// shards of one dim again, which keep their order, or R.
+///
+///   map_shards({S(2), P(sum)}, [](const Placement& p) { return Shard(p.dim() - 1); })   // {S(1), P(sum)}
+Layout map_shards(const Layout& layout, c10::function_ref<Placement(const Placement&)> change);
 
 /// P(sum) where the layout is P(avg): the layout of the terms when the division by the number of ranks is done apart.
 Layout with_sums_for_averages(const Layout& layout);
@@ -22,5 +34,11 @@ int64_t averaged_over(const TensorSpec& spec);
 
 /// Whether the tensor is a linear function of what the ranks hold: true of R, S, P(sum) and P(avg).
 bool is_linear(const Layout& layout);
+
+/// Whether the partial mesh dims may be reduced in any order, as a layout of a tensor requires.
+bool partials_commute(const Layout& layout);
+
+/// Whether no redistribution leads from one layout to another: a shard cannot become a partial value.
+bool is_refused(const Layout& source, const Layout& target);
 
 } // namespace weft

@@ -149,17 +149,8 @@ class Picture {
     }
   }
 
-  std::vector<int64_t> coordinate(int64_t index) const {
-    std::vector<int64_t> result(shape_.size());
-    for (auto m = static_cast<int64_t>(shape_.size()) - 1; m >= 0; --m) {
-      result[m] = index % shape_[m];
-      index /= shape_[m];
-    }
-    return result;
-  }
-
   Runs runs(int64_t index, int64_t dim) const {
-    return local_runs(spec_.sizes()[dim], dim, layout_, shape_, coordinate(index));
+    return local_runs(spec_.sizes()[dim], dim, layout_, shape_, coordinate_at(index, shape_));
   }
 
   std::vector<Run> cut(size_t side) const {
@@ -186,7 +177,7 @@ class Picture {
       if (!in_row || !in_column) {
         continue;
       }
-      auto where = coordinate(i);
+      auto where = coordinate_at(i, shape_);
       for (size_t m = 0; m < where.size(); ++m) {
         where[m] = layout_[static_cast<int64_t>(m)].is_partial() ? 0 : where[m];
       }

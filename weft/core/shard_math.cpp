@@ -103,6 +103,11 @@ LocalBlock local_shape_and_offset(
   return block;
 }
 
+c10::DimVector largest_local_shape(c10::IntArrayRef sizes, const Layout& layout, c10::IntArrayRef mesh_shape) {
+  const c10::SmallVector<int64_t, kMaxMeshDims> first(mesh_shape.size(), 0);
+  return local_shape_and_offset(sizes, layout, mesh_shape, first).shape;
+}
+
 c10::SmallVector<Overlap, 1> overlap(const Runs& held, const Runs& wanted) {
   c10::SmallVector<Overlap, 1> result;
   int64_t wanted_position = 0;

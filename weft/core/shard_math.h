@@ -46,6 +46,12 @@ LocalBlock local_shape_and_offset(
     c10::IntArrayRef mesh_shape,
     c10::IntArrayRef coordinate);
 
+/// The local shape of the first rank along every mesh dim, which no rank's exceeds, since every cut follows torch.chunk:
+/// the same on every rank.
+///
+///   largest_local_shape({5, 3}, Layout({Shard(0)}), {4})   // {2, 3}
+c10::DimVector largest_local_shape(c10::IntArrayRef sizes, const Layout& layout, c10::IntArrayRef mesh_shape);
+
 /// Indices that two ranks have in common, as positions in the local dims of both.
 struct Overlap {
   int64_t held_begin;

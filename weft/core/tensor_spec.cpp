@@ -1,6 +1,7 @@
 #include "weft/core/tensor_spec.h"
 
 #include "weft/core/dtype_text.h"
+#include "weft/core/layout_algebra.h"
 #include "weft/core/text_cursor.h"
 
 #include <c10/util/Exception.h>
@@ -79,23 +80,17 @@ c10::DimVector dense_strides(c10::IntArrayRef sizes) {
 }
 
 void check_partials(const Layout& layout, c10::ScalarType dtype) {
-  const Placement* first = nullptr;
   for (const auto& placement : layout.placements()) {
-    if (!placement.is_partial()) {
-      continue;
-    }
     TORCH_CHECK_TYPE(
-        placement.reduce_op() != ReduceOp::Avg || c10::isFloatingType(dtype) || c10::isComplexType(dtype),
+        !placement.is_partial() || placement.reduce_op() != ReduceOp::Avg || c10::isFloatingType(dtype) ||
+            c10::isComplexType(dtype),
         "[TensorSpec] P(avg) requires a floating or complex dtype, but got ", dtype_text(dtype), " (", layout,
         "). Use P(sum), or convert the tensor first.");
-    if (first == nullptr) {
-      first = &placement;
-    }
-    TORCH_CHECK_VALUE(
-        commute(first->reduce_op(), placement.reduce_op()),
-        "[TensorSpec] partial values on different mesh dims must be reducible in any order, but got ", layout,
-        ". Reduce one of them first.");
   }
+  TORCH_CHECK_VALUE(
+      partials_commute(layout),
+      "[TensorSpec] partial values on different mesh dims must be reducible in any order, but got ", layout,
+      ". Reduce one of them first.");
 }
 
 std::string dims_text(c10::IntArrayRef values) {

@@ -35,16 +35,10 @@ Layout class_layout(const TensorSpec& spec, int64_t class_dim) {
 
 /// Of a tensor that has the logits' dims without the classes.
 Layout row_layout(const Layout& logits, int64_t class_dim) {
-  Placements placements;
-  std::vector<int64_t> turns;
-  for (int64_t m = 0; m < logits.ndim(); ++m) {
-    const auto& p = logits[m];
-    const bool cuts_rows = p.is_shard() && p.dim() != class_dim;
-    placements.push_back(
-        cuts_rows ? StridedShard(p.dim() > class_dim ? p.dim() - 1 : p.dim(), p.split_factor()) : Replicate());
-    turns.push_back(cuts_rows ? logits.turn(m) : 0);
-  }
-  return {placements, turns};
+  return map_shards(without_partial(logits), [&](const Placement& p) {
+    return p.is_shard(class_dim) ? Replicate()
+                                 : StridedShard(p.dim() - (p.dim() > class_dim ? 1 : 0), p.split_factor());
+  });
 }
 
 /// The mesh dims that cut the classes, or those that cut rows.

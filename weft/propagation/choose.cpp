@@ -1,5 +1,7 @@
 #include "weft/propagation/choose.h"
 
+#include "weft/core/layout_algebra.h"
+
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -255,7 +257,7 @@ class Chooser {
       }
       if (role.kind == Role::Kind::Cut) {
         auto& size = sizes[role.factor];
-        size = (size + mesh_.size(m) - 1) / mesh_.size(m);
+        size = chunk(size, mesh_.size(m), 0).length;
       }
     }
     std::vector<Layout> result;
@@ -269,17 +271,6 @@ class Chooser {
     return std::find(numbers.begin(), numbers.end(), static_cast<int64_t>(number)) != numbers.end();
   }
 
-  static bool is_possible(const Layout& layout) {
-    for (const auto& a : layout.placements()) {
-      for (const auto& b : layout.placements()) {
-        if (a.is_partial() && b.is_partial() && !commute(a.reduce_op(), b.reduce_op())) {
-          return false;
-        }
-      }
-    }
-    return true;
-  }
-
   /// Whether every rank holds some of a factor.
   bool fills(const std::vector<Role>& chosen, const MeshDims& order, Rule::Factor factor) const {
     std::set<int64_t> pieces = {rule_.sizes[factor]}; // the sizes that ranks hold
@@ -290,9 +281,9 @@ class Chooser {
       const auto parts = mesh_.size(m);
       std::set<int64_t> smaller;
       for (const auto size : pieces) {
-        const auto longest = (size + parts - 1) / parts;
-        const auto last = size - (parts - 1) * longest;
-        if (last <= 0 || (chosen[m].split > 1 && size % (chosen[m].split * parts) != 0)) {
+        const auto longest = chunk(size, parts, 0).length;
+        const auto last = chunk(size, parts, parts - 1).length;
+        if (last == 0 || (chosen[m].split > 1 && size % (chosen[m].split * parts) != 0)) {
           return false;
         }
         smaller.insert({longest, last});
@@ -318,8 +309,8 @@ class Chooser {
       const auto operand = rule_.of_any_layout[k];
       (*inputs)[operand] = operands_[operand].spec->layout();
     }
-    if (!inputs || !outputs || !size_arguments || !std::all_of(outputs->begin(), outputs->end(), is_possible) ||
-        !std::all_of(inputs->begin(), inputs->end(), is_possible)) {
+    if (!inputs || !outputs || !size_arguments || !std::all_of(outputs->begin(), outputs->end(), partials_commute) ||
+        !std::all_of(inputs->begin(), inputs->end(), partials_commute)) {
       return;
     }
     double total = 0;
@@ -361,16 +352,6 @@ class Chooser {
                                               : cost(plan(spec->with(layout), spec));
   }
 
-  /// A shard cannot become a partial value.
-  static bool is_refused(const Layout& source, const Layout& target) {
-    for (int64_t m = 0; m < source.ndim(); ++m) {
-      if (source[m].is_shard() && target[m].is_partial()) {
-        return true;
-      }
-    }
-    return false;
-  }
-
   double redistribution_cost(size_t operand, const Layout& layout) {
     const auto& is_stationary = operands_[operand].is_stationary;
     const auto spec = contains(rule_.unread, operand) ? unread_spec(operands_[operand].spec) : operands_[operand].spec;
@@ -408,11 +389,7 @@ class Chooser {
 } // namespace
 
 SpecPtr unread_spec(const SpecPtr& spec) {
-  auto layout = spec->layout();
-  for (int64_t m = 0; m < layout.ndim(); ++m) {
-    layout = layout[m].is_partial() ? layout.with(m, Replicate()) : layout;
-  }
-  return spec->with(layout);
+  return spec->with(without_partial(spec->layout()));
 }
 
 std::optional<Strategy> choose(

@@ -1,5 +1,7 @@
 #include "weft/redistribute/plan.h"
 
+#include "weft/core/layout_algebra.h"
+
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -75,13 +77,7 @@ class Search {
 
   /// The target before replicas are turned into partial values.
   Layout reduced_target(const Layout& source) const {
-    auto goal = target_;
-    for (int64_t m = 0; m < goal.ndim(); ++m) {
-      if (goal[m].is_partial() && source[m] != goal[m]) {
-        goal = goal.with(m, Replicate());
-      }
-    }
-    return goal;
+    return replicated_where(target_, [&](int64_t m) { return target_[m].is_partial() && source[m] != target_[m]; });
   }
 
   MeshDims partials_to_reduce(const Layout& layout) const {
@@ -183,11 +179,11 @@ class Search {
       if (!std::all_of(dims.begin(), dims.end(), [&](int64_t m) { return layout[m] == layout[dims[0]]; })) {
         continue;
       }
-      auto replicated = layout;
+      auto reduced = layout;
       for (const auto m : dims) {
-        replicated = replicated.with(m, Replicate());
+        reduced = reduced.with(m, Replicate());
       }
-      reach(from, {StepKind::AllReduce, dims, layout, std::move(replicated)});
+      reach(from, {StepKind::AllReduce, dims, layout, std::move(reduced)});
       // Cuts that the target makes are made in its order.
       auto order = dims;
       std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return goal_.turn(a) < goal_.turn(b); });

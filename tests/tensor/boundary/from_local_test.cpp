@@ -237,7 +237,7 @@ TEST(FromLocal, TheGradientIsThePartOfTheGradient) {
     const auto part = part_of(whole, mesh, layout).clone().set_requires_grad(true);
     (full_tensor(from_local(part, mesh, layout, whole.sizes())) * weights).sum().backward();
     EXPECT_FALSE(is_dtensor(part.grad()));
-    expect_equal(part.grad(), part_of(weights, mesh, without_partials(layout)));
+    expect_equal(part.grad(), part_of(weights, mesh, without_partial(layout)));
   });
 }
 
@@ -278,7 +278,7 @@ TEST(FromLocal, DerivativesEqualFiniteDifferences) {
   const auto whole = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
   const std::vector<Placement> placements = {Replicate(), Shard(0), Shard(1), Partial(), Partial(ReduceOp::Avg)};
   on_all_layouts(2, placements, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto cuts = without_partials(layout);
+    const auto cuts = without_partial(layout);
     const auto part = part_of(whole, mesh, cuts);
     check_derivatives(
         [&](const at::Tensor& x) { return full_tensor(from_local(x, mesh, layout, whole.sizes())).sin().pow(2).sum(); },

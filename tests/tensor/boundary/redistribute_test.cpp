@@ -54,7 +54,7 @@ TEST(Redistribute, TheGradientLiesAsTheSource) {
       const auto tensor = distributed(whole, mesh, from).set_requires_grad(true);
       const auto loss = (to_local(redistribute(tensor, to)) * part_of(weights, mesh, to)).sum();
       const auto gradient = torch::autograd::grad({loss}, {tensor})[0];
-      EXPECT_EQ(spec_of(gradient)->layout(), without_partials(from));
+      EXPECT_EQ(spec_of(gradient)->layout(), without_partial(from));
       expect_equal(full_tensor(gradient), weights);
     }
   });
@@ -63,7 +63,7 @@ TEST(Redistribute, TheGradientLiesAsTheSource) {
 TEST(Redistribute, DerivativesEqualFiniteDifferences) {
   const auto whole = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
-    const auto part = part_of(whole, mesh, without_partials(from));
+    const auto part = part_of(whole, mesh, without_partial(from));
     const auto targets = all_layouts(mesh.ndim(), 2, kWholePlacements);
     for (size_t i = 0; i < targets.size(); i += mesh.ndim() == 1 ? 1 : 3) {
       check_derivatives(

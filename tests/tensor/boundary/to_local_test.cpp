@@ -51,7 +51,7 @@ TEST(ToLocal, TheGradientLiesAsTheTensorAndIsReplicatedForAPartialOne) {
   const auto whole = whole_numbers({5, 3});
   const auto weights = whole_numbers({5, 3}) * 2 + 1;
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto expected = without_partials(layout);
+    const auto expected = without_partial(layout);
     const auto tensor = leaf_of(whole, mesh, layout);
     const auto loss = (to_local(tensor) * part_of(weights, mesh, expected)).sum();
     const auto gradient = torch::autograd::grad({loss}, {tensor})[0];
@@ -135,7 +135,7 @@ TEST(ToLocal, DerivativesEqualFiniteDifferences) {
   const auto whole = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
   const std::vector<Placement> placements = {Replicate(), Shard(0), Shard(1), Partial(), Partial(ReduceOp::Avg)};
   on_all_layouts(2, placements, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto part = part_of(whole, mesh, without_partials(layout));
+    const auto part = part_of(whole, mesh, without_partial(layout));
     const auto weights = at::arange(part.numel(), at::kDouble).view(part.sizes()) + 1;
     // Of a term only linear functions have a meaning for the whole.
     check_derivatives(

@@ -12,7 +12,6 @@ namespace weft {
 
 namespace random_fill_test {
 using testing::all_layouts;
-using testing::coordinate_at;
 using testing::error_text;
 using testing::local_by_definition;
 

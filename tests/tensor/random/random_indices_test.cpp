@@ -11,7 +11,6 @@ namespace weft {
 
 namespace random_indices_test {
 using testing::all_layouts;
-using testing::coordinate_at;
 using testing::local_by_definition;
 
 LocalIndices indices_of(c10::IntArrayRef sizes, const Layout& layout, const DeviceMesh& mesh) {

@@ -1,5 +1,7 @@
 #include "weft/graph/analysis/call_analysis.h"
 
+#include "weft/core/layout_algebra.h"
+
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
@@ -50,7 +52,7 @@ Decision drawn_alike(const DeviceMesh& mesh, c10::ArrayRef<CallOperand> operands
   Decision decision;
   for (const auto& operand : operands) {
     decision.sources.push_back(operand.spec);
-    decision.targets.emplace_back(Placements(mesh.ndim(), Replicate()));
+    decision.targets.push_back(replicated(mesh));
   }
   decision.is_fallback = true;
   decision.reason = "random numbers: every rank draws those of the whole tensor";

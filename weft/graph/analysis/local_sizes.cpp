@@ -59,13 +59,7 @@ Sizes strides_like(const Sizes& sizes, const Sizes& strides) {
 MeshPlace place_in(const DeviceMesh& mesh, int64_t rank) {
   const auto found = std::find(mesh.ranks().begin(), mesh.ranks().end(), rank);
   TORCH_CHECK_VALUE(found != mesh.ranks().end(), "[localize] a rank of ", mesh, " is required, but got ", rank, ".");
-  MeshPlace place{mesh.shape().vec(), std::vector<int64_t>(mesh.ndim())};
-  auto position = found - mesh.ranks().begin();
-  for (auto m = mesh.ndim() - 1; m >= 0; --m) {
-    place.coordinate[m] = position % mesh.size(m);
-    position /= mesh.size(m);
-  }
-  return place;
+  return {mesh.shape().vec(), coordinate_at(found - mesh.ranks().begin(), mesh.shape())};
 }
 
 Size chunk_length(const Size& length, int64_t parts) {
@@ -137,8 +131,7 @@ Type local_type(const Value& value, const MeshPlace& place) {
   if (!value.is_tensor()) {
     return value.type;
   }
-  const auto& placements = value.layout->placements();
-  if (std::none_of(placements.begin(), placements.end(), [](const Placement& each) { return each.is_shard(); })) {
+  if (!value.layout->has_shard()) {
     return value.type;
   }
   auto type = value.tensor();

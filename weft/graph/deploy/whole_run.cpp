@@ -2,6 +2,7 @@
 
 #include "weft/comm/world/current_world.h"
 #include "weft/core/dtype_text.h"
+#include "weft/core/layout_algebra.h"
 #include "weft/graph/deploy/thread_ranks.h"
 #include "weft/graph/localize/whole_values.h"
 #include "weft/redistribute/execute.h"
@@ -203,8 +204,7 @@ class AsProcess : public WholeRun {
     }
     const c10::InferenceMode inference;
     const auto source = TensorSpec::make(mesh_, *entry.layout, sizes, local.scalar_type());
-    Placements whole(mesh_.ndim(), Replicate());
-    return redistribute_local(local.contiguous(), source, source->with(Layout(whole))).wait();
+    return redistribute_local(local.contiguous(), source, source->with(replicated(mesh_))).wait();
   }
 
   DeviceMesh mesh_;

@@ -190,10 +190,7 @@ class Localizer {
   bool replaces_size(const Node& node) {
     const auto* tensor = node.operand(0);
     const auto& layout = *tensor->layout;
-    const bool is_cut = std::any_of(
-        layout.placements().begin(), layout.placements().end(),
-        [](const Placement& placement) { return placement.is_shard(); });
-    if (!is_cut) {
+    if (!layout.has_shard()) {
       return false;
     }
     const auto& expression = std::get<NumberType>(node.output()->type).expression;

@@ -1,5 +1,6 @@
 #include "weft/graph/localize/localize_step.h"
 
+#include "weft/core/layout_algebra.h"
 #include "weft/redistribute/transfer.h"
 
 #include <c10/util/Exception.h>
@@ -34,13 +35,10 @@ bool is_innermost(const Layout& layout, int64_t mesh_dim) {
 
 /// Along mesh dims of one rank everything is whole, whatever it is said to be.
 Step without_single_ranks(Step step, c10::IntArrayRef mesh_shape) {
+  const bool reduces = step.kind == StepKind::ReduceScatter || step.kind == StepKind::AllReduce;
   for (auto* layout : {&step.before, &step.after}) {
-    for (int64_t m = 0; m < layout->ndim(); ++m) {
-      if (mesh_shape[m] == 1 &&
-          ((step.kind != StepKind::ReduceScatter && step.kind != StepKind::AllReduce) || !(*layout)[m].is_partial())) {
-        *layout = layout->with(m, Replicate());
-      }
-    }
+    *layout = replicated_where(
+        *layout, [&](int64_t m) { return mesh_shape[m] == 1 && !(reduces && (*layout)[m].is_partial()); });
   }
   return step;
 }
@@ -76,17 +74,11 @@ std::optional<Pieces> strided_pieces(const Step& step) {
 
 /// The layout of the tensor in which the pieces of a dim are a dim of their own.
 Layout with_pieces_apart(const Layout& layout, const Pieces& pieces) {
-  Placements placements;
-  std::vector<int64_t> turns;
-  for (int64_t m = 0; m < layout.ndim(); ++m) {
-    const auto& placement = layout[m];
-    placements.push_back(
-        !placement.is_shard() || placement.dim() < pieces.tensor_dim ? placement
-            : placement.dim() == pieces.tensor_dim                   ? Shard(placement.dim() + 1)
-                                                   : StridedShard(placement.dim() + 1, placement.split_factor()));
-    turns.push_back(layout.turn(m));
-  }
-  return Layout(placements, turns);
+  return map_shards(layout, [&](const Placement& p) {
+    return p.dim() < pieces.tensor_dim
+        ? p
+        : StridedShard(p.dim() + 1, p.is_shard(pieces.tensor_dim) ? 1 : p.split_factor());
+  });
 }
 
 /// The mesh dims of a step, those that cut later first.

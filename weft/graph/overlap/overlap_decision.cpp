@@ -125,10 +125,7 @@ OverlapGate::Verdict OverlapGate::decide(
 std::vector<int64_t> OverlapGate::largest_part(const Value& value) const {
   auto sizes = value.tensor().sizes;
   if (value.layout) {
-    const auto& mesh = *program_.mesh;
-    sizes = local_sizes(
-        sizes, *value.layout,
-        MeshPlace{{mesh.shape().begin(), mesh.shape().end()}, std::vector<int64_t>(mesh.ndim(), 0)});
+    sizes = local_sizes(sizes, *value.layout, place_in(*program_.mesh, program_.mesh->ranks()[0])); // which holds most
   }
   std::vector<int64_t> numbers;
   for (const auto& size : sizes) {

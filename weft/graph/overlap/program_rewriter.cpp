@@ -1,5 +1,6 @@
 #include "weft/graph/overlap/program_rewriter.h"
 
+#include "weft/core/layout_algebra.h"
 #include "weft/graph/analysis/graph_builder.h"
 #include "weft/graph/analysis/look_through.h"
 
@@ -146,14 +147,8 @@ Value* ProgramRewriter::matrix_of(const MatmulCall& call) {
   type.strides.erase(type.strides.begin());
   std::optional<Layout> layout;
   if (call.other->layout) {
-    const auto& whole = *call.other->layout;
-    Placements placements;
-    std::vector<int64_t> turns;
-    for (int64_t m = 0; m < whole.ndim(); ++m) {
-      placements.push_back(whole[m].is_shard() ? StridedShard(whole[m].dim() - 1, whole[m].split_factor()) : whole[m]);
-      turns.push_back(whole.turn(m));
-    }
-    layout = Layout(placements, turns);
+    layout =
+        map_shards(*call.other->layout, [](const Placement& p) { return StridedShard(p.dim() - 1, p.split_factor()); });
   }
   return insert(
              "aten::squeeze.dim", {Argument::operand(0), c10::IValue(0)}, {call.other}, {.types = {std::move(type)}},

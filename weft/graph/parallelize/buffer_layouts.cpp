@@ -1,5 +1,6 @@
 #include "weft/graph/parallelize/buffer_layouts.h"
 
+#include "weft/core/layout_algebra.h"
 #include "weft/graph/analysis/memory_sharing.h"
 
 #include <unordered_set>
@@ -73,11 +74,10 @@ BufferLayouts choose_buffer_layouts(
       if (group.sizes[d] == 0 || group.sizes[d] % mesh.size(mesh_dim) != 0) {
         continue;
       }
-      Placements placements(mesh.ndim(), Replicate());
-      placements[mesh_dim] = Shard(static_cast<int64_t>(d));
+      const auto layout = replicated(mesh).with(mesh_dim, Shard(static_cast<int64_t>(d)));
       auto layouts = best;
       for (const auto& name : group.names) {
-        layouts.insert_or_assign(name, Layout(placements));
+        layouts.insert_or_assign(name, layout);
       }
       const auto found = cost(layouts);
       if (found < least) {

@@ -101,11 +101,7 @@ Layout ModuleBoundaries::user_output_layout(size_t position, const Value& value)
   if (!is_said) {
     return replicated();
   }
-  auto layout = *value.layout;
-  for (int64_t m = 0; m < layout.ndim(); ++m) {
-    layout = layout[m].is_partial() ? layout.with(m, Replicate()) : layout;
-  }
-  return layout.with(mesh_dim_, outputs[position].to->normalized(value.tensor().dim()));
+  return without_partial(*value.layout).with(mesh_dim_, outputs[position].to->normalized(value.tensor().dim()));
 }
 
 bool ModuleBoundaries::is_own(const Value* value, const Call& call) const {

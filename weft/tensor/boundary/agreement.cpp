@@ -24,15 +24,6 @@ std::vector<int64_t> row_of(const at::Tensor& rows, int64_t index) {
   return {row.const_data_ptr<int64_t>(), row.const_data_ptr<int64_t>() + row.numel()};
 }
 
-std::vector<int64_t> coordinate_at(int64_t index, c10::IntArrayRef shape) {
-  std::vector<int64_t> coordinate(shape.size());
-  for (auto m = static_cast<int64_t>(shape.size()) - 1; m >= 0; --m) {
-    coordinate[m] = index % shape[m];
-    index /= shape[m];
-  }
-  return coordinate;
-}
-
 int64_t checksum(const at::Tensor& local) {
   const auto bytes = local.detach().resolve_conj().resolve_neg().cpu().contiguous();
   const std::string_view view(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());

@@ -138,11 +138,9 @@ at::Tensor wrap(const at::Tensor& local, const SpecPtr& spec, bool run_check) {
 
 /// The gradient under a layout that may be partial, which a shard becomes by way of R.
 at::Tensor moved_to(const at::Tensor& gradient, const Layout& layout) {
-  auto between = layout;
-  for (int64_t m = 0; m < layout.ndim(); ++m) {
-    const bool becomes_partial = layout[m].is_partial() && spec_of(gradient)->layout()[m] != layout[m];
-    between = becomes_partial ? between.with(m, Replicate()) : between;
-  }
+  const auto& source = spec_of(gradient)->layout();
+  const auto between =
+      replicated_where(layout, [&](int64_t m) { return layout[m].is_partial() && source[m] != layout[m]; });
   const auto moved = redistribute(gradient, between);
   return between == layout ? moved : redistribute(moved, layout);
 }

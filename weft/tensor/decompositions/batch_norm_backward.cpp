@@ -1,3 +1,4 @@
+#include "weft/core/layout_algebra.h"
 #include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/decompositions/batch_norm_input.h"
 #include "weft/tensor/decompositions/decompositions.h"
@@ -27,12 +28,10 @@ bool backward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
 
 /// Sums over the samples are reduced; what is partial for another reason, as a gradient may be, stays so.
 at::Tensor reduced_over_samples(const at::Tensor& sums, const at::Tensor& input) {
-  auto layout = as_dtensor(sums)->spec()->layout();
+  const auto& layout = as_dtensor(sums)->spec()->layout();
   const auto& cuts = as_dtensor(input)->spec()->layout();
-  for (int64_t m = 0; m < layout.ndim(); ++m) {
-    layout = cuts[m].is_shard() && layout[m].is_partial() ? layout.with(m, Replicate()) : layout;
-  }
-  return move_implicitly(kBackward, sums, layout);
+  const auto is_over_samples = [&](int64_t m) { return cuts[m].is_shard() && layout[m].is_partial(); };
+  return move_implicitly(kBackward, sums, replicated_where(layout, is_over_samples));
 }
 
 /// Statistics, and whether the gradient goes through them: not where they were given.

@@ -19,15 +19,9 @@ bool cuts_samples(const TensorSpec& spec) {
 }
 
 Layout channel_layout(const Layout& input) {
-  Placements placements(input.ndim(), Replicate());
-  std::vector<int64_t> turns(input.ndim(), 0);
-  for (int64_t m = 0; m < input.ndim(); ++m) {
-    if (is_over_channels(input[m])) {
-      placements[m] = StridedShard(0, input[m].split_factor());
-      turns[m] = input.turn(m);
-    }
-  }
-  return Layout(placements, turns);
+  return map_shards(without_partial(input), [](const Placement& p) {
+    return is_over_channels(p) ? StridedShard(0, p.split_factor()) : Replicate();
+  });
 }
 
 const TensorSpec* spec_of(const OpCall& call, c10::ArrayRef<SpecPtr> operands, std::string_view name) {

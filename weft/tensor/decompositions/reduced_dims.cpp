@@ -1,5 +1,7 @@
 #include "weft/tensor/decompositions/reduced_dims.h"
 
+#include "weft/core/layout_algebra.h"
+
 #include <c10/core/WrapDimMinimal.h>
 
 #include <algorithm>
@@ -8,10 +10,8 @@
 namespace weft {
 
 bool any_is_in_parts(c10::ArrayRef<SpecPtr> operands) {
-  return std::any_of(operands.begin(), operands.end(), [](const SpecPtr& spec) {
-    const auto placements = spec->placements();
-    return std::any_of(placements.begin(), placements.end(), [](const auto& p) { return !p.is_replicate(); });
-  });
+  return std::any_of(
+      operands.begin(), operands.end(), [](const SpecPtr& spec) { return !is_replicated(spec->layout()); });
 }
 
 bool cuts_reduced_dims(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {

@@ -49,11 +49,10 @@ std::optional<Reduction> reduction_to(const TensorSpec& gradient, const Layout& 
   return reduction.mesh_dims.empty() ? std::nullopt : std::optional(std::move(reduction));
 }
 
-/// How much the first rank holds of a tensor, which no other holds more of: the same number on every rank.
+/// How much the rank with most holds of a tensor: the same number on every rank.
 int64_t most_local_bytes(const TensorSpec& spec) {
-  const c10::SmallVector<int64_t, kMaxMeshDims> first(spec.mesh().ndim(), 0);
-  const auto block = local_shape_and_offset(spec.sizes(), spec.layout(), spec.mesh().shape(), first);
-  return c10::multiply_integers(block.shape) * static_cast<int64_t>(c10::elementSize(spec.dtype()));
+  const auto shape = largest_local_shape(spec.sizes(), spec.layout(), spec.mesh().shape());
+  return c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(spec.dtype()));
 }
 
 c10::Stream current_stream(c10::Device device) {

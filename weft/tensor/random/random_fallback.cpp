@@ -1,5 +1,6 @@
 #include "weft/tensor/random/random_fallback.h"
 
+#include "weft/core/layout_algebra.h"
 #include "weft/redistribute/execute.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 #include "weft/tensor/impl/inspect.h"
@@ -90,12 +91,8 @@ class SeededKernel final : public c10::OperatorKernel {
   }
 
  private:
-  static Layout replicated(const TensorSpec& spec) {
-    return Layout(Placements(spec.mesh().ndim(), Replicate()));
-  }
-
   static at::Tensor replicated_local(const c10::OperatorHandle& op, const DTensorImpl& impl, bool is_written) {
-    const auto target = impl.spec()->with(replicated(*impl.spec()));
+    const auto target = impl.spec()->with(replicated(impl.spec()->mesh()));
     if (target == impl.spec()) {
       return impl.local();
     }
@@ -123,8 +120,8 @@ class SeededKernel final : public c10::OperatorKernel {
         }
       } else if (value.isTensor() && value.toTensor().defined()) {
         const auto local = value.toTensor().contiguous();
-        value =
-            make_dtensor(local, TensorSpec::make(spec.mesh(), replicated(spec), local.sizes(), local.scalar_type()));
+        value = make_dtensor(
+            local, TensorSpec::make(spec.mesh(), replicated(spec.mesh()), local.sizes(), local.scalar_type()));
       }
     }
   }
