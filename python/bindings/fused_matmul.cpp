@@ -26,19 +26,8 @@ std::vector<at::Tensor> plain(const char* where, const TensorOrTensors& given) {
 
 /// Bytes of the largest of the pieces that a dim is cut into: the same on every rank.
 int64_t piece_bytes(c10::IntArrayRef sizes, int64_t dim, int64_t whole, int64_t members, c10::ScalarType dtype) {
-  auto elements = chunk(whole, members, 0).length;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    elements *= static_cast<int64_t>(d) == dim ? 1 : sizes[d];
-  }
-  return elements * static_cast<int64_t>(c10::elementSize(dtype));
-}
-
-int64_t members_of(const DeviceMesh& mesh, const MeshDims& dims) {
-  int64_t members = 1;
-  for (const auto m : dims) {
-    members *= mesh.size(m);
-  }
-  return members;
+  const auto largest = largest_local_shape(with_size(sizes, dim, whole), {Shard(dim)}, members);
+  return c10::multiply_integers(largest) * static_cast<int64_t>(c10::elementSize(dtype));
 }
 
 py::object gather_matmul(
@@ -58,7 +47,7 @@ py::object gather_matmul(
   plain(kWhere, shard);
   dim = c10::maybe_wrap_dim(dim, shard.dim());
   if (!chunks) {
-    const auto members = members_of(on, dims);
+    const auto members = on.group_size(dims);
     const auto whole = size.value_or(shard.size(dim) * members);
     chunks = usual_chunks(piece_bytes(shard.sizes(), dim, whole, members, shard.scalar_type()));
   }
@@ -101,7 +90,7 @@ at::Tensor scatter_matmul(
     auto sizes = lefts[0].sizes().vec();
     sizes.back() = rights[0].size(-1);
     const auto sent = dtype.value_or(lefts[0].scalar_type());
-    chunks = usual_chunks(piece_bytes(sizes, dim, sizes[dim], members_of(on, dims), sent));
+    chunks = usual_chunks(piece_bytes(sizes, dim, sizes[dim], on.group_size(dims), sent));
   }
   const MatmulScatterOptions options{.dim = dim, .op = parse_reduce_op(reduce_op), .chunks = *chunks, .dtype = dtype};
   const py::gil_scoped_release release;

@@ -1,7 +1,7 @@
 #include "weft/comm/collectives.h"
 
+#include "weft/comm/chunk_views.h"
 #include "weft/comm/communicator.h"
-#include "weft/core/shard_math.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
@@ -12,16 +12,6 @@
 namespace weft {
 
 namespace {
-
-/// Piece i as torch.chunk cuts, empty where there is none.
-std::vector<at::Tensor> chunk_views(const at::Tensor& tensor, int64_t parts, int64_t dim) {
-  std::vector<at::Tensor> pieces;
-  for (int64_t i = 0; i < parts; ++i) {
-    const auto run = chunk(tensor.size(dim), parts, i);
-    pieces.push_back(tensor.narrow(dim, run.begin, run.length));
-  }
-  return pieces;
-}
 
 std::vector<at::Tensor> split_views(const at::Tensor& tensor, c10::IntArrayRef sizes, int64_t dim) {
   std::vector<at::Tensor> pieces;

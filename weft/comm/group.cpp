@@ -1,9 +1,9 @@
 #include "weft/comm/group.h"
 
+#include "weft/comm/chunk_views.h"
 #include "weft/comm/communicator.h"
 #include "weft/comm/reduce_pieces.h"
 #include "weft/core/dtype_text.h"
-#include "weft/core/shard_math.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_like.h>
@@ -36,13 +36,7 @@ at::Tensor first_defined(Tensors sends, Tensors recvs) {
 }
 
 std::vector<at::Tensor> flat_chunks(const at::Tensor& tensor, int64_t parts) {
-  const auto flat = tensor.reshape({-1});
-  std::vector<at::Tensor> chunks;
-  for (int64_t i = 0; i < parts; ++i) {
-    const auto run = chunk(flat.numel(), parts, i);
-    chunks.push_back(flat.narrow(0, run.begin, run.length));
-  }
-  return chunks;
+  return chunk_views(tensor.reshape({-1}), parts, /*dim=*/0);
 }
 
 /// Puts a part in its place, `begin` along a dim before which all dims are of one element. For plain numbers on the CPU

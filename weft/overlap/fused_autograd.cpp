@@ -1,5 +1,7 @@
+#include "weft/comm/chunk_views.h"
 #include "weft/comm/world/named_groups.h"
-#include "weft/core/shard_math.h"
+#include "weft/overlap/chunk_pipeline.h"
+#include "weft/overlap/matrix_gradient.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -88,41 +90,18 @@ FusedCallPtr call_of(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<FusedCall>(context->saved_data["call"].toCapsule());
 }
 
-at::Tensor as_rows(const at::Tensor& tensor) {
-  return tensor.dim() == 2 ? tensor : tensor.flatten(0, -2);
-}
-
-/// Of a matrix on the right, laid out as the matrix: the weight of a linear layer comes transposed.
-at::Tensor matrix_gradient(const at::Tensor& left, const at::Tensor& gradient, const at::Tensor& matrix) {
-  const bool is_transposed = matrix.stride(0) == 1 && matrix.size(0) > 1 && matrix.stride(1) >= matrix.size(0);
-  const auto rows = as_rows(left);
-  const auto gradients = as_rows(gradient);
-  return is_transposed ? at::mm(gradients.t(), rows).t() : at::mm(rows.t(), gradients);
-}
-
-std::vector<at::Tensor> pieces_of(const at::Tensor& whole, int64_t dim, const Group& group) {
-  std::vector<at::Tensor> pieces;
-  for (int64_t i = 0; i < group.size(); ++i) {
-    const auto run = chunk(whole.size(dim), group.size(), i);
-    pieces.push_back(whole.narrow(dim, run.begin, run.length));
-  }
-  return pieces;
-}
-
 /// Everybody's pieces, where nothing is multiplied with them.
 at::Tensor gather(const at::Tensor& piece, const FusedCall& call) {
   const auto group = named_group(call.group, piece.device().type());
-  auto sizes = piece.sizes().vec();
-  sizes[call.dim] = call.size.expect_int();
-  const auto whole = at::empty(sizes, piece.options());
-  group->all_gather(piece, pieces_of(whole, call.dim, *group)).wait();
+  const auto whole = at::empty(with_size(piece.sizes(), call.dim, call.size.expect_int()), piece.options());
+  group->all_gather(piece, chunk_views(whole, group->size(), call.dim)).wait();
   return whole;
 }
 
 /// This member's piece of the sum of everybody's.
 at::Tensor reduce_scatter(const at::Tensor& whole, const FusedCall& call) {
   const auto group = named_group(call.group, whole.device().type());
-  const auto pieces = pieces_of(whole, call.dim, *group);
+  const auto pieces = chunk_views(whole, group->size(), call.dim);
   const auto output = at::empty(pieces[group->rank()].sizes(), whole.options());
   group->reduce_scatter(pieces, output, ReduceOp::Sum).wait();
   return output;
@@ -152,6 +131,20 @@ variable_list once(variable_list gradients, const char* name) {
   return gradients;
 }
 
+/// Backward of a call that `first` derives once, from what was saved and the gradients.
+template <class First>
+variable_list derived_once(AutogradContext* context, const char* name, const First& first) {
+  const auto call = call_of(context);
+  const NamedGroupScope scope(groups_of(*call));
+  variable_list results;
+  {
+    const at::NoGradGuard no_grad;
+    results = first(context, *call);
+  }
+  results.resize(results.size() + 3); // for what `forward` takes beside tensors
+  return once(std::move(results), name);
+}
+
 struct GatherMatmul : torch::autograd::Function<GatherMatmul> {
   /// The inputs are the shard, the others, and the biases that are there.
   static variable_list forward(
@@ -177,14 +170,8 @@ struct GatherMatmul : torch::autograd::Function<GatherMatmul> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto call = call_of(context);
-    const NamedGroupScope scope(groups_of(*call));
-    variable_list results;
-    {
-      const at::NoGradGuard no_grad;
-      results = first(context, *call, gradients);
-    }
-    return once(std::move(results), "all_gather_matmul");
+    return derived_once(
+        context, "all_gather_matmul", [&](auto* saved, const auto& call) { return first(saved, call, gradients); });
   }
 
  private:
@@ -206,7 +193,6 @@ struct GatherMatmul : torch::autograd::Function<GatherMatmul> {
         results.push_back(is_needed ? gradients[i].sum_to_size(*call.bias_sizes[i]) : at::Tensor());
       }
     }
-    results.resize(results.size() + 3);
     return results;
   }
 
@@ -264,14 +250,9 @@ struct MatmulScatter : torch::autograd::Function<MatmulScatter> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto call = call_of(context);
-    const NamedGroupScope scope(groups_of(*call));
-    variable_list results;
-    {
-      const at::NoGradGuard no_grad;
-      results = first(context, *call, gradients[0]);
-    }
-    return once(std::move(results), "matmul_reduce_scatter");
+    return derived_once(context, "matmul_reduce_scatter", [&](auto* saved, const auto& call) {
+      return first(saved, call, gradients[0]);
+    });
   }
 
  private:
@@ -304,7 +285,6 @@ struct MatmulScatter : torch::autograd::Function<MatmulScatter> {
     if (needs_bias) {
       results.back() = gathered.back().sum_to_size(*call.bias_sizes[0]);
     }
-    results.resize(results.size() + 3);
     return results;
   }
 };

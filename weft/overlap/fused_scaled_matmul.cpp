@@ -1,5 +1,6 @@
 #include "weft/overlap/fused_scaled_matmul.h"
 
+#include "weft/comm/chunk_views.h"
 #include "weft/core/dtype_text.h"
 #include "weft/core/shard_math.h"
 #include "weft/overlap/chunk_matmul.h"
@@ -96,12 +97,7 @@ class WholeScale {
  private:
   void gather(Group& group, const ChunkedDim& cut) {
     const auto whole = at::empty(with_size(scale_.sizes(), cut.dim, cut.size), scale_.options());
-    std::vector<at::Tensor> parts;
-    for (int64_t member = 0; member < group.size(); ++member) {
-      const auto part = chunk(cut.size, group.size(), member);
-      parts.push_back(part.length > 0 ? whole.narrow(cut.dim, part.begin, part.length) : at::Tensor());
-    }
-    arrival_ = group.all_gather(scale_, parts);
+    arrival_ = group.all_gather(scale_, chunk_views(whole, group.size(), cut.dim));
     scale_ = whole;
   }
 

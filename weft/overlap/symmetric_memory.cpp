@@ -7,6 +7,7 @@
 #include <ATen/ops/sum.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/util/accumulate.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
@@ -98,13 +99,10 @@ at::Tensor values_in(const at::Tensor& tensor, const Chunk& part, const Chunk& c
   return tensor.narrow(dim, chunk.begin - part.begin, chunk.length);
 }
 
-/// Elements of the longest part, which is the first.
+/// Elements of the largest part.
 int64_t largest_part(const at::Tensor& like, const ChunkedDim& cut, int64_t members) {
-  int64_t elements = part_of(cut, members, 0).length;
-  for (int64_t dim = 0; dim < like.dim(); ++dim) {
-    elements *= dim == cut.dim ? 1 : like.size(dim);
-  }
-  return elements;
+  const auto sizes = with_size(like.sizes(), cut.dim, cut.size);
+  return c10::multiply_integers(largest_local_shape(sizes, {Shard(cut.dim)}, members));
 }
 
 } // namespace
@@ -201,8 +199,7 @@ at::Tensor SymmetricMemory::buffer(
     const ChunkedDim& cut,
     int64_t part,
     int64_t slot) {
-  auto sizes = like.sizes().vec();
-  sizes[cut.dim] = part_of(cut, size_, part).length;
+  const auto sizes = with_size(like.sizes(), cut.dim, part_of(cut, size_, part).length);
   return handle_->get_buffer(
       static_cast<int>(member), sizes, like.scalar_type(), slot * largest_part(like, cut, size_));
 }
