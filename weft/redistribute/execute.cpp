@@ -77,24 +77,12 @@ void for_each_part(const Box& box, Fn fn) {
   }
 }
 
-c10::DimVector shape_of(const Box& box) {
-  c10::DimVector shape;
-  for (const auto& ranges : box.dims) {
-    int64_t length = 0;
-    for (const auto& range : ranges) {
-      length += range.length;
-    }
-    shape.push_back(length);
-  }
-  return shape;
-}
-
 /// What a box takes out of a tensor: a view where it can be one.
 at::Tensor take(const at::Tensor& tensor, const Box& box) {
   if (box.is_single()) {
     return view_of(tensor, box, &Overlap::held_begin);
   }
-  const auto packed = at::empty(shape_of(box), tensor.options());
+  const auto packed = at::empty(box.shape(), tensor.options());
   for_each_part(box, [&](const Box& part) {
     view_of(packed, part, &Overlap::wanted_begin).copy_(view_of(tensor, part, &Overlap::held_begin));
   });
@@ -103,7 +91,7 @@ at::Tensor take(const at::Tensor& tensor, const Box& box) {
 
 /// Where what arrives for a box is received: the place itself where that is a view, else a tensor to be put there later.
 at::Tensor landing(const at::Tensor& tensor, const Box& box) {
-  return box.is_single() ? view_of(tensor, box, &Overlap::wanted_begin) : at::empty(shape_of(box), tensor.options());
+  return box.is_single() ? view_of(tensor, box, &Overlap::wanted_begin) : at::empty(box.shape(), tensor.options());
 }
 
 void put(const at::Tensor& tensor, const Box& box, const at::Tensor& arrived) {
@@ -265,7 +253,7 @@ AsyncTensor CompiledPlan::CompiledStep::reduce_scatter(const at::Tensor& local, 
   const auto output = at::empty(transfer.shape_after, local.options());
   std::vector<at::Tensor> pieces;
   for (const auto& box : transfer.sends) {
-    pieces.push_back(carries(box, local.dim()) ? take(local, box) : at::empty(shape_of(box), local.options()));
+    pieces.push_back(carries(box, local.dim()) ? take(local, box) : at::empty(box.shape(), local.options()));
   }
   return {output, group->reduce_scatter(pieces, output, op, reserved)};
 }

@@ -125,6 +125,18 @@ bool Box::is_empty() const {
   return std::any_of(dims.begin(), dims.end(), [](const auto& ranges) { return ranges.empty(); });
 }
 
+c10::DimVector Box::shape() const {
+  c10::DimVector lengths;
+  for (const auto& ranges : dims) {
+    int64_t length = 0;
+    for (const auto& range : ranges) {
+      length += range.length;
+    }
+    lengths.push_back(length);
+  }
+  return lengths;
+}
+
 bool Box::is_single() const {
   return std::all_of(dims.begin(), dims.end(), [](const auto& ranges) { return ranges.size() == 1; });
 }

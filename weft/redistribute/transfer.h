@@ -14,6 +14,7 @@ struct Box {
   bool is_empty() const;
   /// Whether there is one range per dim, so that the part is a view.
   bool is_single() const;
+  c10::DimVector shape() const;
 };
 
 /// What one rank gives to and gets from each member of a step's group, itself included.

@@ -2,6 +2,7 @@
 #include "weft/redistribute/transfer.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 
@@ -45,26 +46,6 @@ MeshDims dims_in_touch(const Step& step) {
     }
   }
   return result;
-}
-
-Sizes shape_of(const Box& box) {
-  Sizes shape;
-  for (const auto& ranges : box.dims) {
-    int64_t length = 0;
-    for (const auto& range : ranges) {
-      length += range.length;
-    }
-    shape.emplace_back(length);
-  }
-  return shape;
-}
-
-int64_t element_count(const Sizes& shape) {
-  int64_t count = 1;
-  for (const auto& size : shape) {
-    count *= size.number();
-  }
-  return count;
 }
 
 /// Calls fn(ranges) with one range per dim, for every combination.
@@ -141,7 +122,7 @@ Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes
   std::vector<Value*> sent;
   Sizes sent_sizes;
   for (const auto& box : moved.sends) {
-    const auto count = carries(box) ? element_count(shape_of(box)) : 0;
+    const auto count = carries(box) ? c10::multiply_integers(box.shape()) : 0;
     sent_sizes.emplace_back(count);
     if (count > 0) {
       sent.push_back(build_.call("aten::reshape", {take(box), Sizes{-1}}, of_shape({count})));
@@ -150,7 +131,7 @@ Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes
   Sizes received_sizes;
   int64_t received = 0;
   for (const auto& box : moved.recvs) {
-    received_sizes.emplace_back(carries(box) ? element_count(shape_of(box)) : 0);
+    received_sizes.emplace_back(carries(box) ? c10::multiply_integers(box.shape()) : 0);
     received += received_sizes.back().number();
   }
   Size total = 0;
@@ -170,7 +151,8 @@ Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes
     if (count == 0) {
       continue;
     }
-    const auto shape = shape_of(moved.recvs[i]);
+    const auto numbers = moved.recvs[i].shape();
+    const Sizes shape(numbers.begin(), numbers.end());
     auto* piece = build_.call("aten::view", {narrow(arrived, 0, begin, count), shape}, of_shape(shape));
     begin += count;
     std::vector<Overlap> ranges;

@@ -1,6 +1,7 @@
 #include "weft/graph/localize/whole_values.h"
 
 #include "weft/core/shard_math.h"
+#include "weft/redistribute/local_part.h"
 
 #include <ATen/ATen.h>
 
@@ -43,23 +44,7 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, const Placement& placeme
 } // namespace
 
 at::Tensor part_of(const at::Tensor& whole, const Layout& layout, const MeshPlace& place) {
-  auto part = whole;
-  for (int64_t d = 0; d < whole.dim(); ++d) {
-    const auto runs = local_runs(whole.size(d), d, layout, place.shape, place.coordinate);
-    if (runs.size() == 1 && runs[0].length == whole.size(d)) {
-      continue;
-    }
-    if (runs.size() == 1) {
-      part = part.narrow(d, runs[0].begin, runs[0].length);
-      continue;
-    }
-    std::vector<at::Tensor> pieces;
-    for (const auto& run : runs) {
-      pieces.push_back(part.narrow(d, run.begin, run.length));
-    }
-    part = at::cat(pieces, d);
-  }
-  return part;
+  return local_part(whole, layout, place.shape, place.coordinate);
 }
 
 bool part_is_view(c10::IntArrayRef sizes, const Layout& layout, const MeshPlace& place) {

@@ -2,6 +2,7 @@
 
 #include "weft/comm/communicator.h"
 #include "weft/core/checked_layout.h"
+#include "weft/redistribute/local_part.h"
 #include "weft/tensor/boundary/agreement.h"
 #include "weft/tensor/boundary/plain_tensor.h"
 #include "weft/tensor/impl/autograd_alias.h"
@@ -20,24 +21,15 @@ using Coordinate = c10::SmallVector<int64_t, kMaxMeshDims>;
 
 /// What the rank at `coordinate` holds of the whole tensor.
 at::Tensor part_at(const at::Tensor& whole, const TensorSpec& spec, c10::IntArrayRef coordinate) {
-  auto part = whole;
-  for (int64_t d = 0; d < whole.dim(); ++d) {
-    std::vector<at::Tensor> pieces;
-    for (const auto& run : local_runs(whole.size(d), d, spec.layout(), spec.mesh().shape(), coordinate)) {
-      pieces.push_back(part.narrow(d, run.begin, run.length));
-    }
-    part = pieces.size() == 1 ? pieces[0] : at::cat(pieces, d);
-  }
-  return part.contiguous();
+  return local_part(whole, spec.layout(), spec.mesh().shape(), coordinate).contiguous();
 }
 
 /// Some dims of a mesh: the group of this rank along them, and the source's place in it.
 class Slice {
  public:
   Slice(const DeviceMesh& mesh, MeshDims mesh_dims, int64_t source)
-      : mesh_(mesh), mesh_dims_(std::move(mesh_dims)), source_(source) {
+      : mesh_(mesh), mesh_dims_(std::move(mesh_dims)), source_(source), size_(mesh.group_size(mesh_dims_)) {
     for (const auto m : mesh_dims_) {
-      size_ *= mesh.size(m);
       source_member_ = source_member_ * mesh.size(m) + source;
     }
   }
@@ -71,7 +63,7 @@ class Slice {
   const DeviceMesh& mesh_;
   MeshDims mesh_dims_;
   int64_t source_;
-  int64_t size_ = 1;
+  int64_t size_;
   int64_t source_member_ = 0;
 };
 
