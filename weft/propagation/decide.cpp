@@ -53,10 +53,6 @@ class Deciding {
   const std::string& name() const {
     return op_.schema().name();
   }
-  bool is_written(const CallOperand& operand) const {
-    const auto& written = traits_.schema.written;
-    return std::find(written.begin(), written.end(), operand.argument) != written.end();
-  }
 
   bool decomposes() {
     const auto* decomposition = traits_.decomposition;
@@ -121,7 +117,7 @@ class Deciding {
       const auto i = part.operands[k];
       placed.push_back({operands_[i].spec, operands_[i].is_stationary});
       has_stationary_ = has_stationary_ || placed.back().is_stationary;
-      if (is_written(operands_[i]) && !operands_[i].is_plain) {
+      if (traits_.schema.writes(operands_[i].argument) && !operands_[i].is_plain) {
         stored.push_back({output_stored_in(operands_[i].argument, rule), static_cast<int64_t>(k)});
       }
     }
@@ -197,15 +193,15 @@ class Deciding {
     if (strategy.lookup_cuts.empty()) {
       return;
     }
-    Placements placements(mesh_.ndim(), Replicate());
+    auto layout = replicated(mesh_);
     for (const auto m : strategy.lookup_cuts) {
-      placements[m] = Shard(0);
+      layout = layout.with(m, Shard(0));
     }
     const auto factor = rule.lookup->factor;
     Decision::Lookup lookup{
         .operand = static_cast<int64_t>(part.operands[rule.lookup->operand]),
         .size = rule.sizes[factor],
-        .layout = Layout(placements),
+        .layout = layout,
         .masks_output = rule.is_reduced(factor)};
     for (size_t i = 0; i < rule.inputs.size(); ++i) {
       const auto& dims = rule.inputs[i];

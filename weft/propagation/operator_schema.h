@@ -2,6 +2,7 @@
 
 #include <ATen/core/function_schema.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace weft {
@@ -23,6 +24,10 @@ struct OperatorSchema {
   };
 
   explicit OperatorSchema(const c10::FunctionSchema& schema);
+
+  bool writes(int64_t argument) const {
+    return std::find(written.begin(), written.end(), argument) != written.end();
+  }
 
   std::vector<ArgumentKind> arguments;
   std::vector<bool> is_out;     // out= arguments: written, never read

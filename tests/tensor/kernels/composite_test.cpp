@@ -1,9 +1,9 @@
-#include "weft/tensor/kernels/composite.h"
 #include "tests/support/beside_plain.h"
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/tensor/distribute.h"
 #include "weft/tensor/impl/scopes.h"
+#include "weft/tensor/kernels/kernels.h"
 
 namespace weft {
 

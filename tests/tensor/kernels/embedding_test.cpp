@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/embedding.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include "tests/support/beside_plain.h"
 #include "tests/support/error_text.h"

@@ -1,8 +1,8 @@
-#include "weft/tensor/kernels/in_place_view.h"
 #include "tests/support/beside_plain.h"
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/tensor/distribute.h"
+#include "weft/tensor/kernels/kernels.h"
 
 namespace weft {
 

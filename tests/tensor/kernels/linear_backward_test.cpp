@@ -1,9 +1,9 @@
-#include "weft/tensor/kernels/linear_backward.h"
 #include "tests/support/layout_cases.h"
 #include "weft/comm/comm_log.h"
 #include "weft/comm/world/current_world.h"
 #include "weft/comm/world/run_on_ranks.h"
 #include "weft/tensor/distribute.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
-#include "weft/tensor/kernels/rms_norm_backward.h"
 #include "tests/support/beside_plain.h"
 #include "tests/support/on_meshes.h"
 #include "weft/tensor/distribute.h"
 #include "weft/tensor/impl/explain.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include <torch/csrc/autograd/autograd.h>
 

@@ -1,7 +1,7 @@
-#include "weft/tensor/kernels/selecting_backward.h"
 #include "tests/support/beside_plain.h"
 #include "tests/support/on_meshes.h"
 #include "weft/tensor/distribute.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include <torch/csrc/autograd/autograd.h>
 

@@ -1,5 +1,6 @@
 #include "weft/graph/localize/localize_lookup.h"
 
+#include "weft/core/own_positions.h"
 #include "weft/graph/ir/print.h"
 
 #include <ATen/ATen.h>
@@ -22,6 +23,24 @@ Value* with_a_row(GraphBuilder& build, Value* table, int64_t dim) {
   amounts.back() = 1;
   return build.call("aten::constant_pad_nd", {table, amounts}, longer);
 }
+
+struct PositionNodes {
+  GraphBuilder& build;
+
+  Value* subtract(Value* value, const Size& number) const {
+    return build.call("aten::sub.Scalar", {value, number}, value->tensor());
+  }
+  Value* is_outside(Value* value, const Size& end) const {
+    auto mask_type = value->tensor();
+    mask_type.dtype = at::kBool;
+    auto* below = build.call("aten::lt.Scalar", {value, c10::IValue(0)}, mask_type);
+    auto* above = build.call("aten::ge.Scalar", {value, end}, mask_type);
+    return build.call("aten::logical_or", {below, above}, mask_type);
+  }
+  Value* fill(Value* value, Value* mask, int64_t number) const {
+    return build.call("aten::masked_fill.Scalar", {value, mask, c10::IValue(number)}, value->tensor());
+  }
+};
 
 } // namespace
 
@@ -46,25 +65,14 @@ Value* take_own_positions(
     held = {held.begin + part.begin, part.length};
   }
   auto*& positions = operands[lookup.operand];
-  const auto type = positions->tensor();
-  auto mask_type = type;
-  mask_type.dtype = at::kBool;
-  const auto outside = [&](Value* value, const Size& end) {
-    auto* below = build.call("aten::lt.Scalar", {value, c10::IValue(0)}, mask_type);
-    auto* above = build.call("aten::ge.Scalar", {value, end}, mask_type);
-    return build.call("aten::logical_or", {below, above}, mask_type);
-  };
-  auto* own = build.call("aten::sub.Scalar", {positions, held.begin}, type);
-  auto* foreign = outside(own, held.length);
-  auto* nowhere = outside(positions, size);
-  own = build.call("aten::masked_fill.Scalar", {own, foreign, c10::IValue(0)}, type);
-  positions = build.call("aten::masked_fill.Scalar", {own, nowhere, c10::IValue(-1)}, type);
+  const auto own = own_positions(PositionNodes{build}, positions, held.begin, held.length, size);
+  positions = own.positions;
   if (!lookup.masks_output) {
-    operands[0] = zero_where(build, operands[0], foreign);
+    operands[0] = zero_where(build, operands[0], own.foreign);
   } else if (!held.length.is_number() || held.length.number() == 0) {
     operands[lookup.table] = with_a_row(build, operands[lookup.table], lookup.table_dim);
   }
-  return foreign;
+  return own.foreign;
 }
 
 Value* zero_where(GraphBuilder& build, Value* value, Value* mask) {
@@ -73,7 +81,7 @@ Value* zero_where(GraphBuilder& build, Value* value, Value* mask) {
     type.sizes.emplace_back(1);
     mask = build.call("aten::unsqueeze", {mask, c10::IValue(-1)}, contiguous_type(type.dtype, type.sizes, type.device));
   }
-  return build.call("aten::masked_fill.Scalar", {value, mask, c10::IValue(0)}, value->tensor());
+  return PositionNodes{build}.fill(value, mask, 0);
 }
 
 } // namespace weft::graph

@@ -8,9 +8,8 @@ namespace weft::graph {
 /// The size of the dim that a call's positions are in: of the table, or of what is written by position.
 Size looked_up_size(const Node& node, const CallSharding::Lookup& lookup, const TrialValues& values);
 
-/// Before a call that looks up positions in a dim of `size` that is cut: positions that other ranks hold become the first
-/// one, and are told by the mask that is given back; those that nobody holds become ones that the operator refuses. As
-/// weft/tensor/dispatch/local_call.cpp does. `operands` are the call's, of this rank, and are replaced.
+/// Before a call that looks up positions in a dim of `size` that is cut: this rank's own_positions. The mask of the others
+/// is given back. `operands` are the call's, of this rank, and are replaced.
 ///
 ///   embedding(%rows, %tokens)   ->   embedding(%rows, masked_fill(sub(%tokens, 8), %foreign, 0)), zero_where(%foreign)
 Value* take_own_positions(

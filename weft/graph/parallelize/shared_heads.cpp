@@ -1,5 +1,6 @@
 #include "weft/graph/parallelize/shared_heads.h"
 
+#include "weft/core/shared_heads.h"
 #include "weft/graph/analysis/graph_builder.h"
 
 namespace weft::graph {
@@ -16,24 +17,15 @@ std::optional<size_t> operand_named(const Node& node, const std::string& name) {
 
 std::optional<int64_t> heads_of(const Value* value) {
   const auto& sizes = value->tensor().sizes;
-  return sizes.size() == 4 && sizes[1].is_number() ? std::optional<int64_t>(sizes[1].number()) : std::nullopt;
-}
-
-/// The mesh dim that alone cuts the heads of the query and leaves key and value whole.
-std::optional<int64_t> sharing_mesh_dim(const Value* query, const Value* key, const Value* value) {
-  const auto cuts = query->layout->shard_order(1);
-  if (cuts.size() != 1 || (*query->layout)[cuts[0]].split_factor() != 1 || !key->layout->shard_order(1).empty() ||
-      !value->layout->shard_order(1).empty()) {
-    return std::nullopt;
-  }
-  return cuts[0];
+  return sizes.size() == 4 && sizes[kHeadDim].is_number() ? std::optional<int64_t>(sizes[kHeadDim].number())
+                                                          : std::nullopt;
 }
 
 Value* repeated(GraphBuilder& build, Value* value, int64_t times) {
   auto sizes = value->tensor().sizes;
-  sizes[1] = sizes[1] * Size(times);
+  sizes[kHeadDim] = sizes[kHeadDim] * Size(times);
   auto* result = build.call(
-      "aten::repeat_interleave.self_int", {value, c10::IValue(times), c10::IValue(1)},
+      "aten::repeat_interleave.self_int", {value, c10::IValue(times), c10::IValue(kHeadDim)},
       contiguous_type(value->tensor().dtype, sizes, value->tensor().device));
   result->layout = value->layout;
   return result;
@@ -53,20 +45,23 @@ bool repeat_shared_heads(Graph& graph, Node* node, const DeviceMesh& mesh) {
   }
   const auto heads = heads_of(node->operand(*query));
   const auto shared = heads_of(node->operand(*key));
-  const auto mesh_dim = heads && shared
-      ? sharing_mesh_dim(node->operand(*query), node->operand(*key), node->operand(*value))
-      : std::nullopt;
-  if (!mesh_dim || *shared == 0 || heads_of(node->operand(*value)) != shared) {
+  if (!heads || !shared || heads_of(node->operand(*value)) != shared) {
     return false;
   }
-  const auto ranks = mesh.size(*mesh_dim);
-  if (*shared >= ranks || ranks % *shared != 0 || *heads % ranks != 0) {
+  const auto& layout = *node->operand(*query)->layout;
+  const auto parts_for = [&](size_t operand) {
+    return parts_sharing_heads(*heads, *shared, layout, *node->operand(operand)->layout, mesh.shape());
+  };
+  const auto parts = parts_for(*key);
+  // Repeating gives every rank a head of its own where that is the same head for all of its part of the query.
+  if (!parts || !parts_for(*value) || layout.shard_order(kHeadDim).size() != 1 || *parts % *shared != 0 ||
+      *heads % *parts != 0) {
     return false;
   }
   GraphBuilder build(graph, node);
   build.set_origin(node->origin);
   for (const auto operand : {*key, *value}) {
-    node->set_operand(operand, repeated(build, node->operand(operand), ranks / *shared));
+    node->set_operand(operand, repeated(build, node->operand(operand), *parts / *shared));
   }
   return true;
 }

@@ -1,6 +1,8 @@
 #include "weft/tensor/dispatch/local_call.h"
 
 #include "weft/comm/comm_log.h"
+#include "weft/core/layout_algebra.h"
+#include "weft/core/own_positions.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
 #include "weft/tensor/dispatch/prepare.h"
 #include "weft/tensor/impl/overwritten.h"
@@ -43,15 +45,17 @@ void move(Locals& locals, const PreparedCall::Moves& moves, const char* name) {
   }
 }
 
-/// Positions that other ranks hold become the first one, and are told by the mask, which has the shape of the positions.
-/// Those that nobody holds become ones that the operator refuses.
-at::Tensor take_own_positions(at::Tensor& positions, const PreparedCall::Lookup& lookup) {
-  auto own = positions.sub(lookup.begin);
-  const auto foreign = own.lt(0).logical_or_(own.ge(lookup.length));
-  const auto nowhere = positions.lt(0).logical_or_(positions.ge(lookup.size));
-  positions = own.masked_fill_(foreign, 0).masked_fill_(nowhere, -1);
-  return foreign;
-}
+struct PositionOps {
+  static at::Tensor subtract(const at::Tensor& tensor, int64_t number) {
+    return tensor.sub(number);
+  }
+  static at::Tensor is_outside(const at::Tensor& tensor, int64_t end) {
+    return tensor.lt(0).logical_or_(tensor.ge(end));
+  }
+  static at::Tensor fill(const at::Tensor& tensor, const at::Tensor& mask, int64_t number) {
+    return tensor.masked_fill_(mask, number);
+  }
+};
 
 /// What is looked up at the first position where a rank holds none.
 at::Tensor one_row_of_zeros(const at::Tensor& table, int64_t dim) {
@@ -113,9 +117,7 @@ bool is_of_other_size(const at::Tensor& local, const PreparedOutput& output) {
   if (!local.defined() || !output.spec || output.is_view) {
     return false;
   }
-  const auto& placements = output.spec->layout().placements();
-  return std::all_of(placements.begin(), placements.end(), [](const Placement& p) { return p.is_replicate(); }) &&
-      local.sizes() != output.spec->sizes();
+  return is_replicated(output.spec->layout()) && local.sizes() != output.spec->sizes();
 }
 
 PreparedOutput with_dtype(PreparedOutput output, c10::ScalarType dtype) {
@@ -211,8 +213,7 @@ class LocalCall {
   }
 
   bool is_written(size_t operand) const {
-    const auto& written = schema_.written;
-    return std::find(written.begin(), written.end(), operands_[operand].argument) != written.end();
+    return schema_.writes(operands_[operand].argument);
   }
 
   /// Whether an operand that is read shares memory with one that is written; of two lists, with the one in its position.
@@ -274,7 +275,10 @@ class LocalCall {
       move(locals, call_.moves, op_.schema().name().c_str());
     }
     if (call_.lookup) {
-      foreign_ = take_own_positions(locals[call_.lookup->operand], *call_.lookup);
+      auto& positions = locals[call_.lookup->operand];
+      auto own = own_positions(PositionOps(), positions, call_.lookup->begin, call_.lookup->length, call_.lookup->size);
+      positions = std::move(own.positions);
+      foreign_ = std::move(own.foreign);
       if (!call_.lookup->masks_output) {
         locals[0] = locals[0].masked_fill(for_all_dims(foreign_, locals[0]), 0);
       } else if (call_.lookup->length == 0) {

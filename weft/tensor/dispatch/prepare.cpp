@@ -51,8 +51,7 @@ class Preparation {
     return op_.schema().name();
   }
   bool is_written(const OperandRef& ref) const {
-    const auto& written = traits_.schema.written;
-    return std::find(written.begin(), written.end(), ref.argument) != written.end();
+    return traits_.schema.writes(ref.argument);
   }
 
   void take_specs() {

@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/as_strided.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include "weft/core/layout_algebra.h"
 #include "weft/tensor/boundary/implicit_move.h"
@@ -206,8 +206,6 @@ std::optional<at::Tensor> view_of_whole(
   return view;
 }
 
-} // namespace
-
 at::Tensor as_strided(
     const at::Tensor& self,
     c10::IntArrayRef sizes,
@@ -230,6 +228,8 @@ at::Tensor as_strided(
       ". Take it of the tensor that this is a view of, or of full_tensor(t).");
   return *found;
 }
+
+} // namespace
 
 void register_as_strided(torch::Library& library) {
   library.impl("as_strided", TORCH_FN(as_strided));

@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/composite.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include "weft/core/layout_algebra.h"
 #include "weft/tensor/boundary/implicit_move.h"

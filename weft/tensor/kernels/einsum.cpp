@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/einsum.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include "weft/rules/equation.h"
 

@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/embedding.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include "weft/core/layout_algebra.h"
 #include "weft/tensor/boundary/from_local.h"
@@ -36,10 +36,8 @@ bool is_cut(const TensorSpec& table) {
 /// along columns as the table is, otherwise as it comes.
 Layout gradient_layout(const TensorSpec& gradient, const Layout& table) {
   const auto columns = gradient.dim() - 1;
-  auto layout = gradient.layout();
-  for (int64_t m = 0; m < layout.ndim(); ++m) {
-    layout = table[m].is_shard() || layout[m].is_shard(columns) ? layout.with(m, Replicate()) : layout;
-  }
+  auto layout = replicated_where(
+      gradient.layout(), [&](int64_t m) { return table[m].is_shard() || gradient.layout()[m].is_shard(columns); });
   for (const auto m : table.shard_order(1)) {
     layout = layout.with(m, StridedShard(columns, table[m].split_factor()));
   }
@@ -48,14 +46,8 @@ Layout gradient_layout(const TensorSpec& gradient, const Layout& table) {
 
 /// Of the positions beside the output's gradient.
 Layout position_layout(const Layout& gradient, int64_t columns) {
-  Placements placements;
-  std::vector<int64_t> turns;
-  for (int64_t m = 0; m < gradient.ndim(); ++m) {
-    const bool cuts_positions = gradient[m].is_shard() && !gradient[m].is_shard(columns);
-    placements.push_back(cuts_positions ? gradient[m] : Replicate());
-    turns.push_back(cuts_positions ? gradient.turn(m) : 0);
-  }
-  return {placements, turns};
+  return replicated_where(
+      gradient, [&](int64_t m) { return gradient[m].is_partial() || gradient[m].is_shard(columns); });
 }
 
 /// Of the table's gradient: as the table where that is cut, else a term where each rank has other positions or terms.

@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/in_place_view.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include "weft/propagation/operator_schema.h"
 #include "weft/tensor/impl/dtensor_impl.h"

@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/instance_norm.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include "weft/tensor/decompositions/reduced_dims.h"
 

@@ -1,5 +1,6 @@
-#include "weft/tensor/kernels/linear_backward.h"
+#include "weft/tensor/kernels/kernels.h"
 
+#include "weft/overlap/matrix_gradient.h"
 #include "weft/tensor/kernels/scattered_matmul.h"
 
 #include <ATen/ATen.h>
@@ -8,10 +9,6 @@
 namespace weft {
 
 namespace {
-
-at::Tensor as_rows(const at::Tensor& tensor) {
-  return tensor.dim() > 2 ? tensor.flatten(0, -2) : tensor.dim() == 1 ? tensor.unsqueeze(0) : tensor;
-}
 
 /// The factor of a gradient: of a complex product it is conjugate. Costs no dispatch for real tensors.
 at::Tensor conjugate(const at::Tensor& tensor) {
@@ -46,18 +43,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
 
 at::Tensor reduced_to(at::Tensor gradient, c10::IntArrayRef sizes) {
   return gradient.sizes() == sizes ? gradient : at::sum_to(gradient, sizes);
-}
-
-/// Whether a matrix is the transposed one of a contiguous one, as the weight of a linear layer is in C++.
-bool is_transposed(const at::Tensor& matrix) {
-  return matrix.stride(0) == 1 && matrix.stride(1) >= matrix.size(0) && matrix.size(0) > 1;
-}
-
-/// Of a matrix on the right, whatever is on the left: the rows of all batches as one product, laid out as the matrix.
-at::Tensor matrix_gradient(const at::Tensor& left, const at::Tensor& outer, const at::Tensor& matrix) {
-  const auto rows = as_rows(left);
-  const auto gradients = as_rows(outer);
-  return is_transposed(matrix) ? at::mm(gradients.t(), rows).t() : at::mm(rows.t(), gradients);
 }
 
 std::tuple<at::Tensor, at::Tensor> matmul_backward(

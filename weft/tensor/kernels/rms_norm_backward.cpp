@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/rms_norm_backward.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>

@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/selecting_backward.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include <ATen/ATen.h>
 

@@ -1,5 +1,7 @@
-#include "weft/tensor/kernels/shared_heads.h"
+#include "weft/tensor/kernels/kernels.h"
 
+#include "weft/core/layout_algebra.h"
+#include "weft/core/shared_heads.h"
 #include "weft/tensor/dispatch/dtensor_kernel.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/scopes.h"
@@ -17,20 +19,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr int64_t kHeadDim = 1;
-
-/// How many parts a tensor dim is cut into; 0 where a cut is strided.
-int64_t parts_along(const TensorSpec& spec, int64_t dim) {
-  int64_t parts = 1;
-  for (int64_t m = 0; m < spec.mesh().ndim(); ++m) {
-    const auto& placement = spec.layout()[m];
-    if (placement.is_shard(dim)) {
-      parts *= placement.split_factor() == 1 ? spec.mesh().size(m) : 0;
-    }
-  }
-  return parts;
-}
 
 /// What each of this rank's elements along a dim repeats, where every element of a dim is repeated.
 at::Tensor repeated_positions(const TensorSpec& repeated, int64_t dim, int64_t repeats, const at::Tensor& like) {
@@ -61,7 +49,8 @@ bool falls_between(const at::Tensor& gradient, int64_t dim, int64_t repeats) {
   if (!is_dtensor(gradient)) {
     return false;
   }
-  const auto parts = parts_along(*as_dtensor(gradient)->spec(), dim);
+  const auto& spec = *as_dtensor(gradient)->spec();
+  const auto parts = parts_along(dim, spec.layout(), spec.mesh().shape());
   return parts > 1 && gradient.size(dim) / repeats % parts != 0;
 }
 
@@ -126,19 +115,11 @@ bool shares_heads(const at::Tensor& query, const at::Tensor& key) {
   }
   const auto& of_query = *as_dtensor(query)->spec();
   const auto& of_key = *as_dtensor(key)->spec();
-  const auto heads = key.size(kHeadDim);
-  const auto parts = parts_along(of_query, kHeadDim);
-  if (of_query.mesh() != of_key.mesh() || heads < 2 || query.size(kHeadDim) == heads ||
-      query.size(kHeadDim) % heads != 0 || parts < 2 || heads % parts == 0) {
-    return false;
-  }
-  for (int64_t m = 0; m < of_key.mesh().ndim(); ++m) {
-    const auto& placement = of_query.layout()[m];
-    if (of_key.layout()[m] != (placement.is_shard(kHeadDim) ? Replicate() : placement)) {
-      return false;
-    }
-  }
-  return true;
+  const auto& layout = of_query.layout();
+  // One head for all of the query's is no head to choose.
+  return of_query.mesh() == of_key.mesh() && key.size(kHeadDim) > 1 &&
+      parts_sharing_heads(query.size(kHeadDim), key.size(kHeadDim), layout, of_key.layout(), of_query.mesh().shape()) &&
+      of_key.layout() == replicated_where(layout, [&](int64_t m) { return layout[m].is_shard(kHeadDim); });
 }
 
 void check_attends_to_dtensors(
