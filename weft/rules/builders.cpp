@@ -225,6 +225,15 @@ std::vector<int64_t> all_operands(const OpCall& call) {
   return all;
 }
 
+std::vector<int64_t> order_around(int64_t rank, int64_t a, int64_t b) {
+  std::vector<int64_t> order;
+  int64_t passed = 0;
+  for (int64_t d = 0; d < rank; ++d) {
+    order.push_back(d == a || d == b ? -1 : passed++);
+  }
+  return order;
+}
+
 std::vector<int64_t> natural_order(const OpCall& call) {
   std::vector<int64_t> order(call.operand(0).sizes.size());
   std::iota(order.begin(), order.end(), int64_t{0});

@@ -37,6 +37,8 @@ RuleFunction along_dim(std::string_view dim_argument, int64_t output_count = 1, 
 Rule rearranged(const OpCall& call, c10::IntArrayRef order);
 /// 0, 1, 2, ... for every dim of the first operand.
 std::vector<int64_t> natural_order(const OpCall& call);
+/// Dims in their order in a result of `rank` dims, around two new ones, a and b, which are -1.
+std::vector<int64_t> order_around(int64_t rank, int64_t a, int64_t b);
 /// The numbers of all operands.
 std::vector<int64_t> all_operands(const OpCall& call);
 /// For calls whose first operand has at least so many dims; others raise as they do locally.

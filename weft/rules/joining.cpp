@@ -242,12 +242,7 @@ Rule diag_embed_rule(const OpCall& call) {
   const auto rank = call.operand(0).dim() + 1;
   const auto a = call.wrapped_dim("dim1", rank);
   const auto b = call.wrapped_dim("dim2", rank);
-  std::vector<int64_t> order;
-  int64_t passed = 0;
-  for (int64_t d = 0; d < rank; ++d) {
-    order.push_back(d == a || d == b ? -1 : passed++);
-  }
-  return with_whole(rearranged(call, order), {rank - 2});
+  return with_whole(rearranged(call, order_around(rank, a, b)), {rank - 2});
 }
 
 } // namespace

@@ -323,12 +323,7 @@ Rule diagonal_backward_rule(const OpCall& call) {
   const auto rank = call.operand(0).dim() + 1;
   const auto a = call.wrapped_dim("dim1", rank);
   const auto b = call.wrapped_dim("dim2", rank);
-  std::vector<int64_t> places;
-  int64_t passed = 0;
-  for (int64_t d = 0; d < rank; ++d) {
-    places.push_back(d == a || d == b ? -1 : passed++);
-  }
-  return put_back(call, places);
+  return put_back(call, order_around(rank, a, b));
 }
 
 /// Windows overlap and are added: sums alone pass.

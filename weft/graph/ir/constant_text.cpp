@@ -84,25 +84,6 @@ std::string float_text(double number) {
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
-/// What a list of these is made of in an IValue, which knows no dtypes and no symbols.
-c10::TypePtr stored_type(const c10::TypePtr& type) {
-  switch (type->kind()) {
-    case TypeKind::SymIntType:
-    case TypeKind::ScalarTypeType:
-    case TypeKind::LayoutType:
-    case TypeKind::MemoryFormatType:
-      return c10::IntType::get();
-    case TypeKind::SymFloatType:
-      return c10::FloatType::get();
-    case TypeKind::SymBoolType:
-      return c10::BoolType::get();
-    case TypeKind::OptionalType:
-      return c10::OptionalType::create(stored_type(type->expectRef<c10::OptionalType>().getElementType()));
-    default:
-      return type;
-  }
-}
-
 bool is_stored_as(const IValue& value, const c10::Type& type) {
   switch (type.kind()) {
     case TypeKind::IntType:
@@ -227,6 +208,24 @@ double parse_float(TextCursor& cursor) {
 }
 
 } // namespace
+
+c10::TypePtr stored_type(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case TypeKind::SymIntType:
+    case TypeKind::ScalarTypeType:
+    case TypeKind::LayoutType:
+    case TypeKind::MemoryFormatType:
+      return c10::IntType::get();
+    case TypeKind::SymFloatType:
+      return c10::FloatType::get();
+    case TypeKind::SymBoolType:
+      return c10::BoolType::get();
+    case TypeKind::OptionalType:
+      return c10::OptionalType::create(stored_type(type->expectRef<c10::OptionalType>().getElementType()));
+    default:
+      return type;
+  }
+}
 
 const c10::Type& without_none(const c10::Type& type) {
   return type.kind() == TypeKind::OptionalType ? *type.expectRef<c10::OptionalType>().getElementType() : type;

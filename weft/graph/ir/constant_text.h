@@ -22,6 +22,9 @@ const c10::Type& without_none(const c10::Type& type);
 /// What a list is a list of; anything where it is no list.
 c10::TypePtr element_type(const c10::Type& type);
 
+/// What a list of these is made of in an IValue, which knows no dtypes and no symbols: sizes and dtypes are integers.
+c10::TypePtr stored_type(const c10::TypePtr& type);
+
 /// A string between quotation marks, on one line.
 std::string quoted_text(std::string_view text);
 std::string parse_quoted(TextCursor& cursor);

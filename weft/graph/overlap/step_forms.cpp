@@ -33,21 +33,13 @@ MeshDims real_dims(const Step& step, const DeviceMesh& mesh) {
   return dims;
 }
 
-int64_t member_count(const Step& step, const DeviceMesh& mesh) {
-  int64_t count = 1;
-  for (const auto m : step.mesh_dims) {
-    count *= mesh.size(m);
-  }
-  return count;
-}
-
 bool is_empty(const Sizes& sizes) {
   return std::any_of(sizes.begin(), sizes.end(), [](const Size& size) { return size == Size(0); });
 }
 
 /// Why a step has no effect, or none on the mesh dims of its group alone; empty where it has.
 std::string idle_reason(const Node& node, const Step& step, const DeviceMesh& mesh) {
-  if (member_count(step, mesh) == 1) {
+  if (mesh.group_size(step.mesh_dims) == 1) {
     return "the group has one member";
   }
   if (is_empty(node.operand(0)->tensor().sizes)) {
@@ -91,11 +83,10 @@ Cut cut_of_size(
     const DeviceMesh& mesh,
     int64_t members) {
   Cut result{.dim = tensor_dim};
-  int64_t outer_parts = 1;
-  int64_t outer_pieces = 1;
+  const auto outer_parts = mesh.group_size(outer);
+  auto outer_pieces = outer_parts;
   for (const auto m : outer) {
-    outer_parts *= mesh.size(m);
-    outer_pieces *= mesh.size(m) * layout[m].split_factor();
+    outer_pieces *= layout[m].split_factor();
   }
   if (!quotient(size, outer_pieces)) {
     return refuse(c10::str(
@@ -145,7 +136,8 @@ Cut cut_of_group(const Node& node, const Step& step, const Layout& cut, const La
     }
   }
   return cut_of_size(
-      node.operand(0)->tensor().sizes[tensor_dim], tensor_dim, outer, group, cut, mesh, member_count(step, mesh));
+      node.operand(0)->tensor().sizes[tensor_dim], tensor_dim, outer, group, cut, mesh,
+      mesh.group_size(step.mesh_dims));
 }
 
 /// The one way in which the group's terms are reduced; nothing where there are several, or none.
@@ -162,14 +154,36 @@ std::optional<ReduceOp> reduce_op_of(const Step& step, const DeviceMesh& mesh) {
 
 constexpr const char* kSeveralReductions = "the terms are reduced in several ways at once";
 
+/// A form with what all have of a step, refused where that has no effect.
+template <class Form>
+Form form_of(Node& node, Value* Form::*input, const DeviceMesh& mesh) {
+  const auto& step = *node.step();
+  Form form;
+  form.collective = &node;
+  form.*input = node.operand(0);
+  form.members = mesh.group_size(step.mesh_dims);
+  form.group = mesh.dims_text(step.mesh_dims);
+  form.refused = idle_reason(node, step, mesh);
+  return form;
+}
+
+/// Takes the cut and the step's result, or the reason why it is not one cut.
+template <class Form>
+void take(Form& form, Cut cut, Value* Form::*output) {
+  form.refused = std::move(cut.refused);
+  if (form.refused.empty()) {
+    form.dim = cut.dim;
+    form.size = std::move(cut.size);
+    form.*output = form.collective->output();
+    form.nodes = {form.collective};
+  }
+}
+
 } // namespace
 
 Gather gather_of_step(Node& node, const DeviceMesh& mesh) {
   const auto& step = *node.step();
-  Gather gather{.collective = &node, .shard = node.operand(0)};
-  gather.members = member_count(step, mesh);
-  gather.group = mesh.dims_text(step.mesh_dims);
-  gather.refused = idle_reason(node, step, mesh);
+  auto gather = form_of(node, &Gather::shard, mesh);
   if (!gather.refused.empty()) {
     return gather;
   }
@@ -179,23 +193,13 @@ Gather gather_of_step(Node& node, const DeviceMesh& mesh) {
       return gather;
     }
   }
-  auto cut = cut_of_group(node, step, step.before, step.after, mesh);
-  gather.refused = std::move(cut.refused);
-  if (gather.refused.empty()) {
-    gather.dim = cut.dim;
-    gather.size = std::move(cut.size);
-    gather.whole = node.output();
-    gather.nodes = {&node};
-  }
+  take(gather, cut_of_group(node, step, step.before, step.after, mesh), &Gather::whole);
   return gather;
 }
 
 Scatter scatter_of_step(Node& node, const DeviceMesh& mesh) {
   const auto& step = *node.step();
-  Scatter scatter{.collective = &node, .whole = node.operand(0)};
-  scatter.members = member_count(step, mesh);
-  scatter.group = mesh.dims_text(step.mesh_dims);
-  scatter.refused = idle_reason(node, step, mesh);
+  auto scatter = form_of(node, &Scatter::whole, mesh);
   if (!scatter.refused.empty()) {
     return scatter;
   }
@@ -205,25 +209,14 @@ Scatter scatter_of_step(Node& node, const DeviceMesh& mesh) {
     return scatter;
   }
   scatter.reduce_op = to_string(*op);
-  auto cut = cut_of_group(node, step, step.after, step.before, mesh);
-  scatter.refused = std::move(cut.refused);
-  if (scatter.refused.empty()) {
-    scatter.dim = cut.dim;
-    scatter.size = std::move(cut.size);
-    scatter.piece = node.output();
-    scatter.nodes = {&node};
-    scatter.is_whole_kept = node.operand(0)->uses().size() > 1;
-  }
+  take(scatter, cut_of_group(node, step, step.after, step.before, mesh), &Scatter::piece);
+  scatter.is_whole_kept = scatter.refused.empty() && node.operand(0)->uses().size() > 1;
   return scatter;
 }
 
 Reduction reduction_of_step(Node& node, const DeviceMesh& mesh) {
-  const auto& step = *node.step();
-  Reduction reduction{.collective = &node, .input = node.operand(0)};
-  reduction.members = member_count(step, mesh);
-  reduction.group = mesh.dims_text(step.mesh_dims);
-  reduction.refused = idle_reason(node, step, mesh);
-  const auto op = reduce_op_of(step, mesh);
+  auto reduction = form_of(node, &Reduction::input, mesh);
+  const auto op = reduce_op_of(*node.step(), mesh);
   if (reduction.refused.empty() && !op) {
     reduction.refused = kSeveralReductions;
   }

@@ -1,5 +1,6 @@
 #include "weft/graph/pt2/read_arguments.h"
 
+#include "weft/graph/ir/constant_text.h"
 #include "weft/graph/pt2/read_types.h"
 #include "weft/graph/pt2/serialized_enums.h"
 
@@ -24,6 +25,16 @@ std::optional<JsonField> named(std::string_view tag, const JsonField& value) {
   return std::nullopt;
 }
 
+std::optional<IValue> plain_number(std::string_view tag, const JsonField& value) {
+  if (tag == "as_int") {
+    return value.integer();
+  }
+  if (tag == "as_float") {
+    return value.real();
+  }
+  return tag == "as_bool" ? std::optional<IValue>(value.truth()) : std::nullopt;
+}
+
 bool is_list_tag(std::string_view tag) {
   for (const auto* name :
        {"as_tensors", "as_optional_tensors", "as_ints", "as_floats", "as_bools", "as_strings", "as_sym_ints",
@@ -39,23 +50,6 @@ IValue wrapped_number(const c10::Scalar& number) {
   auto tensor = at::scalar_to_tensor(number);
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
-}
-
-/// Sizes that may not be known are integers once they are, and dtypes are numbers.
-c10::TypePtr plain_type(const c10::TypePtr& type) {
-  switch (type->kind()) {
-    case TypeKind::SymIntType:
-    case TypeKind::ScalarTypeType:
-      return c10::IntType::get();
-    case TypeKind::SymFloatType:
-      return c10::FloatType::get();
-    case TypeKind::SymBoolType:
-      return c10::BoolType::get();
-    case TypeKind::OptionalType:
-      return c10::OptionalType::create(plain_type(type->expectRef<c10::OptionalType>().getElementType()));
-    default:
-      return type;
-  }
 }
 
 const c10::TypePtr& without_none(const c10::TypePtr& type) {
@@ -176,7 +170,7 @@ class ArgumentReader {
         return Argument::list(std::move(elements));
       }
     }
-    c10::impl::GenericList list(plain_type(element));
+    c10::impl::GenericList list(stored_type(element));
     for (const auto& argument : elements) {
       list.push_back(argument.constant());
     }
@@ -194,14 +188,8 @@ class ArgumentReader {
     if (tag == "as_sym_int" || tag == "as_sym_float" || tag == "as_sym_bool") {
       return numeric(value);
     }
-    if (tag == "as_int") {
-      return value.integer();
-    }
-    if (tag == "as_float") {
-      return value.real();
-    }
-    if (tag == "as_bool") {
-      return value.truth();
+    if (auto number = plain_number(tag, value)) {
+      return std::move(*number);
     }
     if (tag == "as_complex") {
       return c10::complex<double>(value["real"].real(), value["imag"].real());
@@ -321,19 +309,10 @@ std::optional<IValue> read_constant(const JsonField& field) {
   if (tag == "as_none") {
     return IValue();
   }
-  if (tag == "as_int") {
-    return value.integer();
-  }
-  if (tag == "as_float") {
-    return value.real();
-  }
-  if (tag == "as_bool") {
-    return value.truth();
-  }
   if (tag == "as_string") {
     return value.text();
   }
-  return std::nullopt;
+  return plain_number(tag, value);
 }
 
 } // namespace weft::graph
