@@ -1,5 +1,6 @@
 #include "weft/graph/overlap/micro_pipeline.h"
 
+#include "tests/support/decoder_text.h"
 #include "tests/support/overlapped.h"
 #include "weft/graph/deploy/shard.h"
 #include "weft/graph/deploy/thread_ranks.h"
@@ -13,50 +14,10 @@
 namespace weft::graph {
 
 namespace micro_pipeline_test {
+using testing::decoder;
 using testing::expect_same_overlapped;
 using testing::overlap_options;
 using testing::overlapped;
-
-/// The matmuls of a layer of a decoder, sequence parallel, forward and backward: %x of layer i.
-std::string layer(int64_t i) {
-  const auto n = std::to_string(i);
-  const auto next = std::to_string(i + 1);
-  std::string text = R"(  %g#: f32[4,8,16] {R} = all_gather(%x#, tp: {S(1)} -> {R})
-  %q#: f32[4,8,16] {S(2)} = aten::linear(%g#, %wq)
-  %k#: f32[4,8,16] {S(2)} = aten::linear(%g#, %wk)
-  %a#: f32[4,8,16] {S(2)} = aten::mul.Tensor(%q#, %k#)
-  %o#: f32[4,8,16] {P(sum)} = aten::linear(%a#, %wo)
-  %s#: f32[4,8,16] {S(1)} = reduce_scatter(%o#, tp: {P(sum)} -> {S(1)})
-  %r#: f32[4,8,16] {S(1)} = aten::add.Tensor(%x#, %s#)
-  %h#: f32[4,8,16] {R} = all_gather(%r#, tp: {S(1)} -> {R})
-  %u#: f32[4,8,32] {S(2)} = aten::linear(%h#, %wu)
-  %v#: f32[4,8,32] {S(2)} = aten::relu(%u#)
-  %d#: f32[4,8,16] {P(sum)} = aten::linear(%v#, %wd)
-  %t#: f32[4,8,16] {S(1)} = reduce_scatter(%d#, tp: {P(sum)} -> {S(1)})
-  %x@: f32[4,8,16] {S(1)} = aten::add.Tensor(%r#, %t#)
-)";
-  for (size_t at = 0; (at = text.find_first_of("#@", at)) != std::string::npos;) {
-    const auto& number = text[at] == '#' ? n : next;
-    text.replace(at, 1, number);
-    at += number.size();
-  }
-  return text;
-}
-
-std::string decoder(int64_t layers) {
-  std::string text = R"(program @ mesh(tp=2)
-input %wq: f32[16,16] {S(0)} = parameter "q"
-input %wk: f32[16,16] {S(0)} = parameter "k"
-input %wo: f32[16,16] {S(1)} = parameter "o"
-input %wu: f32[32,16] {S(0)} = parameter "u"
-input %wd: f32[16,32] {S(1)} = parameter "d"
-input %x0: f32[4,8,16] {S(1)} = user
-)";
-  for (int64_t i = 0; i < layers; ++i) {
-    text += layer(i);
-  }
-  return text + "output %x" + std::to_string(layers) + " = user\n";
-}
 
 TEST(MicroPipeline, FusesFourPairsPerLayer) {
   const auto decisions = expect_same_overlapped(decoder(2));
