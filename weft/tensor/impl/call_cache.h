@@ -1,11 +1,14 @@
 #pragma once
 
 #include "weft/propagation/call_key.h"
-#include "weft/tensor/impl/fast_tls.h"
 #include "weft/tensor/impl/prepared_call.h"
 
 #include <memory>
 #include <vector>
+
+/// A small thread-local variable that every operator reads: found by an offset instead of by a function call. The memory
+/// for such variables is set aside when a program starts, with room for few from libraries that are loaded later.
+#define WEFT_FAST_TLS __attribute__((tls_model("initial-exec")))
 
 namespace weft {
 
