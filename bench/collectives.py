@@ -1,6 +1,6 @@
 """Weft's collectives over gloo against torch.distributed's own, and the two ways of an all_reduce against each other:
-one round, in which everybody sends everything to everybody, and two, a reduce_scatter and an all_gather. The size is
-that of a rank's whole input."""
+one round, in which every member sends its input to every other, and two, a reduce_scatter and an all_gather. The size is
+that of a rank's input."""
 
 from contextlib import ExitStack
 

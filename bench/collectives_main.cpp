@@ -14,12 +14,12 @@ constexpr const char* kUsage =
     "collectives_main: one rank of the benchmark 'collectives', started by bench/run.py.\n"
     "Needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; reads '<calls> <rows> <case>' from stdin, where the case is\n"
     "one of all_gather, all_to_all, reduce_scatter, all_reduce, all_reduce/one, all_reduce/two, broadcast, and prints\n"
-    "the microseconds of each call. A rank's whole input has that many rows of 4 KB.\n";
+    "the microseconds of each call. A rank's input has that many rows of 4 KB.\n";
 
 constexpr int64_t kColumns = 1024;
 
-/// The pieces of a flat tensor, one per member.
-std::vector<at::Tensor> pieces(const at::Tensor& tensor, int64_t count) {
+/// The chunks of a flat tensor, one per member.
+std::vector<at::Tensor> chunks_of(const at::Tensor& tensor, int64_t count) {
   return tensor.view({-1}).chunk(count);
 }
 
@@ -35,12 +35,12 @@ TimedCall all_reduce_in_one_round(const std::shared_ptr<weft::Group>& group, con
 
 TimedCall all_reduce_in_two_rounds(const std::shared_ptr<weft::Group>& group, const at::Tensor& input) {
   const auto output = at::empty_like(input);
-  const auto sends = pieces(input, group->size());
-  const auto parts = pieces(output, group->size());
+  const auto sends = chunks_of(input, group->size());
+  const auto chunks = chunks_of(output, group->size());
   return [=] {
-    const auto& own = parts[group->rank()];
+    const auto& own = chunks[group->rank()];
     group->reduce_scatter(sends, own, ReduceOp::Sum).wait();
-    group->all_gather(own, parts).wait();
+    group->all_gather(own, chunks).wait();
     return output;
   };
 }
@@ -50,20 +50,20 @@ TimedCall make_call(const std::shared_ptr<weft::Group>& group, const std::string
   const auto input = at::ones({rows, kColumns});
   if (name == "all_gather") {
     const auto output = at::empty({size * rows, kColumns});
-    return [=, outputs = pieces(output, size), flat = input.view({-1})] {
+    return [=, outputs = chunks_of(output, size), flat = input.view({-1})] {
       group->all_gather(flat, outputs).wait();
       return output;
     };
   }
   if (name == "all_to_all") {
     const auto output = at::empty_like(input);
-    return [=, sends = pieces(input, size), recvs = pieces(output, size)] {
+    return [=, sends = chunks_of(input, size), recvs = chunks_of(output, size)] {
       group->all_to_all(sends, recvs).wait();
       return output;
     };
   }
   if (name == "reduce_scatter") {
-    const auto sends = pieces(input, size);
+    const auto sends = chunks_of(input, size);
     const auto output = at::empty_like(sends[0]);
     return [=] {
       group->reduce_scatter(sends, output, ReduceOp::Sum).wait();

@@ -40,8 +40,8 @@ TimedCall make_step(const DeviceMesh& mesh, const std::string& plan, int64_t dim
     tokens = torch::randint(kVocabulary, {kBatch, kLength + 1});
   }
   nn::parallelize_module(*model, mesh, nn::ParallelPlan::load(plan));
-  const auto distributed = [&](const at::Tensor& whole) {
-    return distribute_tensor(whole.contiguous(), mesh, {Replicate()});
+  const auto distributed = [&](const at::Tensor& global) {
+    return distribute_tensor(global.contiguous(), mesh, {Replicate()});
   };
   const auto training = std::make_shared<bench::Training>(model);
   const auto inputs = distributed(tokens.slice(1, 0, kLength));

@@ -91,7 +91,7 @@ def verdict(text, value, limit, is_least=False):
 
 
 def verdicts(rows):
-    """What is asked for beside what was measured."""
+    """The required limits next to the measured times."""
     calls = [row for row in rows if not row.is_step]
     for name, field in (("C++", "weft"), ("Python", "python")):
         overheads = {row.case: getattr(row, field) for row in calls}

@@ -101,10 +101,10 @@ inline DispatchCase adamw_case(const DeviceMesh& mesh, bool foreach) {
 /// The cases of the benchmarks 'dispatch' and 'instructions'. bench/peers/dispatch_fake.py has the same in Python.
 inline std::vector<DispatchCase> dispatch_cases() {
   const DeviceMesh mesh(make_fake_world(8), bench_device().type(), {8});
-  // A local tensor and a distributed one that has it as its part.
+  // A local tensor, and the distributed tensor that holds it.
   struct Pair {
     at::Tensor local;
-    at::Tensor whole;
+    at::Tensor distributed;
   };
   const auto pair = [&](c10::IntArrayRef sizes, const Placement& placement) {
     const auto local = at::randn(sizes, bench_device());
@@ -112,7 +112,7 @@ inline std::vector<DispatchCase> dispatch_cases() {
   };
   std::vector<DispatchCase> cases;
   const auto add = [&](const char* name, const Pair& a, const Pair& b, auto fn) {
-    cases.push_back({name, [=] { return fn(a.local, b.local); }, [=] { return fn(a.whole, b.whole); }});
+    cases.push_back({name, [=] { return fn(a.local, b.local); }, [=] { return fn(a.distributed, b.distributed); }});
   };
   const auto rows = pair({16, 16}, Shard(0));
   const auto columns = pair({16, 16}, Shard(1));
@@ -136,7 +136,8 @@ inline std::vector<DispatchCase> dispatch_cases() {
   cases.push_back(
       {"from_local", [=] { return plain.view_as(plain); }, [=] { return from_local(plain, mesh, {Shard(0)}); }});
   cases.push_back(
-      {"redistribute", [=] { return rows.local.clone(); }, [=] { return redistribute(rows.whole, {Replicate()}); }});
+      {"redistribute", [=] { return rows.local.clone(); },
+       [=] { return redistribute(rows.distributed, {Replicate()}); }});
   cases.push_back(adamw_case(mesh, /*foreach=*/false));
   cases.push_back(adamw_case(mesh, /*foreach=*/true));
   return cases;

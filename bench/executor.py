@@ -1,6 +1,6 @@
 """The forward of a small Llama-style decoder on one rank, microseconds of CPU time, one thread, in inference mode: Weft's
-executor beside the same operators called one by one in C++ by hand, and beside the Python module that torch.export makes of
-the same model. Limit: at most 1.02 times the time of the calls by hand."""
+executor against the same operators called one by one in C++ by hand, and against the Python module that torch.export makes
+of the same model. Limit: at most 1.02 times the time of the calls by hand."""
 
 import operator
 import statistics

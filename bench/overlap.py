@@ -1,7 +1,7 @@
-"""Matmuls beside a collective, on two emulated hosts with a link of 1 Gbit/s between them (scripts/two_hosts; needs root):
-fused beside the larger of communication and compute alone, beside one after the other, and beside PyTorch, one after the
-other and as a loop over four chunks; the gate's choice beside the better of fused and unfused, from 1 to 8,192 rows; and the
-layers of a decoder with overlap and without."""
+"""Matmuls overlapped with a collective, on two emulated hosts with a link of 1 Gbit/s (scripts/two_hosts; needs root): the
+fused operators against the larger of communication and compute alone, against one after the other, and against PyTorch, one
+after the other and as a loop over four chunks; the gate's choice against the better of fused and unfused, from 1 to 8,192
+rows; and the layers of a decoder with overlap and without."""
 
 from contextlib import ExitStack
 from statistics import median

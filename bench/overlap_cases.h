@@ -30,7 +30,7 @@ inline Way way_of(const std::string& name) {
   return {Way::Kind::Fused, name == "fused" ? 0 : std::stol(name.substr(std::strlen("fused/")))};
 }
 
-/// The two pairs of a collective and its matmuls, of matrices cut along their rows.
+/// The two pairs of a collective and its matmuls, of matrices that are sharded by rows.
 class Pairs {
  public:
   Pairs(std::shared_ptr<Group> group, Link link, Compute compute)
@@ -57,42 +57,42 @@ class Pairs {
     return chunk(rows, group_->size(), group_->rank()).length;
   }
 
-  /// Everybody's rows; there are so many.
+  /// The rows of all ranks; there are so many.
   at::Tensor gathered(const at::Tensor& shard, int64_t rows) const {
     std::vector<int64_t> lengths;
     for (int64_t i = 0; i < group_->size(); ++i) {
       lengths.push_back(chunk(rows, group_->size(), i).length);
     }
-    const auto whole = at::empty({rows, shard.size(1)}, shard.options());
-    group_->all_gather(shard, whole, 0, lengths).wait();
-    return whole;
+    const auto global = at::empty({rows, shard.size(1)}, shard.options());
+    group_->all_gather(shard, global, 0, lengths).wait();
+    return global;
   }
   at::Tensor scattered(const at::Tensor& product) const {
-    std::vector<at::Tensor> pieces;
+    std::vector<at::Tensor> row_chunks;
     for (int64_t i = 0; i < group_->size(); ++i) {
-      const auto piece = chunk(product.size(0), group_->size(), i);
-      pieces.push_back(product.narrow(0, piece.begin, piece.length));
+      const auto range = chunk(product.size(0), group_->size(), i);
+      row_chunks.push_back(product.narrow(0, range.begin, range.length));
     }
-    const auto output = at::empty_like(pieces[group_->rank()]);
-    group_->reduce_scatter(pieces, output, ReduceOp::Sum).wait();
+    const auto output = at::empty_like(row_chunks[group_->rank()]);
+    group_->reduce_scatter(row_chunks, output, ReduceOp::Sum).wait();
     return output;
   }
 
   std::vector<at::Tensor> gather_matmul(Way way, const at::Tensor& shard, int64_t rows, at::TensorList others) const {
-    if (const auto cut = chunks(way, shard, rows, others)) {
-      return all_gather_matmul(*group_, shard, others, {}, {.dim = 0, .size = rows, .chunks = *cut}).outputs;
+    if (const auto count = chunks(way, shard, rows, others)) {
+      return all_gather_matmul(*group_, shard, others, {}, {.dim = 0, .size = rows, .chunks = *count}).outputs;
     }
-    const auto whole = gathered(shard, rows);
+    const auto global = gathered(shard, rows);
     std::vector<at::Tensor> outputs;
     for (const auto& other : others) {
-      outputs.push_back(at::mm(whole, other));
+      outputs.push_back(at::mm(global, other));
     }
     return outputs;
   }
 
   at::Tensor matmul_scatter(Way way, const at::Tensor& input, const at::Tensor& other) const {
-    if (const auto cut = chunks(way, input, other)) {
-      return matmul_reduce_scatter(*group_, {input}, {other}, {}, {.dim = 0, .op = ReduceOp::Sum, .chunks = *cut});
+    if (const auto count = chunks(way, input, other)) {
+      return matmul_reduce_scatter(*group_, {input}, {other}, {}, {.dim = 0, .op = ReduceOp::Sum, .chunks = *count});
     }
     return scattered(at::mm(input, other));
   }

@@ -29,10 +29,10 @@ struct GatherRows : torch::autograd::Function<GatherRows> {
 };
 
 struct ScatterRows : torch::autograd::Function<ScatterRows> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& whole, const Pairs* pairs) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& global, const Pairs* pairs) {
     context->saved_data["pairs"] = reinterpret_cast<int64_t>(pairs);
-    context->saved_data["rows"] = whole.size(0);
-    return pairs->scattered(whole);
+    context->saved_data["rows"] = global.size(0);
+    return pairs->scattered(global);
   }
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context,
@@ -47,7 +47,7 @@ struct ScatterRows : torch::autograd::Function<ScatterRows> {
 class OverlapDecoder {
  public:
   static constexpr int64_t kDim = 256;
-  static constexpr int64_t kBatch = 8; // a row is a token of one of them; those of one position are beside each other
+  static constexpr int64_t kBatch = 8; // a row is a token of one sequence; the rows of one position are adjacent
   static constexpr int64_t kHeadDim = 64;
   static constexpr int64_t kLayers = 2;
 
@@ -109,10 +109,10 @@ class OverlapDecoder {
     if (const auto chunks = pairs_->chunks(way, shard, rows, others)) {
       return all_gather_matmul(shard, others, mesh_, {0}, {.dim = 0, .size = rows, .chunks = *chunks}).outputs;
     }
-    const auto whole = GatherRows::apply(shard, pairs_.get(), rows);
+    const auto global = GatherRows::apply(shard, pairs_.get(), rows);
     std::vector<at::Tensor> outputs;
     for (const auto& other : others) {
-      outputs.push_back(at::mm(whole, other));
+      outputs.push_back(at::mm(global, other));
     }
     return outputs;
   }

@@ -20,7 +20,7 @@ constexpr const char* kUsage =
 
 constexpr int64_t kSide = 1024;
 
-/// A matrix of random numbers, the same for all ways of a case: where it lies in memory makes a difference of its own.
+/// A matrix of random numbers, the same for all ways of a case: its address in memory alone changes the time.
 at::Tensor matrix(int64_t rows, int64_t columns) {
   static auto* made = new std::map<std::pair<int64_t, int64_t>, at::Tensor>();
   auto& found = (*made)[{rows, columns}];
@@ -31,11 +31,11 @@ at::Tensor matrix(int64_t rows, int64_t columns) {
 }
 
 TimedCall make_gather(const Pairs& pairs, const std::string& what, int64_t rows, int64_t side) {
-  const auto whole = matrix(rows, side);
-  const auto shard = whole.narrow(0, 0, pairs.own_rows(rows));
+  const auto global = matrix(rows, side);
+  const auto shard = global.narrow(0, 0, pairs.own_rows(rows));
   const std::vector<at::Tensor> others = {matrix(side, side)};
   if (what == "compute") {
-    return [=] { return at::mm(whole, others[0]); };
+    return [=] { return at::mm(global, others[0]); };
   }
   if (what == "communication") {
     return [=] { return pairs.gathered(shard, rows); };

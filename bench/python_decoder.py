@@ -66,9 +66,9 @@ class Decoder(nn.Module):
         return self.logits(self.norm(x))
 
 
-# Linear layers cut along their outputs, and those after them, cut along their inputs: a pair communicates once.
-COLUMN_CUT = ("query", "key", "value", "gate", "up", "logits")
-ROW_CUT = ("output", "down")
+# Linear layers sharded by outputs, and those after them, sharded by inputs: a pair communicates once.
+COLWISE = ("query", "key", "value", "gate", "up", "logits")
+ROWWISE = ("output", "down")
 
 
 def training_step(model, optimizer, inputs, targets, after_backward=lambda: None):

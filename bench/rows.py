@@ -1,4 +1,4 @@
-"""What a benchmark gives: rows of Weft's time beside a peer's, as text and as JSON lines."""
+"""What a benchmark gives: rows of Weft's time next to a peer's, as text and as JSON lines."""
 
 import json
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""The most memory that `weft shard` has at a time, in megabytes, for a model of 2 GB over four ranks, beside what it may have:
-the largest tensor and 300 MB. The model has a table, layers whose weights are joined of two (so that a rank's part of them is
-no piece of the file), and layers that are cut by columns."""
+"""The most memory that `weft shard` has at a time, in megabytes, for a model of 2 GB over four ranks, against the limit: the
+largest tensor and 300 MB. The model has a table, layers whose weights are joined of two (so that a rank's shard is not
+contiguous in the file), and layers that are sharded by columns."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from ranks import progress
 from rows import Row
 
-MAY_HAVE = 300  # beside the largest tensor
+MAY_HAVE = 300  # on top of the largest tensor
 RANKS = 4
 PLAN = {"table": "rowwise", "layers.*.up": {"style": "colwise", "parts": 2}, "layers.*.down": "rowwise"}
 

@@ -1,7 +1,7 @@
 """A training step of a small Llama-style decoder, tensor-parallel over two ranks, without and with sequence parallelism: from
-Python on two processes over gloo beside the step written by hand with bare collectives (Megatron) and PyTorch's DTensor,
-from C++ on the same beside the Python step written by hand, and from C++ on two ranks that are threads of one process beside
-JAX's compiled step on two host devices. The losses of all modes of Python must agree, with those of the whole model too."""
+Python on two processes over gloo against the step written by hand with bare collectives (Megatron) and PyTorch's DTensor,
+from C++ on the same against the Python step written by hand, and from C++ on two ranks that are threads of one process
+against JAX's compiled step on two host devices. The losses of all Python modes must agree with those of a single device."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
-"""The tensor-parallel transform of exported stacks of MLP blocks, analysis and rewrite, in milliseconds of CPU time: beside
-PyTorch's tensor_parallel_transformation for eight ranks; as graphs grow, beside what a node costs in a graph of 290; and
-as ranks become more, beside eight of them. The pass that puts collectives beside matmuls by itself, on a decoder where it does
-so with every one of them. Where the peer is Weft itself, a ratio of one is what is wanted."""
+"""The tensor-parallel transform of exported stacks of MLP blocks, analysis and rewrite, in milliseconds of CPU time: against
+PyTorch's tensor_parallel_transformation for eight ranks; as graphs grow, against the cost of a node in a graph of 290; and
+as ranks become more, against eight of them. The pass that overlaps collectives with matmuls is measured alone, on a decoder
+where it fuses every one of them. Where the peer is Weft itself, the ratio should be one."""
 
 import json
 import statistics
@@ -40,7 +40,7 @@ def repeated_program(settings, folder, blocks):
 
 
 def median_of(command, parts):
-    """(nodes, milliseconds) of these parts of what a program does: the median of some runs."""
+    """(nodes, milliseconds) of these phases of a program: the median of some runs."""
     runs = [line for _ in range(ROUNDS) for line in lines_of(command)]
     return runs[0]["nodes"], statistics.median(sum(run[part] for part in parts) for run in runs) * 1e3
 
@@ -67,7 +67,7 @@ def run(settings):
         per_node = per_node or weft / nodes
         yield Row("transform", f"{blocks:,} alike, {nodes:,} nodes", weft, per_node * nodes, "at 290 nodes", "ms")
 
-    progress("transform: collectives beside matmuls")
+    progress("transform: collectives overlapped with matmuls")
     per_node = None
     for layers in OVERLAPPED_LAYERS:
         nodes, weft = median_of([settings.programs / "micro_pipeline_main", layers], ("overlap",))

@@ -7,7 +7,7 @@
 #include <string_view>
 
 /// transform_main <file.pt2> --plan <plan.json> --ranks <n>: seconds of CPU time that the analysis of a program takes, that it
-/// takes to put collectives beside matmuls where that pays, and to write the program of one rank; and how many nodes it has.
+/// takes to overlap collectives with matmuls where that pays, and to write the program of one rank; and how many nodes it has.
 /// A line of JSON.
 int main(int argc, char** argv) {
   using namespace weft;

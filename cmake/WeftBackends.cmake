@@ -16,7 +16,7 @@ endmacro()
 find_path(WEFT_GLOO_INCLUDE_DIR gloo/rendezvous/context.h)
 weft_backend(gloo WEFT_GLOO_INCLUDE_DIR "gloo/rendezvous/context.h not found")
 
-# Likewise: libtorch_cuda holds the process group, and pip's nvidia-nccl package, beside torch, holds nccl.h.
+# Likewise: libtorch_cuda holds the process group, and pip's nvidia-nccl package, next to torch, holds nccl.h.
 if(TARGET torch_cuda)
   find_path(WEFT_NCCL_INCLUDE_DIR nccl.h HINTS "${TORCH_INSTALL_PREFIX}/../nvidia/nccl/include")
   weft_backend(nccl WEFT_NCCL_INCLUDE_DIR "nccl.h not found")

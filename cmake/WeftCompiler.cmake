@@ -1,4 +1,4 @@
-# Flags for everything we compile. They are set for the whole directory and not per target, because a precompiled
+# Flags for everything we compile. They are set for the directory and not per target, because a precompiled
 # header is usable only where the flags are the same.
 option(WEFT_WARNINGS_AS_ERRORS "Turn warnings in our own code into errors" OFF)
 set(WEFT_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, 'address,undefined' or 'thread'")

@@ -1,4 +1,4 @@
-// A model made distributed without a plan: a function says where its parameters lie, and two more are called before and after
+// A model made distributed without a plan: a function distributes its parameters, and two more are called before and after
 // its forward. C++ modules have no hooks, so the model is declared Parallel; it is called as before, with plain tensors here.
 
 #include "weft/nn/distribute_module.h"
@@ -23,11 +23,11 @@ TORCH_MODULE(Perceptron);
 
 using Tensors = std::vector<torch::Tensor>;
 
-/// The features between the two layers are cut. Everything else then follows from the weights.
+/// The features between the two layers are sharded. Everything else then follows from the weights.
 void partition(const std::string& path, torch::nn::Module& module, const weft::DeviceMesh& mesh) {
   const auto place = [&](const char* name, const weft::Placement& placement) {
-    const auto whole = module.named_parameters()[name].detach();
-    weft::nn::replace_parameter(module, name, weft::distribute_tensor(whole, mesh, {placement}));
+    const auto global = module.named_parameters()[name].detach();
+    weft::nn::replace_parameter(module, name, weft::distribute_tensor(global, mesh, {placement}));
   };
   if (path == "up") {
     place("weight", weft::Shard(0));

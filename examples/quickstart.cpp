@@ -20,9 +20,9 @@ int main() {
     if (rank == 0) {
       std::cout << *spec_of(y) << "\n" << *spec_of(w.grad()) << "\n" << log.to_string();
     }
-    auto whole = full_tensor(loss); // on every rank
+    auto full = full_tensor(loss); // on every rank
     if (rank == 0) {
-      std::cout << "loss " << whole.item<float>() << "\n";
+      std::cout << "loss " << full.item<float>() << "\n";
     }
   });
 }

@@ -1,4 +1,4 @@
-// Trains a decoder on a mesh, and beside it on one device: the losses are the same. The models are ordinary LibTorch code;
+// Trains a decoder on a mesh, and the same decoder on one device: the losses are the same. The models are ordinary LibTorch code;
 // what is parallel about them is said by the plans in examples/plans. Started as it is, the ranks are threads; under torchrun
 // they are its processes:
 //
@@ -27,8 +27,8 @@ constexpr const char* kUsage =
     "usage: train [--model llama|gpt2] [--mesh dp=N,tp=M] [--sequence-parallel] [--plan FILE] [--steps N]\n"
     "             [--device cpu|cuda]\n\n"
     "  --model NAME          llama (default) or gpt2\n"
-    "  --mesh DIMS           tp, along which the model is cut, and dp, along which the batch is; default dp=2,tp=2\n"
-    "  --sequence-parallel   norms and what is between the layers are cut by the sequence\n"
+    "  --mesh DIMS           tp, which shards the model, and dp, which shards the batch; default dp=2,tp=2\n"
+    "  --sequence-parallel   shard norms and the activations between layers by the sequence\n"
     "  --plan FILE           a plan of one's own instead of the model's\n"
     "  --steps N             of training; default 20\n"
     "  --device TYPE         cpu (default) or cuda; ranks that are threads may share one GPU\n\n"
@@ -124,7 +124,7 @@ void print_communication(const weft::CommLog& log) {
   }
 }
 
-/// The first rank trains on one device what all have trained, prints and compares.
+/// The first rank trains the same model on one device, prints the losses and compares them.
 template <class Model>
 void train(const Options& options, const weft::DeviceMesh& mesh) {
   const auto batch = [](int64_t step) { return sequences(step, kRows, /*length=*/16, /*vocabulary=*/64); };
@@ -146,13 +146,13 @@ void train(const Options& options, const weft::DeviceMesh& mesh) {
   Model plain;
   initialize(*plain);
   plain->to(device);
-  Training whole(plain.ptr());
+  Training single(plain.ptr());
   std::printf(
       "%s on %s, %s\n  step   sharded      one device   difference\n", options.model.c_str(), mesh.to_string().c_str(),
       options.plan.c_str());
   double farthest = 0;
   for (int64_t step = 0; step < options.steps; ++step) {
-    const auto expected = whole.step(batch(step).to(device));
+    const auto expected = single.step(batch(step).to(device));
     const auto difference = std::abs(losses[step] - expected);
     farthest = std::isnan(difference) ? difference : std::max(farthest, difference);
     std::printf("  %4ld   %.7f    %.7f    %.1e\n", step, losses[step], expected, difference);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes small exported programs that the fuzzers begin with: fuzz/corpus/read_pt2 and fuzz/corpus/read_model.
 
-What fuzzers found since is kept beside them; this adds to it.
+What fuzzers found since is kept with them; this adds to it.
 """
 
 import io

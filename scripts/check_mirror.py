@@ -17,7 +17,7 @@ UNTESTED = {
 # Folders of tests/ that mirror no layer, each with the reason.
 NOT_MIRRORED = {
     "faults": "runs in which a rank fails",
-    "integration": "whole programs over several layers",
+    "integration": "complete programs over several layers",
     "package": "a user's project against the installed library",
     "scripts": "tests of scripts/, in Python",
     "support": "what tests share",

@@ -42,8 +42,7 @@ void explain(const ExplainOptions& options) {
 
 void add_explain_command(CLI::App& app) {
   const auto options = std::make_shared<ExplainOptions>();
-  auto* command =
-      app.add_subcommand("explain", "Say of each node how it lies on the mesh, what is moved for it, and why");
+  auto* command = app.add_subcommand("explain", "Say of each node its layout, what is redistributed for it, and why");
   options->model.add_to(*command);
   command->add_option("--html", options->page, "Write a page that shows the same, searchable");
   command->add_option(

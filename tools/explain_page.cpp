@@ -6,7 +6,7 @@ namespace weft {
 
 std::string explain_page(const std::string& json) {
   std::string page = kExplainPage;
-  // Inside of strings alone, where it is the same: nothing there can end the page's script.
+  // Escapes "<", which JSON has inside of strings alone, so that no text of the program can end the page's script.
   std::string data;
   for (const char letter : json) {
     data += letter == '<' ? "\\u003c" : std::string(1, letter);

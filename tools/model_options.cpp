@@ -63,15 +63,14 @@ void ModelOptions::add_to(CLI::App& command) {
   command
       .add_option(
           "--input-layout", input_layouts_,
-          "How an input lies when the program is called, as in 'x={S(0)}'; replicated")
+          "The layout of an input when the program is called, as in 'x={S(0)}'; replicated")
       ->allow_extra_args(false)
       ->check([](const std::string& text) {
         return complaint(text, "an input and its layout as in 'x={S(0)}'", [&] { named_layout(text); });
       });
   command
       .add_option(
-          "--output-layout", output_layouts_,
-          "How an output lies afterwards, by position, as in '0={S(-1)}'; replicated")
+          "--output-layout", output_layouts_, "The layout of an output, by position, as in '0={S(-1)}'; replicated")
       ->allow_extra_args(false)
       ->check([](const std::string& text) {
         return complaint(text, "an output's position and its layout as in '0={S(-1)}'", [&] { numbered_layout(text); });
@@ -79,17 +78,17 @@ void ModelOptions::add_to(CLI::App& command) {
   command
       .add_option(
           "--overlap", overlap_,
-          "Collectives beside the matmuls that need them: where it pays, nowhere, or wherever they can")
+          "Overlap collectives with the matmuls that need them: where it pays, nowhere, or wherever possible")
       ->check(CLI::IsMember({"auto", "off", "force"}))
       ->capture_default_str();
-  command.add_option("--link", link_, "What the ranks' link is reckoned with, latency and rate, as in 50us,125MB/s")
+  command.add_option("--link", link_, "The assumed link between ranks, latency and rate, as in 50us,125MB/s")
       ->check([](const std::string& text) {
         return complaint(text, "a latency and a rate as in 50us,125MB/s", [&] { parse_link(text); });
       });
   command
       .add_option(
           "--compute", compute_,
-          "What a rank is reckoned to compute: flops, memory and the time of a call, as in 100Gflop/s,27GB/s,1us; "
+          "The assumed speed of a rank: flops, memory and the time of a call, as in 100Gflop/s,27GB/s,1us; "
           "measured, to time this machine")
       ->check([](const std::string& text) {
         return text == kMeasured ? std::string()

@@ -9,14 +9,14 @@ class App;
 
 namespace weft {
 
-/// A model made parallel, and what was decided of its collectives that could run beside matmuls.
+/// A model made parallel, and for each collective next to a matmul whether they are fused.
 struct ShardedModel {
   graph::Program program;
   graph::OverlapDecisions overlap;
 };
 
-/// What the commands share that shard a model: the file, the mesh, the plan, layouts of inputs and outputs, and whether
-/// collectives run beside matmuls.
+/// The options that all commands which shard a model have: the file, the mesh, the plan, layouts of inputs and outputs, and
+/// whether collectives overlap matmuls.
 class ModelOptions {
  public:
   /// Adds the options to a command.

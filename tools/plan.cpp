@@ -42,7 +42,7 @@ void print_reasons(const graph::ProposedPlan& proposed) {
     print(left.pattern, left.reason);
   }
   if (proposed.entries.empty()) {
-    std::cerr << "No layers were found that a plan would cut.\n";
+    std::cerr << "No layers were found that a plan would shard.\n";
   }
 }
 
@@ -81,7 +81,7 @@ void add_plan_command(CLI::App& app) {
       "Examples:\n"
       "  weft plan model.pt2 --mesh tp=4 -o plan.json\n"
       "  weft plan model.pt2 --mesh dp=2,tp=2 | jq keys\n"
-      "Why each layer is cut, or is not, is told on stderr. Whatever a plan says, results are those of the model.");
+      "stderr says why each layer is sharded, or is not. Under every plan the results are those of the model.");
   command->callback([options] { plan(*options); });
 }
 

@@ -30,11 +30,11 @@ struct RunCommandOptions {
 
 using ProgramPtr = std::shared_ptr<const graph::Program>;
 
-/// A program that is being run, on the ranks that there are.
+/// A program that is being run, on threads or as one of several processes.
 struct Ranks {
   std::unique_ptr<graph::WholeRun> run;
   int64_t size = 1;
-  bool writes = true; // what comes out
+  bool writes = true; // the output file: of several processes the first alone
   const char* kind = "one rank";
 };
 
@@ -131,13 +131,13 @@ void run(const RunCommandOptions& options) {
 
 void add_run_command(CLI::App& app) {
   const auto options = std::make_shared<RunCommandOptions>();
-  auto* command = app.add_subcommand("run", "Run a sharded program on whole tensors");
+  auto* command = app.add_subcommand("run", "Run a sharded program on global tensors");
   command->add_option("program", options->program, "A folder that `weft shard` wrote, or an exported program")
       ->required();
   command
-      ->add_option("--input", options->input, "The inputs by name (safetensors), whole; numbers are tensors of no dims")
+      ->add_option("--input", options->input, "The global inputs by name (safetensors); numbers are tensors of no dims")
       ->required();
-  command->add_option("--output", options->output, "The file to write: output_0, output_1, ..., whole")->required();
+  command->add_option("--output", options->output, "The file to write: the global output_0, output_1, ...")->required();
   command->add_option("--seed", options->seed, "The seed of the program's random operators");
   command->add_option("--repeat", options->repeat, "Run so many times, for its time; what is written is the last one's")
       ->check(CLI::PositiveNumber);

@@ -36,7 +36,7 @@ void show(const std::string& text, bool is_json) {
 
 void add_show_command(CLI::App& app) {
   const auto text = std::make_shared<std::string>();
-  auto* command = app.add_subcommand("show", "Draw which ranks hold which part of a tensor");
+  auto* command = app.add_subcommand("show", "Draw which ranks hold which elements of a tensor");
   command->add_option("spec", *text, "The tensor, as in \"f32[8,16] @ mesh(dp=2,tp=2) {S(0), R}\"")->required();
   const auto is_json = std::make_shared<bool>(false);
   add_json(*command, *is_json);

@@ -14,8 +14,8 @@ from serve import serve  # noqa: E402
 
 VOCABULARY, BLOCKS, HEADS, BATCH, LENGTH = 1024, 4, 8, 2, 64
 MESH = Mesh(jax.devices(), ("tp",))
-COLUMNS, ROWS, WHOLE = PartitionSpec(None, "tp"), PartitionSpec("tp", None), PartitionSpec()
-COLUMN_CUT, ROW_CUT = ("query", "key", "value", "gate", "up"), ("output", "down")
+COLUMNS, ROWS, REPLICATED = PartitionSpec(None, "tp"), PartitionSpec("tp", None), PartitionSpec()
+COLWISE, ROWWISE = ("query", "key", "value", "gate", "up"), ("output", "down")
 LEARNING_RATE, DECAY, EPSILON, FIRST, SECOND = 1e-3, 1e-2, 1e-8, 0.9, 0.999
 
 
@@ -33,15 +33,15 @@ def parameters(dim):
     def block():
         sizes = {"gate": (dim, 4 * dim), "up": (dim, 4 * dim), "down": (4 * dim, dim)}
         linears = {
-            name: linear(*sizes.get(name, (dim, dim)), COLUMNS if name in COLUMN_CUT else ROWS)
-            for name in COLUMN_CUT + ROW_CUT
+            name: linear(*sizes.get(name, (dim, dim)), COLUMNS if name in COLWISE else ROWS)
+            for name in COLWISE + ROWWISE
         }
-        return linears | {name: placed(jnp.ones(dim), WHOLE) for name in ("attention_norm", "feed_forward_norm")}
+        return linears | {name: placed(jnp.ones(dim), REPLICATED) for name in ("attention_norm", "feed_forward_norm")}
 
     return {
-        "tokens": placed(jax.random.normal(next(keys), (VOCABULARY, dim)), WHOLE),
+        "tokens": placed(jax.random.normal(next(keys), (VOCABULARY, dim)), REPLICATED),
         "blocks": [block() for _ in range(BLOCKS)],
-        "norm": placed(jnp.ones(dim), WHOLE),
+        "norm": placed(jnp.ones(dim), REPLICATED),
         "logits": linear(dim, VOCABULARY, COLUMNS),
     }
 

@@ -1,10 +1,10 @@
 """The decoder of bench/python_decoder.py as PyTorch itself distributes it over tensor-parallel ranks: written by hand, with
-bare collectives of torch.distributed around linears that hold their part, with and without sequence parallelism, and by
-DTensor's parallelize_module."""
+bare collectives of torch.distributed around linears that hold a shard of their weight, with and without sequence
+parallelism, and by DTensor's parallelize_module."""
 
 import torch
 import torch.distributed as dist
-from python_decoder import COLUMN_CUT, ROW_CUT
+from python_decoder import COLWISE, ROWWISE
 from torch import nn
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from torch.distributed.device_mesh import init_device_mesh
@@ -19,22 +19,22 @@ def summed(x):
 
 
 def gathered(x, dim):
-    """Everybody's parts, one behind the other along a dim."""
-    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, x.contiguous())
-    return torch.cat(parts, dim)
+    """The shards of all ranks, concatenated along a dim."""
+    shards = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(shards, x.contiguous())
+    return torch.cat(shards, dim)
 
 
-def own_part(x, dim):
+def own_shard(x, dim):
     return x.chunk(dist.get_world_size(), dim)[dist.get_rank()].contiguous()
 
 
-def summed_part(x, dim):
-    """This rank's part of the sum."""
-    pieces = torch.cat(x.chunk(dist.get_world_size(), dim), 0)
-    part = torch.empty_like(own_part(x, dim))
-    dist.reduce_scatter_tensor(part.view(-1), pieces.view(-1))
-    return part
+def summed_shard(x, dim):
+    """This rank's shard of the sum over ranks."""
+    chunks = torch.cat(x.chunk(dist.get_world_size(), dim), 0)
+    shard = torch.empty_like(own_shard(x, dim))
+    dist.reduce_scatter_tensor(shard.view(-1), chunks.view(-1))
+    return shard
 
 
 def function(name, forward, backward):
@@ -50,18 +50,18 @@ def function(name, forward, backward):
 
 
 SEQUENCE, FEATURES = 1, -1
-enter_whole = function("EnterWhole", lambda x: x.view_as(x), summed)
-leave_whole = function("LeaveWhole", summed, lambda gradient: gradient)
-enter_cut = function("EnterCut", lambda x: gathered(x, SEQUENCE), lambda gradient: summed_part(gradient, SEQUENCE))
-leave_cut = function("LeaveCut", lambda x: summed_part(x, SEQUENCE), lambda gradient: gathered(gradient, SEQUENCE))
-cut_sequence = function("CutSequence", lambda x: own_part(x, SEQUENCE), lambda gradient: gathered(gradient, SEQUENCE))
+enter_replicated = function("EnterReplicated", lambda x: x.view_as(x), summed)
+leave_replicated = function("LeaveReplicated", summed, lambda gradient: gradient)
+enter_sequence = function("EnterSequence", lambda x: gathered(x, SEQUENCE), lambda gradient: summed_shard(gradient, SEQUENCE))
+leave_sequence = function("LeaveSequence", lambda x: summed_shard(x, SEQUENCE), lambda gradient: gathered(gradient, SEQUENCE))
+shard_sequence = function("ShardSequence", lambda x: own_shard(x, SEQUENCE), lambda gradient: gathered(gradient, SEQUENCE))
 gather_features = function(
-    "GatherFeatures", lambda x: gathered(x, FEATURES), lambda gradient: own_part(gradient, FEATURES)
+    "GatherFeatures", lambda x: gathered(x, FEATURES), lambda gradient: own_shard(gradient, FEATURES)
 )
 
 
 class Parallel(nn.Module):
-    """A module whose linears hold their part: inputs enter once, what comes out is added up or gathered."""
+    """A module whose linears hold a shard of their weight: inputs enter once, outputs are added up or gathered."""
 
     def __init__(self, module, enter, leave):
         super().__init__()
@@ -73,24 +73,24 @@ class Parallel(nn.Module):
         return self.leave(self.module(self.enter(x)))
 
 
-def cut_linears(model):
+def shard_linears(model):
     for name, module in model.named_modules():
         last = name.rpartition(".")[2]
-        if last in COLUMN_CUT + ROW_CUT:
-            module.weight = nn.Parameter(own_part(module.weight.data, 0 if last in COLUMN_CUT else 1).clone())
+        if last in COLWISE + ROWWISE:
+            module.weight = nn.Parameter(own_shard(module.weight.data, 0 if last in COLWISE else 1).clone())
 
 
 def to_megatron(model, sequence=False):
     """The model, and what is to be done between backward and the optimizer's step."""
-    enter, leave = (enter_cut, leave_cut) if sequence else (enter_whole, leave_whole)
-    cut_linears(model)
+    enter, leave = (enter_sequence, leave_sequence) if sequence else (enter_replicated, leave_replicated)
+    shard_linears(model)
     for block in model.blocks:
         block.attention = Parallel(block.attention, enter, leave)
         block.feed_forward = Parallel(block.feed_forward, enter, leave)
     model.logits = Parallel(model.logits, enter, gather_features)
     if not sequence:
         return model, lambda: None
-    model.tokens = Parallel(model.tokens, lambda x: x, cut_sequence)
+    model.tokens = Parallel(model.tokens, lambda x: x, shard_sequence)
     norms = [parameter for name, parameter in model.named_parameters() if "norm" in name]
 
     def reduce_norms():
@@ -107,8 +107,8 @@ def to_dtensor(model):
     plan = {}
     for name, _ in model.named_modules():
         last = name.rpartition(".")[2]
-        if last in COLUMN_CUT:
+        if last in COLWISE:
             plan[name] = ColwiseParallel(output_layouts=Replicate()) if last == "logits" else ColwiseParallel()
-        elif last in ROW_CUT:
+        elif last in ROWWISE:
             plan[name] = RowwiseParallel()
     return parallelize_module(model, init_device_mesh("cpu", (dist.get_world_size(),)), plan)

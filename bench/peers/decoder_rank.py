@@ -2,9 +2,9 @@
 
 Cases, whose size is the model's dim:
   weft, weft sequence           Weft's parallelize_module by the plans in bench/plans, without and with sequence parallelism
-  megatron, megatron sequence   written by hand: linears that hold their part, bare collectives of torch.distributed
+  megatron, megatron sequence   written by hand: linears that hold a shard, bare collectives of torch.distributed
   dtensor                       PyTorch's DTensor, by parallelize_module
-  single                        the whole model on every rank
+  single                        the full model on every rank
 All of them start from the same parameters; before the first is timed, their losses must agree.
 """
 

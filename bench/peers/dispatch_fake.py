@@ -19,7 +19,7 @@ DEVICE = os.environ.get("WEFT_BENCH_DEVICE", "cpu")
 
 
 def weft_functions():
-    """from_local and redistribute of Weft; a dim to cut along, or None for replicated."""
+    """from_local and redistribute of Weft; a dim to shard, or None for replicated."""
     import weft
     from weft._C import fake_world
 
@@ -62,11 +62,11 @@ def make_cases(from_local, redistribute):
     cases = {}
 
     def add(name, operands, call):
-        """A call on some tensors, given as shape and the dim that is cut."""
+        """A call on some tensors, given as shape and the sharded dim."""
         locals_ = [torch.randn(shape) for shape, _ in operands]
-        wholes = [from_local(local, dim) for local, (_, dim) in zip(locals_, operands)]
+        distributed = [from_local(local, dim) for local, (_, dim) in zip(locals_, operands)]
         cases[f"{name} local"] = lambda: call(*locals_)
-        cases[f"{name} distributed"] = lambda: call(*wholes)
+        cases[f"{name} distributed"] = lambda: call(*distributed)
 
     rows, columns, full = ((16, 16), 0), ((16, 16), 1), ((16, 16), None)
     add("add", [rows], lambda a: a + a)
@@ -81,16 +81,16 @@ def make_cases(from_local, redistribute):
     add("softmax", [rows], lambda a: a.softmax(-1))
     add("layer_norm", [rows], lambda a: F.layer_norm(a, (16,)))
     add("detach", [rows], lambda a: a.detach())
-    plain, whole = torch.randn(16, 16), from_local(torch.randn(16, 16), 0)
+    plain, tensor = torch.randn(16, 16), from_local(torch.randn(16, 16), 0)
     cases["from_local local"] = lambda: plain.view_as(plain)
     cases["from_local distributed"] = lambda: from_local(plain, 0)
     cases["redistribute local"] = lambda: plain.clone()
-    cases["redistribute distributed"] = lambda: redistribute(whole, None)
+    cases["redistribute distributed"] = lambda: redistribute(tensor, None)
     for name, foreach in (("adamw_100", False), ("adamw_100_foreach", True)):
         locals_ = [torch.randn(16, 16) for _ in range(100)]
-        wholes = [from_local(torch.randn(16, 16), 0) for _ in range(100)]
+        parameters = [from_local(torch.randn(16, 16), 0) for _ in range(100)]
         cases[f"{name} local"] = adamw_step(locals_, foreach)
-        cases[f"{name} distributed"] = adamw_step(wholes, foreach)
+        cases[f"{name} distributed"] = adamw_step(parameters, foreach)
     return cases
 
 

@@ -6,7 +6,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 
 def fake_mesh(shape, rank, device="cpu"):
-    """A mesh as one rank sees it, with nobody else there."""
+    """A mesh as one rank sees it, without the other ranks."""
     size = 1
     for length in shape:
         size *= length

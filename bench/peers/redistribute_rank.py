@@ -17,7 +17,7 @@ PLACEMENTS = {"S(0)": Shard(0), "S(1)": Shard(1), "R": Replicate(), "P": Partial
 
 
 def local_tensor(source, rows):
-    """What one rank holds: a shard of `rows` rows, or a term of the whole."""
+    """What one rank holds: a shard of `rows` rows, or a term of the sum."""
     return torch.randn(rows if source == "S(0)" else rows * dist.get_world_size(), COLUMNS)
 
 
@@ -27,7 +27,7 @@ def bare_call(case, rows):
         output = torch.empty(rows * dist.get_world_size(), COLUMNS)
         return lambda: dist.all_gather_into_tensor(output, local)
     if case == "S(0)->S(1)":
-        # The columns that go to each rank lie together already: what packing costs is not in the bare time.
+        # The columns that go to each rank are contiguous already: the cost of packing is not in the bare time.
         output = torch.empty_like(local)
         return lambda: dist.all_to_all_single(output, local)
     if case == "P->S(0)":

@@ -48,7 +48,7 @@ def exported(folder, blocks):
     if path.exists():
         program = torch.export.load(path)
         for node in program.graph.nodes:
-            # The transform reads it, but loading does not bring it back.
+            # The transform reads it, but loading does not restore it.
             if isinstance(value := node.meta.get("val"), torch.Tensor):
                 node.meta["tensor_meta"] = _extract_tensor_metadata(value)
         return program

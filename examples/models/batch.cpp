@@ -5,14 +5,14 @@
 namespace models {
 
 Batch Batch::distribute(const weft::DeviceMesh& mesh) const {
-  weft::Placements rows_cut;
+  weft::Placements by_rows;
   for (const auto& name : mesh.names()) {
-    rows_cut.push_back(name == "dp" ? weft::Shard(0) : weft::Replicate());
+    by_rows.push_back(name == "dp" ? weft::Shard(0) : weft::Replicate());
   }
-  const auto part = [&](const torch::Tensor& whole) {
-    return weft::distribute_tensor(whole, mesh, weft::Layout(rows_cut), {.src_data_rank = std::nullopt});
+  const auto distribute = [&](const torch::Tensor& global) {
+    return weft::distribute_tensor(global, mesh, weft::Layout(by_rows), {.src_data_rank = std::nullopt});
   };
-  return {part(inputs), part(targets)};
+  return {distribute(inputs), distribute(targets)};
 }
 
 Batch points(int64_t step, int64_t rows, int64_t dim) {

@@ -27,7 +27,7 @@ class TiedLinearImpl : public torch::nn::LinearImpl {
 };
 TORCH_MODULE(TiedLinear);
 
-/// Causal attention. Queries, keys and values are the three parts of what one layer gives out.
+/// Causal attention. One layer computes queries, keys and values: its output holds the three one after the other.
 class JointAttentionImpl : public torch::nn::Module {
  public:
   explicit JointAttentionImpl(const Gpt2Sizes& sizes);

@@ -48,7 +48,7 @@ class Command:
 
 
 def print_explained(explained):
-    print("\nHow the weights lie, of the ends and of the first layer (S(0): every rank has some of the rows):")
+    print("\nLayouts of the weights, of the ends and of the first layer (S(0): every rank has some of the rows):")
     for weight in explained["given"]:
         if weight["kind"] == "parameter" and not weight["name"].startswith("layers.1"):
             print(f"  {weight['name']:33}{weight['type']:15}{weight['layout']}")

@@ -1,5 +1,5 @@
-"""A Llama-style decoder in plain PyTorch: RMS norms, rotary positions, grouped-query attention, SwiGLU. The plans beside it
-(../plans/llama.json, llama_sequence.json) make it parallel; examples/models/llama.h is the same model in C++."""
+"""A Llama-style decoder in plain PyTorch: RMS norms, rotary positions, grouped-query attention, SwiGLU. The plans
+../plans/llama.json and llama_sequence.json make it parallel; examples/models/llama.h is the same model in C++."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Trains a model on a mesh, and beside it on one device: the losses are the same. The models are plain PyTorch; what is
+"""Trains a model on a mesh, and the same model on one device: the losses are the same. The models are plain PyTorch; what is
 parallel about them is said by the plans in ../plans.
 
     python train.py --model llama --mesh dp=2,tp=2 --sequence-parallel        # the ranks are threads of this process
@@ -95,7 +95,7 @@ def losses_of_one_device(name: str, steps: int, device: str = "cpu") -> list[flo
 
 
 def distribute_batch(batch, mesh: weft.DeviceMesh):
-    """The batch, cut along dp. Every rank has made all of it, so that nothing is sent."""
+    """The batch, sharded over dp. Every rank has made the global batch, so that nothing is sent."""
     placements = [weft.Shard(0) if dim == "dp" else weft.Replicate() for dim in mesh.mesh_dim_names]
     return tuple(weft.distribute_tensor(values, mesh, placements, src_data_rank=None) for values in batch)
 
@@ -123,7 +123,7 @@ def parse_mesh(text: str) -> dict[str, int]:
         name, equals, size = part.partition("=")
         if name not in ("dp", "tp") or not equals or not size.isdecimal() or int(size) == 0 or name in mesh:
             raise argparse.ArgumentTypeError(
-                f"a mesh of dp (the batch is cut) and tp (the model is cut) is required, as in dp=2,tp=2, but got {text!r}."
+                f"a mesh of dp (shards the batch) and tp (shards the model) is required, as in dp=2,tp=2, but got {text!r}."
             )
         mesh[name] = int(size)
     if "tp" not in mesh:
@@ -136,7 +136,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", choices=sorted(EXAMPLES), default="llama")
     parser.add_argument("--mesh", type=parse_mesh, default="dp=2,tp=2", metavar="dp=N,tp=M", help="default: dp=2,tp=2")
     parser.add_argument(
-        "--sequence-parallel", action="store_true", help="norms and what is between the layers are cut by the sequence"
+        "--sequence-parallel", action="store_true", help="shard norms and the activations between layers by the sequence"
     )
     parser.add_argument("--plan", type=Path, metavar="FILE", help="a plan of one's own instead of the model's")
     parser.add_argument("--steps", type=int, default=20, metavar="N", help="default: 20")
@@ -158,11 +158,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse_arguments(arguments)
-    whole = make_model(options.model)  # before the ranks start: threads share one generator
+    initial = make_model(options.model)  # before the ranks start: threads share one generator
 
     def on_rank(rank):
         mesh = weft.init_device_mesh(options.device, tuple(options.mesh.values()), mesh_dim_names=tuple(options.mesh))
-        losses, communication = train_on_mesh(options.model, copy.deepcopy(whole), mesh, options.plan, options.steps)
+        losses, communication = train_on_mesh(options.model, copy.deepcopy(initial), mesh, options.plan, options.steps)
         return rank, mesh, losses, communication
 
     if options.as_threads:
