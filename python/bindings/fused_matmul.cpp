@@ -19,14 +19,14 @@ std::vector<at::Tensor> plain(const char* where, const TensorOrTensors& given) {
     TORCH_CHECK_TYPE(
         !is_dtensor(tensor), "[", where,
         "] plain tensors are required, one rank's each, but got a distributed one of shape ", tensor.sizes(),
-        ". Call a matmul on distributed tensors: it runs beside its collective where that pays.");
+        ". Call a matmul on distributed tensors: it overlaps its collective where that pays.");
   }
   return tensors;
 }
 
-/// Bytes of the largest of the pieces that a dim is cut into: the same on every rank.
-int64_t piece_bytes(c10::IntArrayRef sizes, int64_t dim, int64_t whole, int64_t members, c10::ScalarType dtype) {
-  const auto largest = largest_local_shape(with_size(sizes, dim, whole), {Shard(dim)}, members);
+/// Bytes of the largest shard of a dim: the same on every rank.
+int64_t shard_bytes(c10::IntArrayRef sizes, int64_t dim, int64_t global_size, int64_t members, c10::ScalarType dtype) {
+  const auto largest = largest_local_shape(with_size(sizes, dim, global_size), {Shard(dim)}, members);
   return c10::multiply_integers(largest) * static_cast<int64_t>(c10::elementSize(dtype));
 }
 
@@ -43,13 +43,13 @@ py::object gather_matmul(
   constexpr const char* kWhere = "all_gather_matmul";
   const auto on = mesh_from(kWhere, mesh);
   const auto dims = mesh_dims_from(kWhere, on, mesh_dim);
-  const auto whole_others = plain(kWhere, others);
+  const auto plain_others = plain(kWhere, others);
   plain(kWhere, shard);
   dim = c10::maybe_wrap_dim(dim, shard.dim());
   if (!chunks) {
     const auto members = on.group_size(dims);
-    const auto whole = size.value_or(shard.size(dim) * members);
-    chunks = usual_chunks(piece_bytes(shard.sizes(), dim, whole, members, shard.scalar_type()));
+    const auto global_size = size.value_or(shard.size(dim) * members);
+    chunks = usual_chunks(shard_bytes(shard.sizes(), dim, global_size, members, shard.scalar_type()));
   }
   std::vector<at::Tensor> addends;
   for (const auto& bias : biases) {
@@ -59,7 +59,7 @@ py::object gather_matmul(
   {
     const py::gil_scoped_release release;
     result = all_gather_matmul(
-        shard, whole_others, on, dims, {.dim = dim, .size = size, .chunks = *chunks, .keeps_gathered = gathered},
+        shard, plain_others, on, dims, {.dim = dim, .size = size, .chunks = *chunks, .keeps_gathered = gathered},
         addends);
   }
   const bool is_one = std::holds_alternative<at::Tensor>(others);
@@ -90,7 +90,7 @@ at::Tensor scatter_matmul(
     auto sizes = lefts[0].sizes().vec();
     sizes.back() = rights[0].size(-1);
     const auto sent = dtype.value_or(lefts[0].scalar_type());
-    chunks = usual_chunks(piece_bytes(sizes, dim, sizes[dim], on.group_size(dims), sent));
+    chunks = usual_chunks(shard_bytes(sizes, dim, sizes[dim], on.group_size(dims), sent));
   }
   const MatmulScatterOptions options{.dim = dim, .op = parse_reduce_op(reduce_op), .chunks = *chunks, .dtype = dtype};
   const py::gil_scoped_release release;
@@ -105,20 +105,21 @@ void bind_fused_matmul(py::module_& module) {
       py::kw_only(), py::arg("dim") = 0, py::arg("mesh_dim") = py::none(),
       py::arg("biases") = std::vector<std::optional<at::Tensor>>(), py::arg("size") = py::none(),
       py::arg("chunks") = py::none(), py::arg("gathered") = false,
-      "Everybody's shards, one after the other along `dim`, times each of `others`: what has arrived is multiplied "
-      "while\n"
-      "the rest is under way, in `chunks` per shard.\n\n"
+      "The shards of all ranks, concatenated along `dim`, times each of `others`: a chunk that has arrived is "
+      "multiplied\n"
+      "while the others are under way, in `chunks` per shard.\n\n"
       "    q, k, v = weft.all_gather_matmul(x, [wq, wk, wv], mesh, dim=1, mesh_dim='tp')\n\n"
-      "On plain tensors; `others` are [inner, columns], one or several. Shards are alike, or `size` is that of the "
-      "whole\n"
-      "along `dim`, which torch.chunk has cut. With `gathered` the gathered tensor comes too. Differentiable.");
+      "On plain tensors; `others` are [inner, columns], one or several. Shards are of one size, or `size` is the "
+      "global\n"
+      "size of `dim`, sharded as by torch.chunk. With `gathered` the gathered tensor is returned too. "
+      "Differentiable.");
   module.def(
       "matmul_reduce_scatter", &scatter_matmul, py::arg("inputs"), py::arg("others"), py::arg("mesh") = py::none(),
       py::kw_only(), py::arg("dim") = 0, py::arg("mesh_dim") = py::none(), py::arg("bias") = py::none(),
       py::arg("reduce_op") = "sum", py::arg("chunks") = py::none(), py::arg("dtype") = py::none(),
-      "This rank's piece, as torch.chunk cuts along `dim`, of the sum (or 'avg') over ranks of inputs @ others, "
-      "itself\n"
-      "summed over the pairs where there are several: what is done is sent while the rest is multiplied.\n\n"
+      "This rank's shard along `dim`, as torch.chunk makes them, of the sum (or 'avg') over ranks of inputs @ others,\n"
+      "itself summed over the pairs where there are several: a finished chunk is sent while the others are "
+      "multiplied.\n\n"
       "    y = weft.matmul_reduce_scatter(attention, wo, mesh, dim=1, mesh_dim='tp')\n\n"
       "On plain tensors. Every rank adds its own `bias`. With `dtype` the sum of a rank is cast to it, sent and "
       "reduced so.\nDifferentiable.");

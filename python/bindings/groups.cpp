@@ -10,7 +10,7 @@ namespace weft::python {
 
 namespace {
 
-/// The objects of torch's own binding, whatever they are held by there.
+/// The C++ object behind one of torch's Python objects, whatever pointer torch's binding holds it by.
 template <class T>
 c10::intrusive_ptr<T> shared(py::handle object) {
   return c10::intrusive_ptr<T>::reclaim_copy(object.cast<T*>());

@@ -112,7 +112,7 @@ py::list lay_out_modules(
   for (const auto& module : given) {
     modules.push_back(info_from(module));
   }
-  const auto whole = replicated(mesh);
+  const auto all_replicated = replicated(mesh);
   py::list result;
   const auto layouts = lay_out(plan, modules, mesh, mesh_dim);
   for (size_t i = 0; i < layouts.size(); ++i) {
@@ -120,7 +120,8 @@ py::list lay_out_modules(
     py::list placements;
     for (const auto& placement : layout.parameters) {
       placements.append(
-          placement ? py::object(placement_objects(whole.with(mesh_dim, *placement).placements())) : py::none());
+          placement ? py::object(placement_objects(all_replicated.with(mesh_dim, *placement).placements()))
+                    : py::none());
     }
     py::object boundary = py::none();
     if (layout.entry != nullptr) {

@@ -89,7 +89,7 @@ void bind_placements(py::module_& module) {
       "placement", [](py::handle given) { return placement_object(placement_from("placement", given)); },
       py::arg("placement"), "A placement of Weft, from one of Weft or of torch.distributed.tensor.");
   py::class_<Placement>(
-      module, "Placement", "How a tensor lies along one mesh dim. A value: compared, hashed, pickled.")
+      module, "Placement", "How a tensor is distributed over one mesh dim. A value: compared, hashed, pickled.")
       .def("is_replicate", &Placement::is_replicate)
       .def(
           "is_shard",
@@ -114,14 +114,15 @@ void bind_placements(py::module_& module) {
   py::class_<ReplicateObject, Placement>(module, "Replicate", "Every rank holds the same value.")
       .def(py::init<>())
       .def(pickled<ReplicateObject>());
-  py::class_<ShardObject, Placement>(module, "Shard", "A tensor dim is cut as torch.chunk does, one piece per rank.")
+  py::class_<ShardObject, Placement>(
+      module, "Shard", "A tensor dim is divided as torch.chunk does, one shard per rank.")
       .def(py::init([](int64_t dim) { return made<ShardObject>(Shard(dim)); }), py::arg("dim"))
       .def_property_readonly("dim", [](const ShardObject& self) { return self.dim(); })
       .def(pickled<ShardObject>());
   py::class_<StridedShardObject, Placement>(
       module, "StridedShard",
-      "A tensor dim is cut into split_factor pieces, each of which is cut as Shard does; a rank holds its piece of "
-      "each.")
+      "A tensor dim is divided into split_factor blocks, each of which is sharded as by Shard; a rank holds its shard "
+      "of each block.")
       .def(
           py::init([](int64_t dim, int64_t split_factor) {
             return made<StridedShardObject>(StridedShard(dim, split_factor));

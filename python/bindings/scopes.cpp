@@ -87,8 +87,7 @@ void bind_scopes(py::module_& module) {
   using Overlap = ScopeObject<&Scopes::overlap>;
   bind_scope<&Scopes::overlap>(
       module, "overlap",
-      "Says when matmuls on distributed tensors run beside the gathering of what they multiply: 'auto', where it pays "
-      "as\n"
+      "Says when matmuls on distributed tensors overlap the all-gather of their operand: 'auto', where it pays as\n"
       "measured; 'off', never; 'force', wherever they can. Every rank must say the same.")
       .def(
           py::init([](const std::string& mode) { return Overlap{"overlap", parse_overlap_mode(mode)}; }),

@@ -16,7 +16,7 @@ namespace weft::python {
 
 namespace {
 
-/// A program made parallel, and what was decided of its collectives that could run beside matmuls.
+/// A program made parallel, and for each collective next to a matmul whether they are fused.
 struct Sharded {
   graph::Program program;
   graph::OverlapDecisions overlap;
@@ -51,7 +51,7 @@ Sharded sharded(
   return {std::move(program), std::move(decisions)};
 }
 
-/// Whole inputs and whole outputs, with ranks as threads of this process.
+/// Global inputs and global outputs, with ranks as threads of this process.
 std::vector<at::Tensor> run(const graph::Program& program, const std::map<std::string, at::Tensor>& inputs) {
   std::vector<std::shared_ptr<const graph::Program>> ranks;
   for (const auto rank : program.mesh->ranks()) {
@@ -66,7 +66,7 @@ std::vector<std::string> groups(const graph::Program& program) {
   for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
     if (const auto* step = node->step(); step != nullptr && communicates(step->kind)) {
       all.insert(program.mesh->dims_text(step->mesh_dims));
-      // Uneven pieces go over one mesh dim at a time.
+      // Uneven shards go over one mesh dim at a time.
       for (const auto m : step->mesh_dims) {
         all.insert(program.mesh->name(m));
       }

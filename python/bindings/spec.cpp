@@ -16,8 +16,8 @@ py::tuple block_object(const LocalBlock& block) {
   return py::make_tuple(size_object(block.shape), py::tuple(py::cast(c10::IntArrayRef(block.offset).vec())));
 }
 
-/// What this rank holds, as blocks of consecutive indices: (shape, offset in the whole, offset in the local tensor). One
-/// block, unless a cut is strided; none on a rank that is not in the mesh.
+/// What this rank holds, as blocks of consecutive indices: (shape, global offset, offset in the local tensor). One
+/// block, unless a placement is strided; none on a rank that is not in the mesh.
 py::list local_blocks(const TensorSpec& spec) {
   struct Block {
     std::vector<int64_t> shape, offset, local_offset;
@@ -53,8 +53,9 @@ py::list local_blocks(const TensorSpec& spec) {
 void bind_specs(py::module_& module) {
   py::class_<TensorSpec, SpecPtr>(
       module, "TensorSpec",
-      "What a distributed tensor is, beside its data; its text parses back: f32[8,16] @ mesh(dp=2,tp=4) {S(0), R}.\n\n"
-      "Pickled as that text: what comes back is for planning, with nobody to talk to.")
+      "What a distributed tensor is, apart from its data; its text parses back: f32[8,16] @ mesh(dp=2,tp=4) {S(0), "
+      "R}.\n\n"
+      "Pickled as that text: the mesh of an unpickled spec has no other ranks, so it serves planning alone.")
       .def_static(
           "parse", [](const std::string& text) { return TensorSpec::parse(text); }, py::arg("text"))
       .def_property_readonly("mesh", &TensorSpec::mesh)
@@ -69,14 +70,14 @@ void bind_specs(py::module_& module) {
             const auto order = self.shard_order(tensor_dim);
             return std::vector<int64_t>(order.begin(), order.end());
           },
-          py::arg("tensor_dim"), "The mesh dims that cut a tensor dim, first cut first.")
+          py::arg("tensor_dim"), "The mesh dims that shard a tensor dim, in shard order.")
       .def(
           "local_shape_and_offset", [](const TensorSpec& self) { return block_object(self.local_shape_and_offset()); },
-          "The shape of this rank's part and the index of its first element.")
+          "The shape of the local tensor and the global index of its first element.")
       .def(
           "local_blocks", &local_blocks,
-          "What this rank holds, as blocks: (shape, offset in the whole tensor, offset in the local one).")
-      .def("draw", &draw, "Which ranks hold which part, as text.")
+          "What this rank holds, as blocks: (shape, global offset, offset in the local tensor).")
+      .def("draw", &draw, "Which ranks hold which elements, as text.")
       .def("draw_svg", &draw_svg, "The same as an SVG image.")
       .def(
           "__eq__",
@@ -91,7 +92,7 @@ void bind_specs(py::module_& module) {
           [](const std::string& text) { return TensorSpec::parse(text); }));
   module.def(
       "local_shape_and_offset", [](const at::Tensor& tensor) { return block_object(local_shape_and_offset(tensor)); },
-      py::arg("tensor"), "The shape of this rank's part and the index of its first element.");
+      py::arg("tensor"), "The shape of the local tensor and the global index of its first element.");
   module.def(
       "local_shape_and_offset",
       [](const std::vector<int64_t>& shape, py::handle device_mesh, py::handle placements) {

@@ -61,11 +61,11 @@ at::Tensor distribute(
     py::handle device_mesh,
     py::handle placements,
     std::optional<int64_t> src_data_rank) {
-  const auto whole = given_tensor("distribute_tensor", tensor);
+  const auto global = given_tensor("distribute_tensor", tensor);
   const auto mesh = mesh_from("distribute_tensor", device_mesh);
   const auto layout = layout_from("distribute_tensor", placements, mesh);
   const py::gil_scoped_release no_gil;
-  return distribute_tensor(whole, mesh, layout, {.src_data_rank = src_data_rank});
+  return distribute_tensor(global, mesh, layout, {.src_data_rank = src_data_rank});
 }
 
 at::Tensor redistribute_tensor(
@@ -102,14 +102,14 @@ void bind_tensors(py::module_& module) {
       "from_local", &from_local_tensor, py::arg("local_tensor"), py::arg("device_mesh") = py::none(),
       py::arg("placements") = py::none(), py::kw_only(), py::arg("run_check") = false, py::arg("shape") = py::none(),
       py::arg("stride") = py::none(), py::arg("grad_placements") = py::none(),
-      "The distributed tensor whose part on this rank is local_tensor; shares its memory. Without a shape the parts "
-      "are\n"
-      "taken to be equal in size.");
+      "The distributed tensor whose local tensor on this rank is local_tensor; shares its memory. Without a shape, "
+      "all\n"
+      "ranks must hold shards of one size.");
   module.def(
       "distribute_tensor", &distribute, py::arg("tensor"), py::arg("device_mesh") = py::none(),
       py::arg("placements") = py::none(), py::kw_only(), py::arg("src_data_rank") = 0,
-      "The distributed form of a whole tensor, which every rank gives; the values of src_data_rank count. With None\n"
-      "nothing is communicated, and each rank cuts its part out of its own tensor.");
+      "The distributed form of a global tensor, which every rank gives; the values of src_data_rank count. With None\n"
+      "nothing is communicated, and each rank takes its shard of its own tensor.");
   module.def(
       "redistribute", &redistribute_tensor, py::arg("tensor"), py::arg("device_mesh") = py::none(),
       py::arg("placements") = py::none(), py::kw_only(), py::arg("async_op") = false,
@@ -121,25 +121,25 @@ void bind_tensors(py::module_& module) {
         return to_plain<&to_local>("to_local", tensor, grad_placements);
       },
       py::arg("tensor"), py::kw_only(), py::arg("grad_placements") = py::none(),
-      "This rank's part, which shares its memory with the tensor.");
+      "The local tensor of this rank; shares its memory with the distributed one.");
   module.def(
       "full_tensor",
       [](py::handle tensor, py::handle grad_placements) {
         return to_plain<&full_tensor>("full_tensor", tensor, grad_placements);
       },
-      py::arg("tensor"), py::kw_only(), py::arg("grad_placements") = py::none(), "The whole tensor, on every rank.");
+      py::arg("tensor"), py::kw_only(), py::arg("grad_placements") = py::none(), "The global tensor, on every rank.");
   module.def(
       "placements", [](py::handle tensor) { return placement_objects(placements(tensor_from("placements", tensor))); },
       py::arg("tensor"), "One placement per mesh dim.");
   module.def(
       "device_mesh", [](py::handle tensor) { return mesh_of(tensor_from("device_mesh", tensor)); }, py::arg("tensor"),
-      "The mesh that the tensor lies on.");
+      "The mesh that the tensor is distributed over.");
   module.def(
       "spec", [](py::handle tensor) { return spec_of(tensor_from("spec", tensor)); }, py::arg("tensor"),
       "What the tensor is: mesh, placements, global shape and strides, dtype.");
   module.def(
       "keep_gradient_layout", &keep_gradient_layout, py::arg("leaf"),
-      "Makes the gradients of a leaf lie as the leaf does; needed again where its hooks were replaced.");
+      "Keeps the gradients of a leaf in the leaf's layout; needed again where its hooks were replaced.");
   module.def(
       "to_string",
       [](py::handle tensor) {

@@ -12,8 +12,9 @@ _is_dtensor = _C.is_dtensor
 
 
 class _Attribute:
-    """Computed for a distributed tensor; missing from every other one. Without __set__, so that a plain tensor may be given
-    an attribute of this name. Of the class it is the function: torch lists those, and takes no descriptor of this kind."""
+    """Computed for a distributed tensor; raises AttributeError for every other one. It has no __set__, so that a plain tensor
+    may be given an attribute of this name. Asked of the class it is the function, because torch lists the class's attributes
+    and does not know descriptors of this kind."""
 
     def __init__(self, name, compute):
         self.name = name
@@ -71,7 +72,7 @@ def _deepcopy(tensor, memo):
 
 
 def _new_tensor(tensor, data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
-    """Replicated, as what the other new_ methods give; plain on another type of device."""
+    """The new tensor is replicated, as those of the other new_ methods are; it is plain on another type of device."""
     made = torch.tensor(data, dtype=dtype or tensor.dtype, device=device or tensor.device, pin_memory=pin_memory)
     if made.device.type == tensor.device.type:
         made = _C.from_local(made, _C.device_mesh(tensor))
@@ -99,12 +100,12 @@ def _install_methods():
         if _is_dtensor(self):
             raise NotImplementedError(
                 f"[pickle] a distributed tensor cannot be saved by torch.save or pickled, but got {_C.spec(self)}: a rank holds "
-                "only its part. Save the state dict with torch.distributed.checkpoint, or save t.full_tensor()."
+                "its local tensor alone. Save the state dict with torch.distributed.checkpoint, or save t.full_tensor()."
             )
         return plain_reduce_ex(self, protocol)
 
     def register_hook(self, hook):
-        # The first hook of Python replaces those of C++.
+        # The first hook that Python registers removes those of C++: the hook that keeps the gradient's layout is added again.
         replaces = _is_dtensor(self) and self.is_leaf and self._backward_hooks is None
         handle = plain_register_hook(self, hook)
         if replaces:

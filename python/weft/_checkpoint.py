@@ -11,18 +11,18 @@ def _blocks(tensor):
         raise ValueError(
             f"[checkpoint] ranks must hold values and not terms of them, but got {spec}. Redistribute it first."
         )
-    # Empty parts are left out, but a tensor without elements must be known to the checkpoint.
+    # Empty shards are left out, but a tensor without elements must be known to the checkpoint.
     return [block for block in spec.local_blocks() if 0 not in block[0] or 0 in spec.shape]
 
 
-def _part(tensor):
-    # One rank may ask while the others do not, so nothing here may be an operator, which could communicate.
+def _local(tensor):
+    # One rank may ask while the others do not. An operator could communicate and hang, so none is called here.
     with torch.no_grad():
         return _C.to_local(tensor)
 
 
 def create_chunk_list(tensor):
-    """Where in the whole tensor this rank's part lies."""
+    """The global offsets and sizes of the blocks that this rank holds."""
     from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
 
     return [ChunkStorageMetadata(offsets=offset, sizes=shape) for shape, offset, _ in _blocks(tensor)]
@@ -33,7 +33,7 @@ def create_write_items(tensor, fqn, object):
     from torch.distributed.checkpoint.metadata import MetadataIndex, TensorProperties
     from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, WriteItemType
 
-    properties = TensorProperties.create_from_tensor(_part(tensor))
+    properties = TensorProperties.create_from_tensor(_local(tensor))
     properties.requires_grad = tensor.requires_grad
     return [
         WriteItem(
@@ -46,13 +46,13 @@ def create_write_items(tensor, fqn, object):
 
 
 def get_tensor_shard(tensor, index):
-    """A block of this rank's part, to be read from or written to."""
-    part = _part(tensor)
+    """A block of the local tensor, to be read from or written to."""
+    local = _local(tensor)
     for shape, offset, local_offset in _blocks(tensor):
         if index.offset is None or index.offset == offset:
             for dim, (begin, length) in enumerate(zip(local_offset, shape)):
-                part = part.narrow(dim, begin, length)
-            return part
+                local = local.narrow(dim, begin, length)
+            return local
     raise ValueError(
         f"[checkpoint] a block that this rank holds of {_C.spec(tensor)} is required, but got '{index.fqn}' at {index.offset}."
     )

@@ -51,7 +51,7 @@ def _after_forward(module, inputs, output):
 
 
 def _use_hooks():
-    # They are of the whole process: there while somebody counts, and idle on ranks that do not.
+    # They are global to the process: installed while any rank counts, and idle on ranks that do not.
     global _users
     with _lock:
         _users += 1
@@ -112,7 +112,7 @@ class comm_debug:
             self._in(self._stack[: len(self._stack) - 1 - self._stack[::-1].index(name)])
 
     def _enter_backward(self, name):
-        # What encloses a module is in its name; modules whose inputs need no gradient do not say that they are done.
+        # The modules around this one are known from its name, because no hook ends a module whose inputs need no gradient.
         self._in([other for other in self._stack if name.startswith(other + ".")] + [name])
 
     @property

@@ -34,7 +34,7 @@ def to_torch(tensor: Tensor) -> DTensor:
         order = spec.shard_order(dim)
         if order != sorted(order):
             raise NotImplementedError(
-                f"[to_torch] mesh dims must cut a tensor dim in their order, but got {spec}. Redistribute it first."
+                f"[to_torch] mesh dims must shard a tensor dim in their order, but got {spec}. Redistribute it first."
             )
     return DTensor.from_local(
         _C.to_local(tensor),

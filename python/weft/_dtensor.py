@@ -17,8 +17,8 @@ class DTensor(torch.Tensor, metaclass=_DTensorType):
 
     def __new__(cls, *args, **kwargs):
         raise TypeError(
-            "[DTensor] distributed tensors are made by functions: weft.distribute_tensor of a whole tensor, "
-            "weft.DTensor.from_local of this rank's part, or weft.zeros and the like."
+            "[DTensor] distributed tensors are made by functions: weft.distribute_tensor of a global tensor, "
+            "weft.DTensor.from_local of this rank's local tensor, or weft.zeros and the like."
         )
 
     from_local = staticmethod(_C.from_local)

@@ -22,7 +22,7 @@ def _first(layouts: Any) -> Any:
 
 
 def _style_of_torch(path: str, style: Any) -> ParallelStyle | None:
-    """A style of torch.distributed.tensor.parallel as Weft's; None for what is none."""
+    """Weft's form of a style of torch.distributed.tensor.parallel; None where the object is no such style."""
     from torch.distributed.tensor import parallel
 
     if isinstance(style, (parallel.ColwiseParallel, parallel.RowwiseParallel)):
@@ -46,7 +46,7 @@ def _style_of_torch(path: str, style: Any) -> ParallelStyle | None:
 
 
 def _style(path: str, style: Any) -> Any:
-    """A style as a plan has it: Weft's or torch's, the class or an instance."""
+    """The style as a plan file says it, from a style of Weft or of torch, given as its class or an instance."""
     if inspect.isclass(style):
         try:
             style = style()
@@ -75,7 +75,7 @@ def _names(mesh: Any) -> tuple[str, ...]:
 
 
 def _group_names(mesh: Any, wanted: list[str]) -> dict[str, str]:
-    """The names by which torch knows the groups along mesh dims; groups over several are made, by all ranks alike."""
+    """torch's names of the groups along mesh dims. Groups over several mesh dims are made here, by all ranks in one order."""
     names = _names(mesh)
     found = {}
     for text in wanted:
@@ -88,14 +88,14 @@ def _group_names(mesh: Any, wanted: list[str]) -> dict[str, str]:
 
 
 def _checksums(path: str) -> dict[str, int]:
-    """Of a saved program's weights, by their records; the file has them already."""
+    """The checksums of a saved program's weights, by record, as the zip file stores them."""
     with zipfile.ZipFile(path) as file:
         records = {entry.filename.split("/", 1)[1]: entry.CRC for entry in file.infolist()}
     return {name: crc for name, crc in records.items() if name.startswith(("data/weights/", "data/constants/"))}
 
 
 def _check_alike(mesh: Any, given: dict[str, Any]) -> None:
-    """Raises on all ranks where they were not given the same: a program would be put together of parts of several."""
+    """Raises on all ranks where their arguments differ: the local programs would belong to different programs."""
     for dim in range(mesh.ndim):
         group = mesh.get_group(dim)
         ranks = torch.distributed.get_process_group_ranks(group)
@@ -127,14 +127,15 @@ def tensor_parallel(
     link: str | None = None,
     compute: str | None = None,
 ) -> torch.export.ExportedProgram:
-    """This rank's part of an exported program, which is made parallel as a plan says.
+    """Makes an exported program parallel by a plan, and returns the program of this rank.
 
     `mesh` is one of Weft or of torch.distributed, whose process groups the program's collectives run on. The plan is as for
-    parallelize_module: styles by module path, Weft's or torch's, or a plan file. Inputs are given, and outputs come,
-    whole, unless `input_layouts` (by the input's name) and `output_layouts` (by position) say otherwise, one placement per
-    mesh dim. `overlap` says whether collectives run beside the matmuls that need them: "auto" where that pays, by the rates
-    of `link` ("50us,125MB/s") and `compute` ("100Gflop/s,27GB/s,1us") or else constants, which all ranks must be given
-    alike; "off" nowhere; "force" wherever it can be. Ranks whose weights, plans or options differ raise. The given program stays as it is, and what the result computes is what it computes.
+    parallelize_module: styles by module path, Weft's or torch's, or a plan file. Inputs and outputs are replicated, unless
+    `input_layouts` (by the input's name) and `output_layouts` (by position) say otherwise, one placement per mesh dim.
+    `overlap` says whether collectives overlap the matmuls that need them: "auto" where that pays, by the rates of `link`
+    ("50us,125MB/s") and `compute` ("100Gflop/s,27GB/s,1us") or else constants, which must be the same on all ranks; "off"
+    nowhere; "force" wherever possible. Ranks whose weights, plans or options differ raise. The given program is not changed,
+    and the result computes the same values.
     """
     if isinstance(plan, Mapping):
         plan = {path: _style(path, style) for path, style in plan.items()}
@@ -147,8 +148,8 @@ def tensor_parallel(
         rank = rank * size + position
     text = ",".join(f"{name}={size}" for name, size in zip(_names(mesh), mesh.mesh.shape))
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
-        whole, own = os.path.join(folder, "whole.pt2"), os.path.join(folder, "own.pt2")
-        torch.export.save(exported_program, whole)
+        given, own = os.path.join(folder, "given.pt2"), os.path.join(folder, "own.pt2")
+        torch.export.save(exported_program, given)
         plan = plan_from(plan)
         options = (
             mesh_dim,
@@ -158,8 +159,8 @@ def tensor_parallel(
             link,
             compute,
         )
-        _check_alike(mesh, {"weights": _checksums(whole), "plan": str(plan), "options": options})
-        program = _C.ShardedProgram(whole, text, plan, *options)
+        _check_alike(mesh, {"weights": _checksums(given), "plan": str(plan), "options": options})
+        program = _C.ShardedProgram(given, text, plan, *options)
         program.write(rank, own, _group_names(mesh, program.groups()))
         return torch.export.load(own)
 

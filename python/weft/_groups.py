@@ -1,4 +1,4 @@
-"""What meshes stand on: ranks as threads, the process groups of torch.distributed, or the embedded default."""
+"""What meshes communicate through: ranks as threads, process groups of torch.distributed, or Weft's own connections."""
 
 from __future__ import annotations
 

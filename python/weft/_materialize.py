@@ -23,7 +23,7 @@ def _plain_device(module, device):
 
 
 def _give_memory(module, device):
-    """Memory for everything that is on meta. Returns what has been given some: text, where it is registered, name, tensor."""
+    """Allocates every tensor that is on meta. Returns these: text, where it is registered, name, tensor."""
     plain = {}  # by id, so that what was tied stays so
     made = []
 
@@ -36,7 +36,7 @@ def _give_memory(module, device):
             if isinstance(tensor, nn.Parameter):
                 empty = nn.Parameter(empty, requires_grad=tensor.requires_grad)
             empty.__dict__.update(tensor.__dict__)
-            plain[id(tensor)] = (empty, tensor)  # the old one too: its id is not to be another's
+            plain[id(tensor)] = (empty, tensor)  # keeps the old one alive, so that no other tensor gets its id
         return plain[id(tensor)][0]
 
     for path, owner in module.named_modules():
@@ -53,7 +53,7 @@ def _described(owner, path, name):
 
 
 def _has_values(module, made):
-    """Whether the module, with its children, has tensors and none of them was on meta: they are not to be changed."""
+    """Whether the module, with its children, has tensors and none of them was on meta: it keeps its values."""
     tensors = [*module.parameters(), *module.buffers()]
     return bool(tensors) and not any(id(tensor) in made for tensor in tensors)
 
@@ -75,7 +75,7 @@ def _initialize(module, init_fn, made, seen):
 
 def _left_without_values(module, made, scope):
     for text, registered, name, tensor in made:
-        # Another one in its place has come with its values.
+        # A tensor that was registered in its place since came with values.
         if registered.get(name) is tensor and not scope.has_written(tensor):
             yield text
     for path, owner in module.named_modules():

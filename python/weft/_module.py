@@ -1,4 +1,4 @@
-"""distribute_module, and how distributed tensors come into modules."""
+"""distribute_module, and replacing a module's tensors by distributed ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def check_module(where, module):
 
 
 def place(module, name, tensor, mesh, placements, placed, src_data_rank=0):
-    """Puts the distributed form of a parameter or buffer in its place. `placed` holds, by id, what was placed before and
-    what it stands for: what is tied stays tied."""
+    """Replaces a parameter or buffer by its distributed form. `placed` holds, by id, the tensors replaced before and their
+    distributed forms, so that tied tensors stay tied."""
     if id(tensor) not in placed:
         distributed = _C.distribute_tensor(tensor.detach(), mesh, placements, src_data_rank=src_data_rank)
         if isinstance(tensor, nn.Parameter):

@@ -1,4 +1,4 @@
-"""parallelize_module: hooks and parameters as C++ lays them out."""
+"""parallelize_module: distributes parameters and adds hooks as the C++ function lay_out says."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ Plan = ParallelStyle | Mapping[str, Any] | str | os.PathLike | _C.ParallelPlan
 
 
 def _applies_itself(style):
-    """Whether a style is a user's own, with an _apply(module, device_mesh) that does all. torch's make tensors of torch."""
+    """Whether a style is a user's own, with an _apply(module, device_mesh). The _apply of torch's styles does not count,
+    because it makes torch's DTensors."""
     apply = getattr(type(style), "_apply", None)
     is_of_torch = type(style).__module__.startswith("torch.")
     return callable(apply) and apply is not ParallelStyle._apply and not is_of_torch
 
 
 def _apply_own_styles(module, mesh, styles):
-    """Returns the modules that have been made parallel, with all that is in them."""
+    """Returns the modules that have been made parallel, with their submodules."""
     done = set()
     for pattern, style in styles.items():
         # "*" is every child; the module itself is "".
@@ -47,7 +48,7 @@ def _style_json(style):
 
 
 def plan_from(plan: Plan) -> _C.ParallelPlan:
-    """A plan of what users write: a style for the module itself, styles by pattern, or the path of a plan file."""
+    """The plan that a user gives as a style for the module itself, styles by pattern, or the path of a plan file."""
     if isinstance(plan, _C.ParallelPlan):
         return plan
     if isinstance(plan, (str, os.PathLike)):
@@ -95,11 +96,11 @@ def parallelize_module(
     src_data_rank: int | None = 0,
     mesh_dim: str | None = None,
 ) -> nn.Module:
-    """Makes a model parallel as a plan says: its parameters distributed, its activations moved where the plan wants them.
+    """Makes a model parallel by a plan: distributes its parameters, and redistributes activations at module boundaries.
 
     The plan is a map from module paths, with wildcards (`layers.*.attention.w[qkv]`), to styles, or the path of a JSON
     file of the same. It is for the mesh dim `mesh_dim`: by default "tp", or the only one; along the others parameters are
-    replicated, and the gradients that come of a batch cut along them are reduced in backward().
+    replicated, and the gradients of a batch that is sharded over them are reduced in backward().
 
     What the plan does not name is replicated. Where it gives out plain tensors (use_local_output), the rest of the model
     works on these and stays as it is.

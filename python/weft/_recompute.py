@@ -1,7 +1,7 @@
-"""torch.utils.checkpoint over distributed tensors: what it computes again draws the random numbers that it drew before.
+"""torch.utils.checkpoint over distributed tensors: the recomputation draws the same random numbers as forward did.
 
-It keeps the states of torch's generators for that. Distributed tensors have random numbers of their own (weft.manual_seed),
-whose state is kept beside them; without that, a dropout would have another mask in backward than in forward.
+torch restores the states of its own generators for that. Distributed tensors draw from Weft's (weft.manual_seed), whose state
+is restored here; otherwise a dropout would have another mask in backward than in forward.
 """
 
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ def _teach_reentrant(function):
 
 
 def _taught(generator_of_torch):
-    """The function that is given is called in backward alone."""
+    """The given function is called in backward alone."""
 
     def generator(function, preserve_rng_state, *args, **kwargs):
         state = _C.random_state()

@@ -27,7 +27,7 @@ def _as_list(layouts: Layouts) -> list[_C.Placement | None]:
 
 
 def _crossing(given: Any, wanted: Any) -> str | None:
-    """`S(1) -> R`: a plain tensor lies as `given`, and any is brought to `wanted`."""
+    """`S(1) -> R`: a plain tensor is taken to have the placement `given`, and any tensor is redistributed to `wanted`."""
     given, wanted = _text(given), _text(wanted)
     if wanted is None:
         return given
@@ -71,7 +71,7 @@ class ParallelStyle:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
 
 
-class _Cut(ParallelStyle):
+class _Sharded(ParallelStyle):
     def __init__(self, style, input_layouts, output_layouts, use_local_output, heads, parts):
         super().__init__(
             style=style,
@@ -83,12 +83,12 @@ class _Cut(ParallelStyle):
         )
 
 
-class ColwiseParallel(_Cut):
+class ColwiseParallel(_Sharded):
     """Linear: every rank has some of the outputs. Embedding: some of the columns.
 
-    `input_layouts` says how a plain input lies, and `output_layouts` where the output goes. `heads` is the number of heads
-    that the outputs consist of: a cut falls between them, and fewer heads than ranks are computed on every rank. `parts`
-    layers in one weight, as queries, keys and values often are, are cut each by itself.
+    `input_layouts` is the placement of a plain input, and `output_layouts` that of the output. `heads` is the number of heads
+    in the outputs: a head is never divided between ranks, and fewer heads than ranks are computed on every rank. `parts` is
+    the number of layers joined in one weight, as queries, keys and values often are: each is sharded by itself.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ColwiseParallel(_Cut):
         super().__init__("colwise", input_layouts, output_layouts, use_local_output, heads, parts)
 
 
-class RowwiseParallel(_Cut):
+class RowwiseParallel(_Sharded):
     """Linear: every rank has some of the inputs, and what it adds to the outputs is summed up. Embedding: some of the rows.
 
     Arguments as of ColwiseParallel; `heads` are those that the inputs consist of.
@@ -121,14 +121,14 @@ class RowwiseParallel(_Cut):
 
 
 class SequenceParallel(ParallelStyle):
-    """Norms and dropout: every rank has all parameters and a part of the sequence."""
+    """Norms and dropout: parameters are replicated and the sequence is sharded."""
 
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:
         super().__init__(style="sequence", dim=sequence_dim, local_output=use_local_output)
 
 
 class PrepareModuleInput(ParallelStyle):
-    """Brings the inputs of a module where they are wanted: one layout per input, None for one that stays as it is."""
+    """Redistributes the inputs of a module: one placement per input, None for one that keeps its own."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class PrepareModuleInput(ParallelStyle):
 
 
 class PrepareModuleOutput(ParallelStyle):
-    """Brings the outputs of a module where they are wanted."""
+    """Redistributes the outputs of a module."""
 
     def __init__(
         self, *, output_layouts: Layouts, desired_output_layouts: Layouts, use_local_output: bool = True
@@ -187,7 +187,7 @@ class PrepareModuleInputOutput(ParallelStyle):
 
 
 class ReplicateParallel(ParallelStyle):
-    """Parameters are whole on every rank."""
+    """Parameters are replicated."""
 
     def __init__(self) -> None:
         super().__init__(style="replicate")

@@ -10,7 +10,7 @@ from weft import _C
 
 
 class ShardingPicture:
-    """Which ranks hold which part of a tensor: text in a terminal, an image in a notebook."""
+    """Which ranks hold which elements of a tensor: text in a terminal, an image in a notebook."""
 
     def __init__(self, spec: _C.TensorSpec):
         self.spec = spec
@@ -29,7 +29,7 @@ def _in_notebook():
 
 
 def visualize_sharding(tensor: Tensor | _C.TensorSpec) -> ShardingPicture:
-    """Draws which ranks hold which part of a distributed tensor, or of a TensorSpec. Communicates nothing.
+    """Draws which ranks hold which elements of a distributed tensor, or of a TensorSpec. Communicates nothing.
 
     In a terminal the drawing is printed, in a notebook it is shown as an image; it is returned as well.
     """
