@@ -173,7 +173,7 @@ std::string complaints_about(const Kind& kind, const Fault& fault, const std::ve
     is_named |= has(c10::str("from rank ", fault.rank)) || has(c10::str("to rank ", fault.rank));
   }
   if (!is_named && !kind.strikes_all) {
-    complaints += c10::str("nobody names rank ", fault.rank, ". ");
+    complaints += c10::str("no rank names rank ", fault.rank, ". ");
   }
   return complaints;
 }

@@ -1,4 +1,4 @@
-#include "tests/support/beside_plain.h"
+#include "tests/support/against_plain.h"
 #include "tests/support/error_text.h"
 #include "weft/weft.h"
 
@@ -175,7 +175,7 @@ TEST(Autograd, ViewsOfALeafPassGradientsOn) {
 TEST(Autograd, WritingThroughAViewChangesItsBaseAndItsGradient) {
   struct Write {
     std::function<void(const at::Tensor& x)> write;
-    std::vector<int64_t> cut_dims; // along which the view stays where it is
+    std::vector<int64_t> shard_dims; // along which the view stays where it is
   };
   const std::vector<Write> writes = {
       {[](const at::Tensor& x) { x.view({2, 2, 6}).mul_(2); }, {0, 1}},
@@ -195,7 +195,7 @@ TEST(Autograd, WritingThroughAViewChangesItsBaseAndItsGradient) {
       score(x).backward();
       return {x, in[0].grad()};
     };
-    expect_as_plain({parameter({4, 6})}, program, {.cut_dims = writes[i].cut_dims});
+    expect_as_plain({parameter({4, 6})}, program, {.shard_dims = writes[i].shard_dims});
   }
 }
 
@@ -232,7 +232,7 @@ TEST(Autograd, AViewSeesWhatIsWrittenToItsBase) {
     (score(row) + 2 * score(turned)).backward();
     return {row, turned, in[0].grad(), in[1].grad()};
   };
-  expect_as_plain({parameter({4, 6}), parameter({1, 6})}, program, {.cut_dims = {{1}}});
+  expect_as_plain({parameter({4, 6}), parameter({1, 6})}, program, {.shard_dims = {{1}}});
 }
 
 TEST(Autograd, AViewThatHadToMoveCannotBeReadOnceItsBaseHasChanged) {

@@ -39,11 +39,11 @@ struct StepCounts {
   Counts backward;
 };
 
-/// From every other rank all, or a piece.
+/// Received from every other rank: all of the tensor, or a chunk of it.
 Count all_reduces(int64_t ranks, int64_t calls, int64_t bytes) {
   return {calls, (ranks - 1) * bytes};
 }
-Count pieces(int64_t ranks, int64_t calls) {
+Count chunks(int64_t ranks, int64_t calls) {
   return {calls, calls * (ranks - 1) * kActivations / ranks};
 }
 
@@ -54,7 +54,7 @@ Counts expected_forward(int64_t ranks, bool sequence_parallel) {
   if (!sequence_parallel) {
     return {{"all_reduce ", all_reduces(ranks, kCalls, kCalls * kActivations)}};
   }
-  return {{"all_gather ", pieces(ranks, kCalls)}, {"reduce_scatter ", pieces(ranks, kCalls)}};
+  return {{"all_gather ", chunks(ranks, kCalls)}, {"reduce_scatter ", chunks(ranks, kCalls)}};
 }
 
 /// Of every row the largest logit, then the sum of exponentials and the target's logit.

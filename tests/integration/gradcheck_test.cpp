@@ -41,7 +41,7 @@ constexpr int64_t kInputs = 4;
 constexpr int64_t kHidden = 6;
 constexpr int64_t kOutputs = 3;
 
-struct Wholes {
+struct GlobalTensors {
   at::Tensor input; // where the input is partial, what its terms are multiples of
   at::Tensor up;
   at::Tensor down;
@@ -51,7 +51,7 @@ at::Tensor numbers(c10::IntArrayRef sizes, double phase) {
   return at::arange(c10::multiply_integers(sizes), at::kDouble).mul_(1.7).add_(phase).sin_().view(sizes);
 }
 
-Wholes wholes() {
+GlobalTensors globals() {
   return {numbers({kRows, kInputs}, 0.1), numbers({kHidden, kInputs}, 0.2), numbers({kOutputs, kHidden}, 0.3)};
 }
 
@@ -59,17 +59,17 @@ bool is_partial(const Spread& spread) {
   return spread.input.has_partial();
 }
 
-/// A rank's part of the input: a cut of the whole, or a term of it.
-at::Tensor local_input(const Wholes& whole, const Spread& spread, const DeviceMesh& mesh) {
+/// The local input: a shard of the global one, or a term of it.
+at::Tensor local_input(const GlobalTensors& global, const Spread& spread, const DeviceMesh& mesh) {
   if (is_partial(spread)) {
-    return whole.input * static_cast<double>(mesh.rank(0) + 1);
+    return global.input * static_cast<double>(mesh.rank(0) + 1);
   }
-  const auto block = local_shape_and_offset(whole.input.sizes(), mesh, spread.input);
-  auto part = whole.input;
-  for (int64_t d = 0; d < part.dim(); ++d) {
-    part = part.narrow(d, block.offset[d], block.shape[d]);
+  const auto block = local_shape_and_offset(global.input.sizes(), mesh, spread.input);
+  auto shard = global.input;
+  for (int64_t d = 0; d < shard.dim(); ++d) {
+    shard = shard.narrow(d, block.offset[d], block.shape[d]);
   }
-  return part.clone();
+  return shard.clone();
 }
 
 struct Block {
@@ -79,8 +79,8 @@ struct Block {
   at::Tensor loss;
 };
 
-/// How the block ends. By full_tensor every rank has the loss. By to_local it has the loss of its part, which ranks with the
-/// same part have alike; or they share it among them, and say that their gradients are terms.
+/// How the block ends. With full_tensor every rank has the global loss. With to_local it has the loss of its shard, the same
+/// on ranks that hold replicas; or these divide it among them, and declare their gradients as terms.
 enum class End : uint8_t { FullTensor, ToLocal, ToLocalInTerms };
 
 /// The layout with another placement on the mesh dims where it replicates.
@@ -101,12 +101,12 @@ double replicas(const Layout& layout, const DeviceMesh& mesh) {
 }
 
 /// The block on a rank, through all boundary functions, with the loss that this rank sees.
-Block run_block(const Wholes& whole, const Spread& spread, const DeviceMesh& mesh, End end) {
+Block run_block(const GlobalTensors& global, const Spread& spread, const DeviceMesh& mesh, End end) {
   Block block;
-  block.local_input = local_input(whole, spread, mesh).set_requires_grad(true);
-  block.up = distribute_tensor(whole.up.clone().set_requires_grad(true), mesh, spread.up);
-  block.down = distribute_tensor(whole.down.clone().set_requires_grad(true), mesh, spread.down);
-  const auto input = from_local(block.local_input, mesh, spread.input, whole.input.sizes());
+  block.local_input = local_input(global, spread, mesh).set_requires_grad(true);
+  block.up = distribute_tensor(global.up.clone().set_requires_grad(true), mesh, spread.up);
+  block.down = distribute_tensor(global.down.clone().set_requires_grad(true), mesh, spread.down);
+  const auto input = from_local(block.local_input, mesh, spread.input, global.input.sizes());
   const auto hidden = redistribute(at::linear(input, block.up).tanh(), spread.hidden);
   const auto output = redistribute(at::linear(hidden, block.down), spread.output);
   const auto weights = numbers({kRows, kOutputs}, 0.7);
@@ -126,8 +126,8 @@ Block run_block(const Wholes& whole, const Spread& spread, const DeviceMesh& mes
 }
 
 /// The loss of all ranks together.
-double total_loss(const Wholes& whole, const Spread& spread, const DeviceMesh& mesh, End end) {
-  const auto loss = run_block(whole, spread, mesh, end).loss.detach();
+double total_loss(const GlobalTensors& global, const Spread& spread, const DeviceMesh& mesh, End end) {
+  const auto loss = run_block(global, spread, mesh, end).loss.detach();
   Placements placements;
   for (const auto& placement : spread.output.placements()) {
     const bool is_alike = end == End::FullTensor || (end == End::ToLocal && placement.is_replicate());
@@ -136,12 +136,12 @@ double total_loss(const Wholes& whole, const Spread& spread, const DeviceMesh& m
   return full_tensor(from_local(loss, mesh, Layout(placements))).item<double>();
 }
 
-at::Tensor numerical_gradient(at::Tensor Wholes::*which, const Spread& spread, const DeviceMesh& mesh, End end) {
+at::Tensor numerical_gradient(at::Tensor GlobalTensors::*which, const Spread& spread, const DeviceMesh& mesh, End end) {
   constexpr double kStep = 1e-5;
-  auto gradient = at::zeros_like(wholes().*which);
+  auto gradient = at::zeros_like(globals().*which);
   for (int64_t i = 0; i < gradient.numel(); ++i) {
-    auto above = wholes();
-    auto below = wholes();
+    auto above = globals();
+    auto below = globals();
     (above.*which).view(-1)[i] += kStep;
     (below.*which).view(-1)[i] -= kStep;
     gradient.view(-1)[i] = (total_loss(above, spread, mesh, end) - total_loss(below, spread, mesh, end)) / (2 * kStep);
@@ -157,18 +157,20 @@ void expect_close(const at::Tensor& actual, const at::Tensor& expected, const ch
 void check_gradients(const Spread& spread, End end) {
   run_on_ranks(c10::multiply_integers(spread.mesh_shape), [&](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", spread.mesh_shape);
-    const auto block = run_block(wholes(), spread, mesh, end);
+    const auto block = run_block(globals(), spread, mesh, end);
     block.loss.backward();
-    expect_close(full_tensor(block.up.grad()), numerical_gradient(&Wholes::up, spread, mesh, end), "first layer");
-    expect_close(full_tensor(block.down.grad()), numerical_gradient(&Wholes::down, spread, mesh, end), "second layer");
-    // The whole changes every rank's part of the input: the terms of a partial one by the factors they were made with.
+    expect_close(
+        full_tensor(block.up.grad()), numerical_gradient(&GlobalTensors::up, spread, mesh, end), "first layer");
+    expect_close(
+        full_tensor(block.down.grad()), numerical_gradient(&GlobalTensors::down, spread, mesh, end), "second layer");
+    // A change of the global input changes the local one: the terms of a partial one by the factors they were made with.
     auto gradient = block.local_input.grad();
     if (is_partial(spread)) {
       gradient = full_tensor(from_local(gradient * static_cast<double>(mesh.rank(0) + 1), mesh, {Partial()}));
     } else {
       gradient = full_tensor(from_local(gradient, mesh, spread.input, c10::IntArrayRef({kRows, kInputs})));
     }
-    expect_close(gradient, numerical_gradient(&Wholes::input, spread, mesh, end), "input");
+    expect_close(gradient, numerical_gradient(&GlobalTensors::input, spread, mesh, end), "input");
   });
 }
 

@@ -74,11 +74,11 @@ CallResult distributed(
     bool with_gradients) {
   std::vector<at::Tensor> inputs;
   for (size_t i = 0; i < layouts.size(); ++i) {
-    const auto& whole = sample.inputs[i];
-    const auto local = local_by_definition(whole, layouts[i], mesh.shape(), mesh.coordinate()).clone();
-    inputs.push_back(from_local(local, mesh, layouts[i], whole.sizes())
+    const auto& global = sample.inputs[i];
+    const auto local = local_by_definition(global, layouts[i], mesh.shape(), mesh.coordinate()).clone();
+    inputs.push_back(from_local(local, mesh, layouts[i], global.sizes())
                          .detach()
-                         .set_requires_grad(with_gradients && whole.is_floating_point()));
+                         .set_requires_grad(with_gradients && global.is_floating_point()));
   }
   CallResult result;
   at::Tensor loss;

@@ -14,7 +14,7 @@ struct CallResult {
 
 CallResult on_one_device(const Sample& sample);
 
-/// The same call on inputs that lie so, gathered. On every rank of the mesh.
+/// The same call on inputs of these layouts, results gathered. On every rank of the mesh.
 CallResult distributed(
     const Sample& sample,
     const DeviceMesh& mesh,
@@ -26,7 +26,7 @@ std::string difference(const CallResult& actual, const CallResult& expected);
 
 bool is_same(const at::Tensor& actual, const at::Tensor& expected);
 
-/// The placements that an input may have on a mesh dim. Truth values have no terms, whole numbers no average.
+/// The placements that an input may have on a mesh dim. Truth values have no terms, integers no average.
 std::vector<Placement> input_placements(const at::Tensor& input, c10::ArrayRef<ReduceOp> partial_ops);
 
 /// Every combination of layouts for the inputs; where there are more than `most`, a fixed selection.

@@ -97,13 +97,13 @@ bool all_constant(const std::vector<Trial>& trials) {
 }
 
 /// Terms that have nothing to do with the value or with those of other inputs, so that none of them gives it away.
-at::Tensor local_input(const at::Tensor& whole, const Layout& layout, int64_t rank, size_t number) {
+at::Tensor local_input(const at::Tensor& global, const Layout& layout, int64_t rank, size_t number) {
   if (!layout[0].is_partial()) {
-    return local_by_definition(whole, layout, {kRanks}, {rank});
+    return local_by_definition(global, layout, {kRanks}, {rank});
   }
   auto first =
-      ((sample_values(whole.sizes(), /*seed=*/77 + static_cast<int64_t>(number)) - 0.6) * 9).to(whole.scalar_type());
-  return rank == 0 ? first : whole - first;
+      ((sample_values(global.sizes(), /*seed=*/77 + static_cast<int64_t>(number)) - 0.6) * 9).to(global.scalar_type());
+  return rank == 0 ? first : global - first;
 }
 
 std::vector<Inputs> local_inputs(const Sample& sample, const std::vector<Layout>& layouts) {
@@ -193,7 +193,7 @@ std::optional<std::vector<Layout>> right_outputs(const std::vector<Trial>& trial
   return found;
 }
 
-/// A dim of size 1 is not worth a cut, terms of positions are no positions, and all replicated is always offered.
+/// A dim of size 1 is not worth sharding, terms of positions are no positions, and all replicated is always offered.
 bool is_of_interest(const Sample& sample, const std::vector<Layout>& layouts) {
   bool all_replicated = true;
   for (size_t i = 0; i < layouts.size(); ++i) {
@@ -208,7 +208,7 @@ bool is_of_interest(const Sample& sample, const std::vector<Layout>& layouts) {
 }
 
 /// Operators that others call do not all look whether shapes fit and positions are there, and read past the end where
-/// not. For them, inputs that have a size in common must all be cut along it or none, and none holds positions. Backward
+/// not. For them, inputs that have a size in common must all be sharded by it or none, and none holds positions. Backward
 /// forms of more than two dims (convolution, pooling, attention) are not tried at all.
 bool is_safe(const Sample& sample, const std::vector<Layout>& layouts) {
   constexpr std::array kUnchecked = {"backward", "norm",   "attention", "loss", "embedding", "conv",
@@ -243,9 +243,9 @@ bool runs_without_communication(const Sample& sample, const std::vector<Layout>&
   const auto mesh = init_device_mesh("cpu", {kRanks}, {"a"});
   Inputs inputs;
   for (size_t i = 0; i < layouts.size(); ++i) {
-    const auto& whole = sample.inputs[i];
-    const auto local = local_by_definition(whole, layouts[i], mesh.shape(), mesh.coordinate()).clone();
-    inputs.push_back(from_local(local, mesh, layouts[i], whole.sizes()));
+    const auto& global = sample.inputs[i];
+    const auto local = local_by_definition(global, layouts[i], mesh.shape(), mesh.coordinate()).clone();
+    inputs.push_back(from_local(local, mesh, layouts[i], global.sizes()));
   }
   const CommLog log(mesh);
   try {

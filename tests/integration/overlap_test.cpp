@@ -37,7 +37,7 @@ graph::Program training_program(const DeviceMesh& mesh, const Batch& batch) {
       {batch.inputs, batch.targets});
 }
 
-/// The collectives that run beside matmuls, in order, and how many of them: "all_gather 3".
+/// The collectives that overlap matmuls, in order, and how many of them: "all_gather 3".
 std::vector<std::string> fused_texts(const graph::OverlapDecisions& decisions) {
   std::vector<std::string> texts;
   for (const auto& decision : decisions) {

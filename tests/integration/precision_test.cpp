@@ -2,7 +2,7 @@
 #include "examples/models/llama.h"
 #include "examples/models/plans.h"
 #include "examples/models/training.h"
-#include "tests/support/beside_plain.h"
+#include "tests/support/against_plain.h"
 #include "weft/nn/parallelize_module.h"
 #include "weft/weft.h"
 
@@ -34,7 +34,7 @@ class Autocast {
 };
 
 /// Sums of bfloat16 values are rounded at other places on several ranks.
-const BesideOptions kBFloat16 = {.tolerance = 2e-2};
+const AgainstPlainOptions kBFloat16 = {.tolerance = 2e-2};
 
 at::Tensor float_parameter(c10::IntArrayRef sizes) {
   return parameter(sizes, at::kFloat);

@@ -20,7 +20,7 @@ std::pair<uint64_t, uint64_t> seeds() {
   return {1, 1 + (count == nullptr ? 80 : std::stoull(count))};
 }
 
-/// What random programs give on ranks is what they give alone; gives how many collectives run beside matmuls.
+/// Expects the same outputs of random programs on ranks as on one device; returns how many collectives overlap matmuls.
 size_t expect_same(OverlapMode mode) {
   size_t fused = 0;
   const auto [first, last] = seeds();

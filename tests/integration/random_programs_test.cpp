@@ -26,8 +26,9 @@ std::vector<uint64_t> seeds() {
   return all;
 }
 
-/// Whether a program ends by an error that is meant: a view that is out of date is not read, an operator that stays whole
-/// saves its inputs where its parts would save copies, and autograd knows views of several outputs by other rules.
+/// Whether a program ends by an error that is meant: a view that is out of date is not read, an operator that is not
+/// decomposed saves its inputs where its decomposition would save copies, and autograd has other rules for views of several
+/// outputs.
 bool is_refused(const std::string& text) {
   const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
   return has("the tensor it was taken of has changed since") || has("has been modified by an inplace operation") ||
@@ -138,7 +139,7 @@ TEST(RandomPrograms, EqualTheSingleDevice) {
   }
   std::cout << all.size() << " programs, " << summary.steps << " operators: " << summary.failed.size() << " failed, "
             << summary.refused << " refused: writes to moved views, and all after a read of one that is out of date\n";
-  if (all.size() > 1) { // one that is replayed may be refused as a whole
+  if (all.size() > 1) { // a single replayed program may be refused entirely
     EXPECT_LT(summary.refused * 10, summary.steps);
   }
   for (size_t i = 0; i < summary.failed.size(); ++i) {

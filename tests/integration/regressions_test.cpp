@@ -20,15 +20,15 @@ at::Tensor numbers(c10::IntArrayRef sizes) {
   return at::arange(c10::multiply_integers(sizes), at::kFloat).view(sizes) - 7;
 }
 
-at::Tensor placed(const at::Tensor& whole, const DeviceMesh& mesh, const Layout& layout) {
-  const auto local = local_by_definition(whole, layout, mesh.shape(), mesh.coordinate()).clone();
-  return from_local(local, mesh, layout, whole.sizes());
+at::Tensor placed(const at::Tensor& global, const DeviceMesh& mesh, const Layout& layout) {
+  const auto local = local_by_definition(global, layout, mesh.shape(), mesh.coordinate()).clone();
+  return from_local(local, mesh, layout, global.sizes());
 }
 
 void expect_equals(const at::Tensor& tensor, const at::Tensor& expected) {
-  const auto whole = full_tensor(tensor);
-  EXPECT_EQ(whole.sizes(), expected.sizes());
-  EXPECT_TRUE(at::allclose(whole, expected)) << whole << "\ninstead of\n" << expected;
+  const auto global = full_tensor(tensor);
+  EXPECT_EQ(global.sizes(), expected.sizes());
+  EXPECT_TRUE(at::allclose(global, expected)) << global << "\ninstead of\n" << expected;
 }
 
 int64_t calls_of(const CommLog& log, Collective collective) {
@@ -42,36 +42,36 @@ int64_t calls_of(const CommLog& log, Collective collective) {
 TEST(Regressions, AViewThatNoCutSurvivesIsMovedAndNotGuessed) {
   run_on_ranks(4, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {4});
-    const auto whole = numbers({12, 8});
-    expect_equals(placed(whole, mesh, {Shard(1)}).view({16, 6}), whole.view({16, 6}));
-    expect_equals(placed(whole, mesh, {Shard(0)}).view({16, 6}), whole.view({16, 6}));
+    const auto global = numbers({12, 8});
+    expect_equals(placed(global, mesh, {Shard(1)}).view({16, 6}), global.view({16, 6}));
+    expect_equals(placed(global, mesh, {Shard(0)}).view({16, 6}), global.view({16, 6}));
   });
 }
 
 TEST(Regressions, UnevenPiecesOverTwoMeshDimsAreGatheredAtOnce) {
   run_on_ranks(4, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2, 2}, {"a", "b"});
-    const auto whole = numbers({5, 3});
-    const auto tensor = placed(whole, mesh, {Shard(0), Shard(0)});
+    const auto global = numbers({5, 3});
+    const auto tensor = placed(global, mesh, {Shard(0), Shard(0)});
     const CommLog log(mesh);
-    expect_equals(tensor, whole);
+    expect_equals(tensor, global);
     EXPECT_EQ(log.calls(), 1) << log.to_string();
-    expect_equals(placed(whole, mesh.flatten(std::vector<std::string>{"a", "b"}), {Shard(0)}), whole);
+    expect_equals(placed(global, mesh.flatten(std::vector<std::string>{"a", "b"}), {Shard(0)}), global);
   });
 }
 
 TEST(Regressions, ANumberIsMultipliedIntoEveryTermAndAddedOnce) {
   run_on_ranks(2, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2});
-    const auto whole = numbers({4, 3});
+    const auto global = numbers({4, 3});
     for (const auto op : {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Min}) {
-      const auto tensor = placed(whole, mesh, {Partial(op)});
-      expect_equals(tensor * 2.5, whole * 2.5);
-      expect_equals(tensor * -2.5, whole * -2.5);
-      expect_equals(tensor / 4, whole / 4);
-      expect_equals(tensor + 3, whole + 3);
-      expect_equals(1 - tensor, 1 - whole);
-      expect_equals(tensor * tensor, whole * whole);
+      const auto tensor = placed(global, mesh, {Partial(op)});
+      expect_equals(tensor * 2.5, global * 2.5);
+      expect_equals(tensor * -2.5, global * -2.5);
+      expect_equals(tensor / 4, global / 4);
+      expect_equals(tensor + 3, global + 3);
+      expect_equals(1 - tensor, 1 - global);
+      expect_equals(tensor * tensor, global * global);
     }
   });
 }
@@ -79,25 +79,25 @@ TEST(Regressions, ANumberIsMultipliedIntoEveryTermAndAddedOnce) {
 TEST(Regressions, ASumBecomesAnAverageOfTheSameValue) {
   run_on_ranks(4, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2, 2}, {"a", "b"});
-    const auto whole = numbers({4, 3});
+    const auto global = numbers({4, 3});
     const Layout sums{Partial(), Partial()};
     const Layout averages{Partial(ReduceOp::Avg), Partial(ReduceOp::Avg)};
-    expect_equals(redistribute(placed(whole, mesh, sums), averages), whole);
-    expect_equals(redistribute(placed(whole, mesh, averages), sums), whole);
-    expect_equals(placed(whole, mesh, sums) + placed(whole, mesh, averages), whole + whole);
+    expect_equals(redistribute(placed(global, mesh, sums), averages), global);
+    expect_equals(redistribute(placed(global, mesh, averages), sums), global);
+    expect_equals(placed(global, mesh, sums) + placed(global, mesh, averages), global + global);
   });
 }
 
 TEST(Regressions, MaximumAndNormOfTermsAreThoseOfTheirSum) {
   run_on_ranks(2, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2});
-    const auto whole = numbers({4, 3});
-    const auto tensor = placed(whole, mesh, {Partial()});
-    expect_equals(tensor.max(), whole.max());
-    expect_equals(tensor.amax(1), whole.amax(1));
-    expect_equals(tensor.norm(), whole.norm());
-    expect_equals(at::linalg_vector_norm(tensor, 1, {0}), at::linalg_vector_norm(whole, 1, {0}));
-    EXPECT_EQ(tensor.max().item<float>(), whole.max().item<float>());
+    const auto global = numbers({4, 3});
+    const auto tensor = placed(global, mesh, {Partial()});
+    expect_equals(tensor.max(), global.max());
+    expect_equals(tensor.amax(1), global.amax(1));
+    expect_equals(tensor.norm(), global.norm());
+    expect_equals(at::linalg_vector_norm(tensor, 1, {0}), at::linalg_vector_norm(global, 1, {0}));
+    EXPECT_EQ(tensor.max().item<float>(), global.max().item<float>());
   });
 }
 
@@ -105,12 +105,12 @@ TEST(Regressions, TheMeanOverUnevenPiecesWeighsEveryElementAlike) {
   for (const int64_t ranks : {2, 3, 4}) {
     run_on_ranks(ranks, [&](int64_t /*rank*/) {
       const auto mesh = init_device_mesh("cpu", {ranks});
-      const auto whole = numbers({5, 3}).square();
-      const auto tensor = placed(whole, mesh, {Shard(0)});
-      expect_equals(tensor.mean(), whole.mean());
-      expect_equals(tensor.mean(0), whole.mean(0));
-      expect_equals(tensor.var(0), whole.var(0));
-      expect_equals(tensor.std(), whole.std());
+      const auto global = numbers({5, 3}).square();
+      const auto tensor = placed(global, mesh, {Shard(0)});
+      expect_equals(tensor.mean(), global.mean());
+      expect_equals(tensor.mean(0), global.mean(0));
+      expect_equals(tensor.var(0), global.var(0));
+      expect_equals(tensor.std(), global.std());
     });
   }
 }

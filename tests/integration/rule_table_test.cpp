@@ -107,25 +107,25 @@ A rule gives each tensor dim the *factors* it is made of, as einsum does: inputs
 
 | text | meaning |
 |---|---|
-| `([a,b],[b,c])->([a,c])` | Two inputs, one output. A factor may be cut: every tensor that has it is then sharded along it, an input that lacks it is replicated, an output that lacks it is partial. |
+| `([a,b],[b,c])->([a,c])` | Two inputs, one output. A mesh dim may shard a factor: every tensor that has it is then sharded along it, an input that lacks it is replicated, an output that lacks it is partial. |
 | `(a b)` | A dim made of several factors, the one that varies slowest first, as a view makes and splits them. |
-| `-` | A dim that cannot be cut: it is broadcast, kept after a reduction, or has nothing in common with the others. |
-| `sum={b}` | Factors that are in no output. Where one is cut the output is `P(sum)`; likewise `max`, `min`, `product`, `avg`. |
-| `whole={b}` | Factors that must not be cut. |
-| `filled={a}` | Factors that may be cut only where every rank gets some of them: the local operator takes no empty tensors. |
-| `added={0}` | Inputs that are added to what is reduced: partial, not replicated, where a reduced factor is cut. |
+| `-` | A dim that cannot be sharded: it is broadcast, kept after a reduction, or has nothing in common with the others. |
+| `sum={b}` | Factors that are in no output. Where one is sharded the output is `P(sum)`; likewise `max`, `min`, `product`, `avg`. |
+| `whole={b}` | Factors that must not be sharded. |
+| `filled={a}` | Factors that may be sharded only where every rank gets some of them: the local operator takes no empty tensors. |
+| `added={0}` | Inputs that are added to what is reduced: partial, not replicated, where a reduced factor is sharded. |
 | `linear={0,1}{2}` | Sets of inputs that may be partial sums together while the others are replicated; the output is then partial too. |
 | `linear*={0}` | The same for partial values of any operation; `linear(max)` for maxima alone. |
 | `unread={0}` | Inputs of which only shape and dtype matter. |
-| `any={1}` | Inputs of which only the dtype matters: they lie as they do. |
+| `any={1}` | Inputs of which only the dtype matters: they keep any layout. |
 | `updated={3,4}` | Inputs that are written to without being returned, as running statistics are: they keep their layout. |
-| `constant={0}` | Outputs that are the same whatever is cut. |
+| `constant={0}` | Outputs that are the same under every sharding. |
 | `size=[a,b]` | An argument that states sizes; locally it states what is left of them. |
-| `lookup={1 in a}` | An input of positions along a factor. Where that is cut, a rank looks up what it holds. |
+| `lookup={1 in a}` | An input of positions along a factor. Where that is sharded, a rank looks up what it holds. |
 | `each: ...` | The rule of each element of the operator's lists. |
 
-Composite operators (`reshape`, `layer_norm`, `conv2d`) are taken apart by torch before Weft runs them; their rules are for
-programs that keep them whole.
+Composite operators (`reshape`, `layer_norm`, `conv2d`) are decomposed by torch before Weft runs them; their rules are for
+programs that keep them.
 
 Everything replicated is always right and never listed. Letters are those of the example's shapes. An operator stands for
 all its overloads, in-place and `out=` forms included. Operators without a rule run on replicated tensors.

@@ -18,7 +18,7 @@ namespace weft {
 namespace rules_oracle_test {
 using namespace weft::testing;
 
-constexpr const char* kWrites = "writes in place to a tensor that may lie so that it cannot hold the result";
+constexpr const char* kWrites = "writes in place to a tensor whose layout may not be able to hold the result";
 
 /// Samples that may be refused, and why.
 const std::map<std::string, std::string> kRefused = {

@@ -17,7 +17,7 @@ inline Inputs floats(const Shapes& shapes) {
   return inputs;
 }
 
-/// Whole numbers from 0 to below `end`; the same every time.
+/// Integers from 0 to below `end`; the same every time.
 inline at::Tensor whole_numbers(c10::IntArrayRef sizes, int64_t end, int64_t seed = 1) {
   return at::randint(end, sizes, at::detail::createCPUGenerator(seed), at::kLong);
 }

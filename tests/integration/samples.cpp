@@ -1,6 +1,6 @@
 #include "tests/integration/samples.h"
 
-#include "tests/integration/oracle_whole.h"
+#include "tests/integration/oracle_composite.h"
 #include "weft/rules/registry.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -53,7 +53,7 @@ std::optional<Sample> made_up(const c10::OperatorHandle& op, c10::IntArrayRef sh
       stack[positions[i]] = tensors[i];
     }
     if (is_taken_apart(op)) {
-      return call_whole(op, std::move(stack));
+      return call_composite(op, std::move(stack));
     }
     op.callBoxed(stack);
     return tensors_on(stack);
@@ -82,7 +82,7 @@ void Samples::add_with(const std::string& op, Inputs inputs, std::function<Input
   samples_.push_back({std::move(name), std::move(inputs), std::move(call)});
 }
 
-void Samples::add_whole(
+void Samples::add_composite(
     const std::string& op,
     Inputs inputs,
     std::function<std::vector<c10::IValue>(const Inputs&)> arguments) {
@@ -90,7 +90,7 @@ void Samples::add_whole(
   ops_.insert(handle.schema().name());
   auto name = name_of(op, inputs);
   const auto call = [handle, arguments = std::move(arguments)](const Inputs& tensors) {
-    return call_whole(handle, arguments(tensors));
+    return call_composite(handle, arguments(tensors));
   };
   samples_.push_back({std::move(name), std::move(inputs), call});
 }

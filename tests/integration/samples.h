@@ -15,7 +15,7 @@ using Shapes = std::vector<std::vector<int64_t>>;
 /// One call to be checked: what goes in, and how it is called.
 struct Sample {
   std::string name; // "aten::mm [5,4] [4,3]"
-  Inputs inputs;    // of floats where gradients are checked; whole numbers and truth values too
+  Inputs inputs;    // of floats where gradients are checked; integers and truth values too
   std::function<Inputs(const Inputs&)> call;
 };
 
@@ -29,9 +29,9 @@ class Samples {
   void add(const std::string& op, const Shapes& shapes, std::function<at::Tensor(const Inputs&)> call);
   /// A call with these inputs; it gives any number of tensors.
   void add_with(const std::string& op, Inputs inputs, std::function<Inputs(const Inputs&)> call);
-  /// A call of this overload, whole though dispatch would take it apart. `arguments` gives the first ones, by the inputs;
-  /// others have their defaults.
-  void add_whole(
+  /// A call of this composite overload by its own rule, though dispatch would decompose it. `arguments` gives the first
+  /// ones, by the inputs; others have their defaults.
+  void add_composite(
       const std::string& op,
       Inputs inputs,
       std::function<std::vector<c10::IValue>(const Inputs&)> arguments);

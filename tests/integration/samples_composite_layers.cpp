@@ -1,4 +1,4 @@
-#include "tests/integration/oracle_whole.h"
+#include "tests/integration/oracle_composite.h"
 #include "tests/integration/sample_inputs.h"
 
 namespace weft::testing {
@@ -10,7 +10,7 @@ using IValues = std::vector<c10::IValue>;
 
 void add_convolutions(Samples& samples) {
   const auto conv = [&](const std::string& op, const Shapes& shapes, const IValues& rest) {
-    samples.add_whole(op, floats(shapes), [=](const Inputs& t) {
+    samples.add_composite(op, floats(shapes), [=](const Inputs& t) {
       IValues values = {t[0], t[1], t.size() > 2 ? c10::IValue(t[2]) : c10::IValue()};
       values.insert(values.end(), rest.begin(), rest.end());
       return values;
@@ -30,28 +30,30 @@ void add_convolutions(Samples& samples) {
 }
 
 void add_norms(Samples& samples) {
-  samples.add_whole("aten::layer_norm", floats({{5, 3, 4}, {4}, {4}}), [](const Inputs& t) {
+  samples.add_composite("aten::layer_norm", floats({{5, 3, 4}, {4}, {4}}), [](const Inputs& t) {
     return IValues{t[0], Ints{4}, t[1], t[2]};
   });
-  samples.add_whole("aten::layer_norm", floats({{5, 3, 4}}), [](const Inputs& t) { return IValues{t[0], Ints{3, 4}}; });
-  samples.add_whole(
+  samples.add_composite(
+      "aten::layer_norm", floats({{5, 3, 4}}), [](const Inputs& t) { return IValues{t[0], Ints{3, 4}}; });
+  samples.add_composite(
       "aten::rms_norm", floats({{5, 3, 4}, {4}}), [](const Inputs& t) { return IValues{t[0], Ints{4}, t[1]}; });
-  samples.add_whole(
+  samples.add_composite(
       "aten::group_norm", floats({{5, 6, 3}, {6}, {6}}), [](const Inputs& t) { return IValues{t[0], 2, t[1], t[2]}; });
-  samples.add_whole("aten::group_norm", floats({{2, 8, 3, 2}}), [](const Inputs& t) { return IValues{t[0], 4}; });
+  samples.add_composite("aten::group_norm", floats({{2, 8, 3, 2}}), [](const Inputs& t) { return IValues{t[0], 4}; });
   const auto none = c10::IValue();
   for (const std::string op : {"aten::batch_norm", "aten::instance_norm"}) {
-    samples.add_whole(op, floats({{5, 6, 3}, {6}, {6}}), [=](const Inputs& t) {
+    samples.add_composite(op, floats({{5, 6, 3}, {6}, {6}}), [=](const Inputs& t) {
       return IValues{t[0], t[1], t[2], none, none, true, 0.1, 1e-5, false};
     });
-    samples.add_whole(op, floats({{5, 6, 3}, {6}, {6}, {6}, {6}}), [](const Inputs& t) {
+    samples.add_composite(op, floats({{5, 6, 3}, {6}, {6}, {6}, {6}}), [](const Inputs& t) {
       return IValues{t[0], t[1], t[2], t[3], t[4], false, 0.1, 1e-5, false};
     });
     // The running statistics are as the weight is, and come out changed.
     samples.add_with(op, floats({{5, 6, 3}, {6}, {6}}), without_gradients([op](const Inputs& t) {
                        const auto mean = at::zeros_like(t[1]);
                        const auto var = at::ones_like(t[1]);
-                       auto all = call_whole(operator_named(op), {t[0], t[1], t[2], mean, var, true, 0.1, 1e-5, false});
+                       auto all =
+                           call_composite(operator_named(op), {t[0], t[1], t[2], mean, var, true, 0.1, 1e-5, false});
                        all.insert(all.end(), {mean, var});
                        return all;
                      }));
@@ -61,7 +63,7 @@ void add_norms(Samples& samples) {
 void add_attention(Samples& samples) {
   const auto none = c10::IValue();
   const auto attend = [&](const Shapes& shapes, bool is_causal, bool shares) {
-    samples.add_whole("aten::scaled_dot_product_attention", floats(shapes), [=](const Inputs& t) {
+    samples.add_composite("aten::scaled_dot_product_attention", floats(shapes), [=](const Inputs& t) {
       return IValues{t[0], t[1], t[2], t.size() > 3 ? c10::IValue(t[3]) : none, 0.0, is_causal, none, shares};
     });
   };
@@ -78,7 +80,7 @@ void add_attention(Samples& samples) {
   attend({{2, 4, 5, 4}, {2, 1, 3, 4}, {2, 1, 3, 4}}, false, true);
   for (const auto& shapes :
        {Shapes{{4, 2, 5, 4}, {4, 2, 3, 4}, {4, 2, 3, 4}}, Shapes{{4, 5, 4}, {4, 3, 4}, {4, 3, 4}}}) {
-    samples.add_whole("aten::_scaled_dot_product_attention_math", floats(shapes), [](const Inputs& t) {
+    samples.add_composite("aten::_scaled_dot_product_attention_math", floats(shapes), [](const Inputs& t) {
       return IValues{t[0], t[1], t[2]};
     });
   }
@@ -86,7 +88,7 @@ void add_attention(Samples& samples) {
 
 void add_planes(Samples& samples) {
   const auto pool = [&](const std::string& op, const Ints& shape, const IValues& rest) {
-    samples.add_whole(op, floats({shape}), [=](const Inputs& t) {
+    samples.add_composite(op, floats({shape}), [=](const Inputs& t) {
       IValues values = {t[0]};
       values.insert(values.end(), rest.begin(), rest.end());
       return values;
@@ -127,7 +129,7 @@ void add_recurrent(Samples& samples) {
     shapes.insert(shapes.end(), states, Ints{2, 4, 2});
     const auto all = parameters(gates);
     shapes.insert(shapes.end(), all.begin(), all.end());
-    samples.add_whole(op, floats(shapes), [=](const Inputs& t) {
+    samples.add_composite(op, floats(shapes), [=](const Inputs& t) {
       const Inputs hidden(t.begin() + 1, t.begin() + 1 + states);
       const Inputs weights(t.begin() + 1 + states, t.end());
       const auto state = states == 1 ? c10::IValue(hidden[0]) : c10::IValue(hidden);
@@ -147,14 +149,14 @@ void add_bags(Samples& samples) {
   const auto numbers = whole_numbers({6}, 7);
   const auto offsets = at::tensor({0, 2, 4}, at::kLong);
   for (const int64_t mode : {0, 1, 2}) {
-    samples.add_whole("aten::embedding_bag", {table, numbers, offsets}, [=](const Inputs& t) {
+    samples.add_composite("aten::embedding_bag", {table, numbers, offsets}, [=](const Inputs& t) {
       return IValues{t[0], t[1], t[2], false, mode};
     });
-    samples.add_whole("aten::embedding_bag.padding_idx", {table, numbers, offsets}, [=](const Inputs& t) {
+    samples.add_composite("aten::embedding_bag.padding_idx", {table, numbers, offsets}, [=](const Inputs& t) {
       return IValues{t[0], t[1], t[2], false, mode, false, c10::IValue(), false, 1};
     });
   }
-  samples.add_whole("aten::embedding_bag", {table, numbers, offsets, sample_values({6}, 2)}, [](const Inputs& t) {
+  samples.add_composite("aten::embedding_bag", {table, numbers, offsets, sample_values({6}, 2)}, [](const Inputs& t) {
     return IValues{t[0], t[1], t[2], false, 0, false, t[3]};
   });
 }

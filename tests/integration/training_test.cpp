@@ -40,9 +40,9 @@ void expect_losses_of_one_device(
     const std::function<Batch(int64_t step)>& batch) {
   constexpr int64_t kSteps = 20;
   std::vector<double> expected;
-  auto whole = training_of(make_model());
+  auto single = training_of(make_model());
   for (int64_t step = 0; step < kSteps; ++step) {
-    expected.push_back(whole.step(batch(step)));
+    expected.push_back(single.step(batch(step)));
   }
   EXPECT_LT(expected.back(), 0.8 * expected.front()) << "it must learn something";
   on_mesh(mesh_shape, [&](const DeviceMesh& mesh) {
@@ -143,14 +143,14 @@ TEST(Training, OptimizersStepWithoutCommunication) {
 
 TEST(Training, GradientsAreClippedByTheNormOfAll) {
   const LlamaSizes sizes;
-  auto whole = training_of(Llama(sizes));
-  whole.loss(sequences(0, 8, sizes.length, sizes.vocabulary)).backward();
-  const auto expected_norm = torch::nn::utils::clip_grad_norm_(whole.model().parameters(), 0.5);
+  auto single = training_of(Llama(sizes));
+  single.loss(sequences(0, 8, sizes.length, sizes.vocabulary)).backward();
+  const auto expected_norm = torch::nn::utils::clip_grad_norm_(single.model().parameters(), 0.5);
   on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
     Prepared decoder(mesh);
     const auto norm = torch::nn::utils::clip_grad_norm_(decoder.training.model().parameters(), 0.5);
     EXPECT_NEAR(norm, expected_norm, 1e-5);
-    const auto expected = whole.model().named_parameters();
+    const auto expected = single.model().named_parameters();
     for (const auto& parameter : decoder.training.model().named_parameters()) {
       const auto gradient = full_tensor(parameter.value().grad());
       EXPECT_TRUE(at::allclose(gradient, expected[parameter.key()].grad(), 1e-4, 1e-7)) << parameter.key();
@@ -187,8 +187,8 @@ double loss_of_a_pass(Training<Model>& training, const Batch& batch, bool lower)
 TEST(Training, AutocastMakesTheCollectivesOfFullPrecision) {
   const LlamaSizes sizes;
   const auto batch = sequences(0, 8, sizes.length, sizes.vocabulary);
-  auto whole = training_of(Llama(sizes));
-  const auto expected_loss = loss_of_a_pass(whole, batch, /*lower=*/true);
+  auto single = training_of(Llama(sizes));
+  const auto expected_loss = loss_of_a_pass(single, batch, /*lower=*/true);
   on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
     using Calls = std::vector<std::tuple<Collective, std::string, int64_t>>;
     const auto calls_of = [&](bool lower) {

@@ -140,9 +140,10 @@ TEST_P(PromotionBesidePartial, WithANumberIsThatOfASingleDeviceOnEveryRank) {
           ASSERT_EQ(actual.scalar_type(), expected.scalar_type());
           ASSERT_EQ(to_local(actual).scalar_type(), expected.scalar_type());
           const double tolerance = dtype == at::kBFloat16 ? 1e-1 : 1e-5;
-          const auto whole = full_tensor(actual);
-          EXPECT_TRUE(at::allclose(whole, expected, tolerance, tolerance, /*equal_nan=*/true)) << whole << "\nis not\n"
-                                                                                               << expected;
+          const auto global = full_tensor(actual);
+          EXPECT_TRUE(at::allclose(global, expected, tolerance, tolerance, /*equal_nan=*/true))
+              << global << "\nis not\n"
+              << expected;
         }
       }
     });

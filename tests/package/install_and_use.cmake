@@ -1,4 +1,4 @@
-# Installs BUILD into a fresh prefix, then builds and runs the project beside this file against it alone.
+# Installs BUILD into a fresh prefix, then builds and runs the project in this folder against it alone.
 set(work "${BUILD}/package_test")
 file(REMOVE_RECURSE "${work}")
 

@@ -1,5 +1,5 @@
-"""PyTorch's OpInfo database against Weft: every operator on two ranks, its results and gradients beside those of plain
-tensors.
+"""PyTorch's OpInfo database against Weft: every operator on two ranks, its results and gradients compared with those of
+plain tensors.
 
     python tests/python/op_db.py                          # eight samples of every operator
     python tests/python/op_db.py --samples 0 --write docs/op_db.md
@@ -133,10 +133,10 @@ class Table:
 
 
 INTRODUCTION = """\
-# Operators beside plain tensors
+# Operators compared with plain tensors
 
 Every operator of PyTorch's OpInfo database that takes float32, on two ranks: the samples of the database with all
-tensors replicated, cut along the first dim and cut along the last, results and gradients, each a case. Made by
+tensors replicated, sharded by the first dim and sharded by the last, results and gradients, each a case. Made by
 
     {command}
 
@@ -144,9 +144,9 @@ under torch {torch}; `make test` runs a few samples of each.
 
 - *correct*: equal to what plain tensors give, on both ranks, within torch's own tolerance for float32 (1.3e-6 of the
   value and 1e-5). In {by_float64} cases float32 rounds more than that: those are at most four times as far from the float64
-  result as plain tensors are. Of memory that nobody has written to (empty_like), shape and dtype are compared.
+  result as plain tensors are. Of uninitialised memory (empty_like), shape and dtype are compared.
 - *random*: numbers are drawn, which cannot be torch's: shape and dtype are those of plain tensors, both ranks agree, and
-  cut tensors give the same numbers as replicated ones. Counts as correct in the share below.
+  sharded tensors give the same numbers as replicated ones. Counts as correct in the percentage below.
 - *refused*: raises, on both ranks, and says why. A result that is refused has no gradient either: that counts as well.
 - *wrong*, *hang*, *crash*: none may be.
 """
@@ -193,7 +193,7 @@ def run_all(samples=DEFAULT_SAMPLES, only=None, verbose=False, log=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--samples", type=int, default=DEFAULT_SAMPLES, help="of each operator at most; 0 for all")
-    parser.add_argument("--only", help="operators whose whole name matches this pattern")
+    parser.add_argument("--only", help="operators whose full name matches this pattern")
     parser.add_argument("--write", help="a file for the table")
     parser.add_argument("--log", help="a file for one line per case")
     parser.add_argument("--verbose", action="store_true", help="print how each operator went")

@@ -34,7 +34,7 @@ from torch.utils import _pytree as tree  # noqa: E402
 LAYOUTS = ("replicated", "first", "last")
 COLLECTIVE_SECONDS = 5
 
-# What they give is memory that nobody has written to: shape and dtype are compared alone.
+# They return uninitialised memory: shape and dtype are compared alone.
 UNINITIALISED = {
     "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_",
 }  # fmt: skip

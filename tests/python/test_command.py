@@ -38,7 +38,7 @@ def refused(*arguments):
 
 
 class Files:
-    """A small model, its plan, whole inputs, and what the model gives for them."""
+    """A small model, its plan, global inputs, and the model's outputs for them."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -52,7 +52,7 @@ class Files:
         self.expected = outputs_of(program, inputs)[0]
         self.sharded = folder / "sharded"
         done("shard", self.model, "--mesh", "tp=2", "--plan", self.plan, "-o", self.sharded)
-        # Its input and its output lie along the batch, which five rows do not divide.
+        # Its input and its output are sharded by the batch, whose five rows two ranks cannot divide evenly.
         self.cut = folder / "cut"
         layouts = ("--input-layout", "x={S(0)}", "--output-layout", "0={S(-2)}")
         done("shard", self.model, "--mesh", "tp=2", "--plan", self.plan, "-o", self.cut, *layouts)

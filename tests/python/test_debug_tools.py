@@ -24,7 +24,7 @@ def test_strict_refuses_hidden_communication():
                 x + y
             with weft.strict(False):
                 x + y
-            x.redistribute(placements=[Replicate()])  # asked for, so not hidden
+            x.redistribute(placements=[Replicate()])  # communication that is asked for is no error
         return (x + y).full_tensor()
 
     for total in on_mesh(program):

@@ -1,4 +1,4 @@
-"""Random programs on distributed tensors beside plain ones, and the harness that runs them."""
+"""Random programs on distributed and on plain tensors, and the harness that runs them."""
 
 import os
 import sys

@@ -67,7 +67,7 @@ def test_the_program_prints_losses_and_communication(capsys):
 @pytest.mark.parametrize(
     "arguments,message",
     [
-        (["--mesh", "tp"], "a mesh of dp (the batch is cut) and tp (the model is cut) is required, as in dp=2,tp=2, but got 'tp'"),
+        (["--mesh", "tp"], "a mesh of dp (shards the batch) and tp (shards the model) is required, as in dp=2,tp=2, but got 'tp'"),
         (["--mesh", "dp=2"], "the plans are for the mesh dim tp, but got 'dp=2'"),
         (["--steps", "0"], "--steps must be at least 1, but got 0"),
         (["--plan", "x.json", "--sequence-parallel"], "give one of them"),

@@ -15,8 +15,8 @@ FLOAT = 4
 ACTIVATIONS = ROWS * LENGTH * DIM * FLOAT
 PLANNED, GRADIENT = "", "gradient"  # moves that the plan asks for, and reductions of the gradients of parameters
 
-# What sequence-parallel ranks hold all of, and see a part of the sequence for: the weights of norms; in GPT-2 their biases
-# and the positions too. Their gradients are reduced together.
+# The parameters that are replicated while their inputs are sharded by the sequence: the weights of norms; in GPT-2 their
+# biases and the positions too. Their gradients are partial, and reduced together.
 SEQUENCE_GRADIENTS = {
     "llama": DIM * FLOAT * (2 * LAYERS + 1),
     "gpt2": DIM * FLOAT * (2 * (2 * LAYERS + 1) + LENGTH),
@@ -24,12 +24,12 @@ SEQUENCE_GRADIENTS = {
 
 
 def all_reduces(ranks, of):
-    """Bytes are those received: from every other rank all."""
+    """Bytes are those received: the full tensor from every other rank."""
     return len(of), (ranks - 1) * sum(of)
 
 
 def pieces(ranks, count):
-    """Gathered or scattered activations: from every other rank a piece."""
+    """Gathered or scattered activations: a chunk from every other rank."""
     return count, count * (ranks - 1) * ACTIVATIONS // ranks
 
 

@@ -62,7 +62,7 @@ def exported(name, variant_name):
 
 
 def other_variant(family, model):
-    """The one that the model's turn is."""
+    """The variant, besides those that are always run, that a family's first model is run as: each family takes another."""
     others = [variant for variant in variants_of(model) if variant.name not in ALWAYS]
     if family is transform_failures:
         return VARIANTS["dynamic"]
@@ -162,7 +162,7 @@ def test_the_summary_says_what_the_ranks_hold_and_what_a_call_moves():
     whole = in_process(program.path, "tp=4", {}, program.calls[0].inputs)[1]
     cut = in_process(program.path, "tp=4", plan.entries, program.calls[0].inputs)[1]
     assert whole["bytes"] == 0 and cut["bytes"] > 0
-    # Norms and the biases of the layers that are cut by rows are whole: 3 x 16 of every block.
+    # Norms and the biases of rowwise layers are replicated: 3 x 16 elements of every block.
     of_block = 2 * 16 * 48 + 48
     assert whole["parameters_per_rank"] == [2 * (of_block + 48)] * 4
     assert cut["parameters_per_rank"] == [2 * (of_block // 4 + 48)] * 4

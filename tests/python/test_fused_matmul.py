@@ -1,4 +1,4 @@
-"""Matmuls beside collectives, on plain tensors and chosen for distributed ones."""
+"""Matmuls that overlap collectives, on plain tensors and chosen for distributed ones."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from weft import Shard
 
 
 def parts(tensor, size, dim):
-    """As torch.chunk cuts, empty ones too."""
+    """As torch.chunk makes them, empty ones too."""
     length = -(-tensor.shape[dim] // size)
     return [tensor.narrow(dim, min(i * length, tensor.shape[dim]), max(0, min(length, tensor.shape[dim] - i * length))) for i in range(size)]
 

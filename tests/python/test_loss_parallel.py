@@ -1,4 +1,4 @@
-"""weft.loss_parallel, beside plain tensors."""
+"""weft.loss_parallel, compared with plain tensors."""
 
 import pytest
 import torch

@@ -28,7 +28,7 @@ def on_mesh(program, shape=(2,)):
 
 
 def shard_by(placements):
-    """A partition_fn that cuts every parameter and buffer that has the dims."""
+    """A partition_fn that shards every parameter and buffer that has the dims."""
 
     def fitting(tensor):
         return [p if p.is_replicate() or p.dim < tensor.dim() else Replicate() for p in placements]

@@ -30,7 +30,7 @@ def placements_of(name):
 
 
 def distributed_model(mesh, model=None):
-    """The first linear cut along its outputs, the last along its inputs, the rest replicated."""
+    """The first linear sharded by its outputs, the last by its inputs, the rest replicated."""
     model = model or plain_model()
 
     def partition(name, module, mesh):

@@ -1,4 +1,4 @@
-"""PyTorch's OpInfo database on two ranks, beside plain tensors; docs/op_db.md has the table of all samples."""
+"""PyTorch's OpInfo database on two ranks, compared with plain tensors; docs/op_db.md has the table of all samples."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Training on a mesh dp x tp: the batch is cut over dp, linear layers over tp, and nothing else differs from one device."""
+"""Training on a mesh dp x tp: the batch is sharded over dp, linear layers over tp, and nothing else differs from one device."""
 
 import copy
 
@@ -13,8 +13,8 @@ from weft import Replicate, Shard
 DIM, HIDDEN, ROWS = 16, 32, 8
 
 
-def whole_features(x):
-    """Says where activations are cut over dp alone, so that each pair of linear layers communicates once, as a plan would."""
+def replicated_features(x):
+    """Shards activations over dp alone, so that each pair of linear layers communicates once, as under a plan."""
     return x.redistribute(placements=[Shard(0), Replicate()]) if weft.is_dtensor(x) else x
 
 
@@ -26,7 +26,7 @@ class Block(nn.Module):
         self.down = nn.Linear(HIDDEN, DIM)
 
     def forward(self, x):
-        return whole_features(x + self.down(F.gelu(self.up(whole_features(self.norm(x))))))
+        return replicated_features(x + self.down(F.gelu(self.up(replicated_features(self.norm(x))))))
 
 
 class Model(nn.Module):
@@ -39,7 +39,7 @@ class Model(nn.Module):
     def forward(self, x):
         for block in self.blocks:
             x = block(x) if self.use_reentrant is None else checkpoint(block, x, use_reentrant=self.use_reentrant)
-        return whole_features(self.head(x))
+        return replicated_features(self.head(x))
 
 
 # Made once: ranks as threads share torch's random numbers.
@@ -219,7 +219,7 @@ def test_autocast_trains_in_the_lower_precision():
             loss = loss_of(model, over_dp(mesh))
         assert x.dtype == torch.bfloat16
         loss.backward()
-        # Sums of parts are rounded on the way: bfloat16 has 8 bits.
+        # Terms are rounded before they are summed: bfloat16 has 8 bits.
         check_gradients(model, expected, rtol=2**-5, atol=2**-7)
         torch.testing.assert_close(step(distributed_model(mesh), over_dp(mesh)), expected_losses, rtol=2**-6, atol=0)
 

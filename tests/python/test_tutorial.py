@@ -20,7 +20,7 @@ def programs():
     before, change, layouts, report = blocks("python")
     assert len([line for line in change.splitlines() if line]) <= 12, "about ten lines are promised"
     after = before.replace(BEFORE_OPTIMIZER, change + BEFORE_OPTIMIZER)
-    # Ranks print whole texts, so that their lines stay apart; only the first one's are compared.
+    # A rank prints its text at once, so that the lines of ranks do not mix; only the first rank's are compared.
     quiet = "import os, builtins\nprint = builtins.print if os.environ['RANK'] == '0' else lambda *_: None\n"
     return before, quiet + after + layouts + report
 

@@ -1,4 +1,4 @@
-"""Numbers beside partial tensors: the dtype is that of a single device, on every rank."""
+"""Numbers combined with partial tensors: the dtype is that of a single device, on every rank."""
 
 import operator
 

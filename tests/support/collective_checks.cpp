@@ -36,7 +36,7 @@ std::vector<std::vector<int64_t>> sets_of_dims(const DeviceMesh& mesh) {
   return sets;
 }
 
-/// One group of the mesh as a check sees it: who is in it, and what each member brings.
+/// One group of the mesh as a check sees it: its members, and the input of each.
 struct Members {
   Members(const DeviceMesh& m, std::vector<int64_t> d) : mesh(m), dims(std::move(d)), ranks(mesh.ranks_along(dims)) {
     me = std::find(ranks.begin(), ranks.end(), mesh.world()->rank()) - ranks.begin();
@@ -55,7 +55,7 @@ struct Members {
     }
     return all;
   }
-  /// Samples that differ in size along `dim` as the pieces of `total` do.
+  /// Samples whose sizes along `dim` are those of the shards of `total`.
   std::vector<at::Tensor> uneven_samples(std::vector<int64_t> sizes, int64_t dim, int64_t total, at::ScalarType dtype)
       const {
     std::vector<at::Tensor> all;
@@ -65,9 +65,9 @@ struct Members {
     }
     return all;
   }
-  at::Tensor piece(const at::Tensor& whole, int64_t dim, int64_t member) const {
-    const auto run = chunk(whole.size(dim), size(), member);
-    return whole.narrow(dim, run.begin, run.length);
+  at::Tensor chunk_of(const at::Tensor& global, int64_t dim, int64_t member) const {
+    const auto run = chunk(global.size(dim), size(), member);
+    return global.narrow(dim, run.begin, run.length);
   }
   std::string what(const std::string& collective, at::ScalarType dtype) const {
     return c10::str(collective, " of ", dtype, " over ", mesh.dims_text(dims), " of ", mesh);
@@ -95,8 +95,8 @@ void check_gathers(const Members& g, at::ScalarType dtype) {
     for (const int64_t total : {0, 1, 5, 7}) {
       const auto uneven = g.uneven_samples({2, 3}, dim < 0 ? 1 : dim, total, dtype);
       const auto each = sizes_along(uneven, dim);
-      const auto whole = all_gather(with_gaps(uneven[g.me]), g.mesh, g.dims, dim, each);
-      check_same(whole.wait(), at::cat(uneven, dim), g.what("uneven all_gather", dtype));
+      const auto global = all_gather(with_gaps(uneven[g.me]), g.mesh, g.dims, dim, each);
+      check_same(global.wait(), at::cat(uneven, dim), g.what("uneven all_gather", dtype));
     }
   }
 }
@@ -107,7 +107,7 @@ void check_all_to_alls(const Members& g, at::ScalarType dtype) {
       const auto inputs = g.uneven_samples({5, 5}, concat_dim, total, dtype);
       std::vector<at::Tensor> arriving;
       for (const auto& input : inputs) {
-        arriving.push_back(g.piece(input, split_dim, g.me));
+        arriving.push_back(g.chunk_of(input, split_dim, g.me));
       }
       const auto each = sizes_along(inputs, concat_dim);
       for (const auto& input : {inputs[g.me], with_gaps(inputs[g.me])}) {
@@ -119,7 +119,7 @@ void check_all_to_alls(const Members& g, at::ScalarType dtype) {
   }
 }
 
-/// Pieces of more than 4 MB that do not lie in one run, and that differ in size.
+/// Chunks of more than 4 MB that are not contiguous, and that differ in size.
 void check_large_all_to_all(const Members& g) {
   if (g.size() > 3) {
     return; // the inputs of all members would be large
@@ -127,7 +127,7 @@ void check_large_all_to_all(const Members& g) {
   const auto inputs = g.uneven_samples({0, 801 * g.size() - 1}, 0, 1500 * g.size() - 1, at::kFloat);
   std::vector<at::Tensor> arriving;
   for (const auto& input : inputs) {
-    arriving.push_back(g.piece(input, 1, g.me));
+    arriving.push_back(g.chunk_of(input, 1, g.me));
   }
   check_same(
       all_to_all(inputs[g.me], g.mesh, g.dims, 1, 0, sizes_along(inputs, 0)).wait(), at::cat(arriving, 0),
@@ -146,7 +146,7 @@ void check_reductions(const Members& g, at::ScalarType dtype) {
         check_same(all_reduce(input, g.mesh, g.dims, op).wait(), expected, g.what("all_reduce", dtype));
         for (const int64_t dim : {0, -1}) {
           check_same(
-              reduce_scatter(input, g.mesh, g.dims, dim, op).wait(), g.piece(expected, dim, g.me),
+              reduce_scatter(input, g.mesh, g.dims, dim, op).wait(), g.chunk_of(expected, dim, g.me),
               g.what("reduce_scatter", dtype));
         }
       }
@@ -171,13 +171,14 @@ void check_rooted(const Members& g, at::ScalarType dtype) {
       for (const auto& input : {inputs[g.me], with_gaps(inputs[g.me])}) {
         check_same(broadcast(input, g.mesh, g.dims, root).wait(), inputs[root], g.what("broadcast", dtype));
         check_same(
-            scatter(input, g.mesh, g.dims, 0, root).wait(), g.piece(inputs[root], 0, g.me), g.what("scatter", dtype));
+            scatter(input, g.mesh, g.dims, 0, root).wait(), g.chunk_of(inputs[root], 0, g.me),
+            g.what("scatter", dtype));
       }
     }
   }
 }
 
-/// A ring: everybody sends to the right, first all sends and then all receives, several messages to one member.
+/// A ring: every member sends to the right, first all sends and then all receives, several messages to one member.
 void check_messages(const Members& g, at::ScalarType dtype) {
   if (g.size() == 1) {
     return;

@@ -7,7 +7,7 @@ namespace weft::testing {
 /// What every backend must do, written once: each check runs on all ranks of the mesh, over every mesh dim and over all
 /// of them as one, compares with what one process computes, and raises where that differs.
 
-/// Every collective, for every dtype, with even, uneven and empty pieces, contiguous inputs and others.
+/// Every collective, for every dtype, with even, uneven and empty chunks, contiguous inputs and others.
 void check_collective_values(const DeviceMesh& mesh);
 
 /// all_reduce of float data, small and large: the same bits on every rank, those of adding up in the ranks' order.

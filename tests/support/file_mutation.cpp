@@ -46,10 +46,10 @@ void FileMutation::change_bytes(std::string& file) {
       file.insert(below(file.size()), file.substr(at, length));
       break;
     case 3: {
-      const auto piece = file.substr(at, length);
-      const auto other = below(file.size() - piece.size() + 1);
-      file.replace(at, piece.size(), file.substr(other, piece.size()));
-      file.replace(other, piece.size(), piece);
+      const auto range = file.substr(at, length);
+      const auto other = below(file.size() - range.size() + 1);
+      file.replace(at, range.size(), file.substr(other, range.size()));
+      file.replace(other, range.size(), range);
       break;
     }
     case 4: {

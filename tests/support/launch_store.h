@@ -10,7 +10,7 @@ namespace weft::testing {
 c10::intrusive_ptr<c10d::Store> launch_store();
 
 /// In a role: returns when all `size` ranks have come to this place of the store. Rank 0, which serves it, is the last to
-/// leave, so that the store is still there for who waits.
+/// leave, so that the store is still there for ranks that wait.
 void meet_in_store(c10d::Store& store, const std::string& place, int64_t rank, int64_t size);
 
 /// In a role: a world that all ranks begin to make at the same time, so that a short timeout is not spent on the start

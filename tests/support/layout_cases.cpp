@@ -6,14 +6,14 @@ namespace weft::testing {
 
 namespace {
 
-/// All ways to assign turns to the mesh dims that cut a tensor dim.
+/// All shard orders of the mesh dims that shard the same tensor dim.
 void add_orders(const Placements& placements, std::vector<Layout>& layouts) {
   std::vector<int64_t> order(placements.size());
   for (size_t m = 0; m < order.size(); ++m) {
     order[m] = static_cast<int64_t>(m);
   }
   do {
-    // Adding the cuts in the order of the permutation gives each its turn.
+    // Placements are added in the order of the permutation, which becomes the shard order.
     auto layout = Layout(Placements(placements.size(), Replicate()));
     for (const auto m : order) {
       layout = layout.with(m, placements[m]);
@@ -24,40 +24,40 @@ void add_orders(const Placements& placements, std::vector<Layout>& layouts) {
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-at::Tensor chunk_or_empty(const at::Tensor& tensor, int64_t parts, int64_t index, int64_t dim) {
-  const auto pieces = tensor.chunk(parts, dim);
-  return index < static_cast<int64_t>(pieces.size()) ? pieces[index] : tensor.narrow(dim, 0, 0);
+at::Tensor chunk_or_empty(const at::Tensor& tensor, int64_t ranks, int64_t index, int64_t dim) {
+  const auto chunks = tensor.chunk(ranks, dim);
+  return index < static_cast<int64_t>(chunks.size()) ? chunks[index] : tensor.narrow(dim, 0, 0);
 }
 
-at::Tensor cut(const at::Tensor& tensor, const Placement& placement, int64_t parts, int64_t index) {
+at::Tensor shard_of(const at::Tensor& tensor, const Placement& placement, int64_t ranks, int64_t index) {
   std::vector<at::Tensor> mine;
   for (int64_t split = 0; split < placement.split_factor(); ++split) {
     const auto outer = chunk_or_empty(tensor, placement.split_factor(), split, placement.dim());
-    mine.push_back(chunk_or_empty(outer, parts, index, placement.dim()));
+    mine.push_back(chunk_or_empty(outer, ranks, index, placement.dim()));
   }
   return at::cat(mine, placement.dim());
 }
 
-at::Tensor additive_term(const at::Tensor& total, int64_t parts, int64_t index) {
+at::Tensor additive_term(const at::Tensor& total, int64_t ranks, int64_t index) {
   const auto early_term = [&](int64_t i) { return (total + i + 1) * (i % 2 == 0 ? i + 2 : -(i + 2)); };
-  if (index < parts - 1) {
+  if (index < ranks - 1) {
     return early_term(index);
   }
   auto rest = total.clone();
-  for (int64_t i = 0; i < parts - 1; ++i) {
+  for (int64_t i = 0; i < ranks - 1; ++i) {
     rest = rest - early_term(i);
   }
   return rest;
 }
 
-at::Tensor term(const at::Tensor& value, ReduceOp op, int64_t parts, int64_t index) {
+at::Tensor term(const at::Tensor& value, ReduceOp op, int64_t ranks, int64_t index) {
   const auto element = at::arange(value.numel(), at::kLong).view(value.sizes());
-  const auto is_owner = element.remainder(parts).eq(index);
+  const auto is_owner = element.remainder(ranks).eq(index);
   switch (op) {
     case ReduceOp::Sum:
-      return additive_term(value, parts, index);
+      return additive_term(value, ranks, index);
     case ReduceOp::Avg:
-      return additive_term(value * parts, parts, index);
+      return additive_term(value * ranks, ranks, index);
     case ReduceOp::Max:
       return at::where(is_owner, value, value - (index + 1));
     case ReduceOp::Min:
@@ -65,7 +65,7 @@ at::Tensor term(const at::Tensor& value, ReduceOp op, int64_t parts, int64_t ind
     case ReduceOp::Product: {
       // Every rank but the first changes the sign; the owner makes up for it.
       const auto sign = index == 0 ? 1 : -1;
-      const auto total_sign = (parts - 1) % 2 == 0 ? 1 : -1;
+      const auto total_sign = (ranks - 1) % 2 == 0 ? 1 : -1;
       return at::where(is_owner, value * (sign * total_sign), at::full_like(value, sign));
     }
   }
@@ -74,9 +74,9 @@ at::Tensor term(const at::Tensor& value, ReduceOp op, int64_t parts, int64_t ind
 
 } // namespace
 
-std::vector<Placement> all_placements(int64_t tensor_rank) {
+std::vector<Placement> all_placements(int64_t tensor_ndim) {
   std::vector<Placement> result = {Replicate()};
-  for (int64_t d = 0; d < tensor_rank; ++d) {
+  for (int64_t d = 0; d < tensor_ndim; ++d) {
     result.push_back(Shard(d));
     result.push_back(StridedShard(d, 2));
   }
@@ -86,7 +86,7 @@ std::vector<Placement> all_placements(int64_t tensor_rank) {
   return result;
 }
 
-std::vector<Layout> all_layouts(int64_t mesh_ndim, int64_t tensor_rank, const std::vector<Placement>& placements) {
+std::vector<Layout> all_layouts(int64_t mesh_ndim, int64_t tensor_ndim, const std::vector<Placement>& placements) {
   std::vector<Layout> layouts;
   std::vector<size_t> choice(mesh_ndim, 0);
   while (true) {
@@ -95,7 +95,7 @@ std::vector<Layout> all_layouts(int64_t mesh_ndim, int64_t tensor_rank, const st
       chosen.push_back(placements[c]);
     }
     const bool fits = std::all_of(
-        chosen.begin(), chosen.end(), [&](const Placement& p) { return !p.is_shard() || p.dim() < tensor_rank; });
+        chosen.begin(), chosen.end(), [&](const Placement& p) { return !p.is_shard() || p.dim() < tensor_ndim; });
     if (fits && partials_commute(Layout(chosen))) {
       add_orders(chosen, layouts);
     }
@@ -110,19 +110,19 @@ std::vector<Layout> all_layouts(int64_t mesh_ndim, int64_t tensor_rank, const st
 }
 
 at::Tensor local_by_definition(
-    const at::Tensor& whole,
+    const at::Tensor& global,
     const Layout& layout,
     c10::IntArrayRef mesh_shape,
     c10::IntArrayRef coordinate) {
-  auto local = whole;
+  auto local = global;
   for (int64_t m = 0; m < layout.ndim(); ++m) {
     if (layout[m].is_partial()) {
       local = term(local, layout[m].reduce_op(), mesh_shape[m], coordinate[m]);
     }
   }
-  for (int64_t d = 0; d < whole.dim(); ++d) {
+  for (int64_t d = 0; d < global.dim(); ++d) {
     for (const auto m : layout.shard_order(d)) {
-      local = cut(local, layout[m], mesh_shape[m], coordinate[m]);
+      local = shard_of(local, layout[m], mesh_shape[m], coordinate[m]);
     }
   }
   return local.contiguous();

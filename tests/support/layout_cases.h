@@ -8,17 +8,17 @@
 
 namespace weft::testing {
 
-/// Every layout of a tensor of `tensor_rank` dims on a mesh of `mesh_ndim` dims with these placements, in every order of
-/// cuts; without those that no spec can have (partial values that do not commute).
-std::vector<Layout> all_layouts(int64_t mesh_ndim, int64_t tensor_rank, const std::vector<Placement>& placements);
+/// Every layout of a tensor of `tensor_ndim` dims on a mesh of `mesh_ndim` dims with these placements, in every shard
+/// order; without those that no spec can have (partial values that do not commute).
+std::vector<Layout> all_layouts(int64_t mesh_ndim, int64_t tensor_ndim, const std::vector<Placement>& placements);
 
 /// R, S and SS of every tensor dim, P of every op.
-std::vector<Placement> all_placements(int64_t tensor_rank);
+std::vector<Placement> all_placements(int64_t tensor_ndim);
 
-/// What the rank at `coordinate` holds of `whole`, by definition: cut step by step with torch.chunk, partial values as
-/// uneven terms with changing signs that give back `whole` exactly (its values must be whole numbers).
+/// What the rank at `coordinate` holds of `global`, by definition: sharded step by step with torch.chunk, partial values as
+/// uneven terms with changing signs whose sum is `global` exactly (its values must be integers).
 at::Tensor local_by_definition(
-    const at::Tensor& whole,
+    const at::Tensor& global,
     const Layout& layout,
     c10::IntArrayRef mesh_shape,
     c10::IntArrayRef coordinate);

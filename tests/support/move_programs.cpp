@@ -66,7 +66,7 @@ std::vector<MoveResults> run_moves(
     graph::Executor executor(std::make_shared<const Program>(make(rank)));
     for (size_t run = 0; run < runs.size(); ++run) {
       std::vector<c10::IValue> inputs = {
-          local_by_definition(runs[run].whole, source, mesh.shape(), coordinate_at(rank, mesh.shape()))};
+          local_by_definition(runs[run].global, source, mesh.shape(), coordinate_at(rank, mesh.shape()))};
       for (size_t i = 1; i < program.inputs.size(); ++i) {
         inputs.emplace_back(
             runs[run].symbols.at(std::get<graph::NumberType>(program.inputs[i].value->type).expression));
@@ -80,19 +80,19 @@ std::vector<MoveResults> run_moves(
   return results;
 }
 
-void expect_parts_of(
-    const at::Tensor& whole,
+void expect_locals_of(
+    const at::Tensor& global,
     const Layout& source,
     const Layout& target,
-    const std::vector<at::Tensor>& parts,
+    const std::vector<at::Tensor>& locals,
     c10::IntArrayRef mesh_shape) {
   const auto shards_only = without_partial(target);
-  const auto values = reduce_partials(parts, target, mesh_shape);
-  for (size_t rank = 0; rank < parts.size(); ++rank) {
+  const auto values = reduce_partials(locals, target, mesh_shape);
+  for (size_t rank = 0; rank < locals.size(); ++rank) {
     const auto expected =
-        local_by_definition(whole, shards_only, mesh_shape, coordinate_at(static_cast<int64_t>(rank), mesh_shape));
-    ASSERT_TRUE(values[rank].equal(expected) && parts[rank].scalar_type() == whole.scalar_type())
-        << source << " -> " << target << " on rank " << rank << " of " << mesh_shape << ", shape " << whole.sizes()
+        local_by_definition(global, shards_only, mesh_shape, coordinate_at(static_cast<int64_t>(rank), mesh_shape));
+    ASSERT_TRUE(values[rank].equal(expected) && locals[rank].scalar_type() == global.scalar_type())
+        << source << " -> " << target << " on rank " << rank << " of " << mesh_shape << ", shape " << global.sizes()
         << "\n"
         << values[rank] << "\nexpected\n"
         << expected;

@@ -39,9 +39,9 @@ inline at::Tensor whole_numbers(c10::IntArrayRef sizes, at::ScalarType dtype = a
   return (at::arange(c10::multiply_integers(sizes), at::kLong).view(sizes) - 4).to(dtype);
 }
 
-/// What this rank holds of `whole`, by definition.
-inline at::Tensor part_of(const at::Tensor& whole, const DeviceMesh& mesh, const Layout& layout) {
-  return local_by_definition(whole, layout, mesh.shape(), mesh.coordinate());
+/// What this rank holds of `global`, by definition.
+inline at::Tensor part_of(const at::Tensor& global, const DeviceMesh& mesh, const Layout& layout) {
+  return local_by_definition(global, layout, mesh.shape(), mesh.coordinate());
 }
 
 inline void expect_equal(const at::Tensor& actual, const at::Tensor& expected) {

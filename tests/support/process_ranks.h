@@ -48,7 +48,7 @@ std::vector<Outcome> run_process_ranks(const std::string& role, int64_t size, Pr
 /// The outcome of a launcher (torchrun, mpirun) that starts the ranks itself: `command` followed by this program.
 Outcome run_under_launcher(std::vector<std::string> command, const std::string& role, ProcessOptions options = {});
 
-/// Prints a whole line at once, so that the lines of several ranks do not mix, and flushes it.
+/// Prints a line in one write, so that the lines of several ranks do not mix, and flushes it.
 void say_line(const std::string& line);
 template <class... Parts>
 void say(const Parts&... parts);
@@ -59,7 +59,7 @@ std::optional<int> run_role_if_named();
 /// The Python interpreter whose torch Weft is built against.
 std::string python_program();
 
-/// A port of this machine that nobody uses, outside the range from which outgoing connections take theirs.
+/// A free port of this machine, outside the range from which outgoing connections take theirs.
 int64_t free_port();
 
 /// Sits there until the process is killed.

@@ -17,7 +17,7 @@ struct Pt2File {
   nlohmann::json model;
   nlohmann::json weights;
   nlohmann::json constants;
-  std::map<std::string, std::string> records; // beside these three
+  std::map<std::string, std::string> records; // all others
 
   std::string bytes() const;
 

@@ -87,7 +87,7 @@ class Generator {
     return value;
   }
 
-  /// A line; `strides` where what comes out is not contiguous, and nobody else is to use it then.
+  /// A line; `strides` where the output is not contiguous, and no later line may use it then.
   std::string call(
       const std::vector<int64_t>& sizes,
       const std::string& text,
@@ -162,14 +162,14 @@ class Generator {
           tensor.rank() == 2 ? made
                              : call(sizes, "reshape(" + made + ", [" + c10::Join(", ", sizes) + "])", {}, module));
     }
-    // What grows is brought back now and then.
+    // Keeps values small: they grow with every matmul.
     if (chance(60)) {
       const auto last = tensors_.back();
       add(last.sizes, (chance(50) ? "tanh(" : "relu(") + last.name + ")");
     }
   }
 
-  /// Of an activation and itself, turned.
+  /// The product of an activation and itself, transposed.
   void add_product(const Tensor& tensor) {
     if (tensor.rank() == 2) {
       const auto rows = tensor.sizes[0];

@@ -7,7 +7,7 @@
 
 namespace weft::testing {
 
-/// A program of whole tensors, as text, and how it is to be made parallel.
+/// A program on global tensors, as text, and how it is to be made parallel.
 struct RandomGraph {
   std::string text;
   std::string mesh; // "tp=2"
@@ -18,9 +18,9 @@ struct RandomGraph {
   std::string to_string() const;
 };
 
-/// Matmuls of all kinds (layers with weights that the plan cuts or not, whole or in parts), and what stands between them:
-/// elementwise operators, reductions, reshapes, permutations, joins and cuts. Sizes that meshes divide and sizes that they
-/// do not. Doubles: sums in another order differ by nothing that counts.
+/// Matmuls of all kinds (layers with weights that the plan shards or not, of one layer or of several joined), and what
+/// stands between them: elementwise operators, reductions, reshapes, permutations, joins and slices. Sizes that meshes
+/// divide and sizes that they do not. Doubles, so that sums in another order differ by nothing that counts.
 RandomGraph random_graph(std::mt19937& random, int nodes);
 
 } // namespace weft::testing

@@ -68,7 +68,7 @@ inline void call_on_parts(const graph::Node& node, torch::jit::Stack& stack) {
   }
   const NamedGroupScope groups(groups_of(mesh));
   node.op()->callBoxed(stack);
-  const auto whole = [&](const at::Tensor& local, const graph::Value& output) {
+  const auto global = [&](const at::Tensor& local, const graph::Value& output) {
     std::vector<int64_t> sizes;
     for (const auto& size : output.tensor().sizes) {
       sizes.push_back(size.number());
@@ -76,12 +76,12 @@ inline void call_on_parts(const graph::Node& node, torch::jit::Stack& stack) {
     return from_local(local, mesh, *output.layout, sizes);
   };
   if (stack[0].isTensor()) {
-    stack[0] = whole(stack[0].toTensor(), *node.output());
+    stack[0] = global(stack[0].toTensor(), *node.output());
     return;
   }
   c10::List<at::Tensor> results;
   for (const at::Tensor& each : stack[0].toTensorList()) {
-    results.push_back(whole(each, *node.output(results.size())));
+    results.push_back(global(each, *node.output(results.size())));
   }
   stack[0] = results;
 }

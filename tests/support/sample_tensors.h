@@ -8,8 +8,8 @@
 
 namespace weft::testing {
 
-/// The tensor that a rank brings to a check, known to every rank: small whole numbers, so that every reduction of a few
-/// of them is exact in every dtype.
+/// The input of a rank to a check, known to every rank: small integers, so that every reduction of a few of them is exact
+/// in every dtype.
 at::Tensor sample(int64_t rank, c10::IntArrayRef sizes, at::ScalarType dtype = at::kFloat);
 
 /// The same values, not contiguous.

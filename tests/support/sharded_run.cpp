@@ -57,10 +57,10 @@ ShardedRun expect_same_sharded(
     const TensorParallelOptions& options,
     const Size::Values& sizes,
     const OverlapOptions& overlap) {
-  auto whole = std::make_shared<Program>(parse_program(text));
-  const auto inputs = draw(*whole, sizes);
+  auto global = std::make_shared<Program>(parse_program(text));
+  const auto inputs = draw(*global, sizes);
   auto sharded = parse_program(text);
-  sharded.tensors = whole->tensors;
+  sharded.tensors = global->tensors;
   auto decisions = shard(sharded, analysis_mesh(mesh), plan, options, overlap);
   verify(sharded);
   ShardedRun run{summarize(sharded), to_string(sharded), {}, std::move(decisions)};
@@ -79,7 +79,7 @@ ShardedRun expect_same_sharded(
       }
     }
   }
-  const auto expected = Executor(whole).run(values_of(inputs));
+  const auto expected = Executor(global).run(values_of(inputs));
   const auto outputs = ThreadRanks(ranks).run(values);
   for (size_t i = 0; i < expected.size(); ++i) {
     std::vector<at::Tensor> parts;

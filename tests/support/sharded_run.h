@@ -13,7 +13,7 @@ struct ShardedRun {
 };
 
 /// Runs a program, given as text, by itself and sharded over a mesh ("tp=4") with ranks as threads, on the same weights and
-/// inputs (drawn from a seed; integers below 4), and expects the same outputs, whole. `sizes` are those of symbols.
+/// inputs (drawn from a seed; integers below 4), and expects the same global outputs. `sizes` are those of symbols.
 ShardedRun expect_same_sharded(
     const std::string& text,
     const std::string& mesh,

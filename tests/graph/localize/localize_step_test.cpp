@@ -35,12 +35,12 @@ void check_moves(
     const std::function<Program(const Program&, int64_t)>& make) {
   for (const auto& source : layouts) {
     const auto targets = possible_targets(source, layouts);
-    const auto program = move_program(mesh, sizes, source, targets, runs[0].whole.scalar_type());
+    const auto program = move_program(mesh, sizes, source, targets, runs[0].global.scalar_type());
     verify(program);
     const auto results = run_moves(program, source, runs, [&](int64_t rank) { return make(program, rank); });
     for (size_t run = 0; run < runs.size(); ++run) {
       for (size_t i = 0; i < targets.size(); ++i) {
-        ASSERT_NO_FATAL_FAILURE(expect_parts_of(runs[run].whole, source, targets[i], results[run][i], mesh.shape()));
+        ASSERT_NO_FATAL_FAILURE(expect_locals_of(runs[run].global, source, targets[i], results[run][i], mesh.shape()));
       }
     }
   }
@@ -81,7 +81,7 @@ TEST_P(EveryMove, IsTheSameForSymbolsWhateverTheyAre) {
     std::vector<MoveRun> runs;
     for (int64_t value = 0; value < 10; ++value) {
       MoveRun run{{}, {{"s0", value}, {"s1", 9 - value}}};
-      run.whole = numbered({sizes[0].evaluate(run.symbols), sizes[1].evaluate(run.symbols)});
+      run.global = numbered({sizes[0].evaluate(run.symbols), sizes[1].evaluate(run.symbols)});
       runs.push_back(std::move(run));
     }
     ASSERT_NO_FATAL_FAILURE(check_moves(mesh, sizes, layouts, runs, as_it_is));
@@ -129,15 +129,15 @@ TEST(LocalizeStep, MovesEveryDtype) {
   const auto mesh = DeviceMesh::parse("mesh(a=3)");
   for (const auto dtype :
        {at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kByte, at::kBool, at::kComplexFloat}) {
-    const auto whole = at::arange(15, at::kLong).remainder(2).view({5, 3}).to(dtype);
+    const auto global = at::arange(15, at::kLong).remainder(2).view({5, 3}).to(dtype);
     const auto layouts = all_layouts(1, 2, {Replicate(), Shard(0), Shard(1), StridedShard(0, 2)});
-    ASSERT_NO_FATAL_FAILURE(check_moves(mesh, {5, 3}, layouts, {{whole}}, as_it_is)) << dtype;
+    ASSERT_NO_FATAL_FAILURE(check_moves(mesh, {5, 3}, layouts, {{global}}, as_it_is)) << dtype;
     // A partial value of these: the first rank has it, the others nothing.
     const auto program = move_program(mesh, {5, 3}, {Replicate()}, {{Partial()}}, dtype);
     const auto terms =
-        run_moves(program, {Replicate()}, {{whole}}, [&](int64_t rank) { return localize(program, rank); });
-    EXPECT_TRUE(terms[0][0][0].equal(whole)) << dtype;
-    EXPECT_TRUE(terms[0][0][2].equal(at::zeros_like(whole))) << dtype;
+        run_moves(program, {Replicate()}, {{global}}, [&](int64_t rank) { return localize(program, rank); });
+    EXPECT_TRUE(terms[0][0][0].equal(global)) << dtype;
+    EXPECT_TRUE(terms[0][0][2].equal(at::zeros_like(global))) << dtype;
   }
 }
 
@@ -145,15 +145,15 @@ TEST(LocalizeStep, ReducesTruthAndNumbersAsTheyAre) {
   for (const auto* text : {"{P(sum)}", "{P(max)}", "{P(min)}", "{P(product)}"}) {
     for (const auto dtype : {at::kLong, at::kBool}) {
       const auto mesh = DeviceMesh::parse("mesh(a=2)");
-      const auto whole = at::ones({3}, dtype);
+      const auto global = at::ones({3}, dtype);
       const auto source = Layout::parse(text);
       const auto program = move_program(mesh, {3}, source, {{Replicate()}, {Shard(0)}}, dtype);
       run_on_ranks(2, [&](int64_t rank) {
         Executor executor(std::make_shared<const Program>(localize(program, rank)));
-        const auto outputs = executor.run({rank == 0 ? whole : at::zeros_like(whole)});
+        const auto outputs = executor.run({rank == 0 ? global : at::zeros_like(global)});
         const auto expected = source[0].reduce_op() == ReduceOp::Sum || source[0].reduce_op() == ReduceOp::Max
-            ? whole
-            : at::zeros_like(whole);
+            ? global
+            : at::zeros_like(global);
         EXPECT_TRUE(outputs[0].toTensor().equal(expected)) << text << dtype << outputs[0];
         EXPECT_TRUE(outputs[1].toTensor().equal(expected.narrow(0, 0, rank == 0 ? 2 : 1))) << text << dtype;
       });

@@ -1,4 +1,4 @@
-"""Judges a program: what ranks did beside what one device did."""
+"""Judges a program: compares what ranks did with what one device did."""
 
 import dataclasses
 

@@ -41,7 +41,7 @@ class Program:
 
     def text(self):
         lines = [f"# {self.kind} {self.seed}: mesh {self.mesh}, mode {self.mode}", *self.steps]
-        return "\n".join(lines) + (f"\n# beside it, on a second thread:\n{self.beside.text()}" if self.beside else "")
+        return "\n".join(lines) + (f"\n# at the same time, on a second thread:\n{self.beside.text()}" if self.beside else "")
 
     def without(self, dropped):
         """The program without the steps at these positions, and without those that need a name which they made."""

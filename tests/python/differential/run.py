@@ -1,4 +1,4 @@
-"""Random programs of ordinary PyTorch code, on distributed tensors beside plain ones: everything must agree.
+"""Random programs of ordinary PyTorch code, on distributed and on plain tensors: everything must agree.
 
     python tests/python/differential/run.py --seeds 0:2000 --jobs 4          # seeds take turns over all kinds
     python tests/python/differential/run.py --seeds 0:500 --kind writes

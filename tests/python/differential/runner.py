@@ -82,7 +82,7 @@ def last_write_to_view(program, stop):
 
 
 def run_distributed(program):
-    """A Record per rank, for the program and then for the one beside it."""
+    """A Record per rank, for the program and then for the one on its second thread."""
 
     def mesh(suffix=""):
         names = tuple(name + suffix for name in ("dp", "cp", "tp")[-len(program.mesh):])

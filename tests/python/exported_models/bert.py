@@ -59,7 +59,7 @@ class Bert(nn.Module):
 
 
 class TorchEncoder(nn.Module):
-    """torch's own layers keep queries, keys and values in one parameter, which no style cuts."""
+    """torch's own layers keep queries, keys and values in one parameter, which no style shards."""
 
     def __init__(self, dim=20, heads=4, hidden=30):
         super().__init__()

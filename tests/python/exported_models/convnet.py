@@ -58,7 +58,7 @@ def by(dim):
 
 
 PLANS = (
-    # The batch norm between them has features cut as the layers do.
+    # The features of the batch norm between them are sharded as those of the layers.
     Plan("head", {"hidden": "colwise", "classifier": "rowwise"}),
     Plan("channels", {"blocks.*.bn?": by(1), "hidden": "colwise", "classifier": "rowwise"}),
     Plan("rows of the image", {"pool": by(2), "blocks.*.bn1": by(2)}),

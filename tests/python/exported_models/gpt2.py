@@ -95,7 +95,7 @@ PLANS = (
     ),
 )
 
-# Five heads are on no mesh as many per rank: named they are refused, not named the cuts fall where they fall.
+# No mesh divides five heads evenly: a plan that names the heads is refused, without names shards may divide a head.
 ODD_PLANS = (
     Plan("heads", attention(5), refused=refused_heads("h.*.attn.c_attn", "tp=2", "tp=3", "tp=4", "dp=2,tp=2")),
     Plan("no heads", {"wte": "rowwise", **attention(None), "lm_head": "colwise"}),

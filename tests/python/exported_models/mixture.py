@@ -76,7 +76,7 @@ def inputs(batch=2, length=6):
 
 LISTED_PLANS = (
     Plan(
-        "each expert cut",
+        "each expert sharded",
         {"experts.*.up": "colwise", "experts.*.gate": "colwise", "experts.*.down": "rowwise"},
     ),
     Plan("router", {"router": "colwise"}),

@@ -14,7 +14,7 @@ LENGTH = Dim("length", max=64)
 
 @dataclass(frozen=True)
 class Plan:
-    """The entries are those of a plan file (docs/parallel.md); the module "" is the whole program."""
+    """The entries are those of a plan file (docs/parallel.md); the module "" is the program itself."""
 
     name: str
     entries: dict
@@ -33,7 +33,7 @@ class Plan:
 UNDECOMPOSED = ("exported", "dynamic", "strict", "strict_dynamic")
 OF_FIXED_BATCH = (*UNDECOMPOSED, "decomposed", "strict_decomposed")
 
-# Nothing is cut, so nothing moves. Every model is run with it.
+# Nothing is sharded, so nothing is communicated. Every model is run with it.
 EMPTY = Plan("empty", {}, collectives={})
 
 

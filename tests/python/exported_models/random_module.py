@@ -74,7 +74,7 @@ class RandomProgram:
 
 
 def layout_text(dice, rank):
-    """R or a cut of a value of so many dims."""
+    """R or S of a dim, for a value of so many dims."""
     dim = dice.randrange(-1, rank)
     return "R" if dim < 0 else f"S({dim})"
 

@@ -10,7 +10,7 @@ COMMAND = Path(weft._C.__file__).parents[2] / "bin/weft"
 
 
 def in_process(path, mesh, plan, inputs):
-    """The outputs, whole, and the summary; the ranks are threads, and an error says so where they differ."""
+    """The global outputs and the summary; the ranks are threads, and raise where their outputs differ."""
     program = weft._C.ShardedProgram(str(path), mesh, weft._C.ParallelPlan.parse(json.dumps(plan)))
     return program.run(inputs), json.loads(program.summary())
 

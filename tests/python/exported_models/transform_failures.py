@@ -39,7 +39,7 @@ COLWISE = {"a": "colwise"}
 
 
 def case(name, function, plans, inputs=flat, count=1, width=16, training=False, parts=dict, **dynamic):
-    """A plan, several, or what is known of the one that cuts `a` by its outputs."""
+    """A plan, several, or the collectives expected of the plan that shards `a` by its outputs."""
     if isinstance(plans, dict):
         plans = (Plan("colwise", COLWISE, plans),)
     elif isinstance(plans, Plan):
@@ -134,7 +134,7 @@ def chained_softmax(model, x):
 
 
 def quadratic(model, x):
-    """Products of two activations that are cut alike, along the cut dim and beside it."""
+    """Products of two activations that are sharded alike, over the sharded dim and over the other."""
     y = model.a(x)
     return y @ y.transpose(-1, -2), y.transpose(-1, -2) @ y
 
@@ -170,13 +170,13 @@ OPEN_NESTED = {"dynamic_shapes": (({"first": {0: BATCH}, "rest": ({0: BATCH}, {0
 MODELS = [
     case("linear_of_3d", pair, Plan("pair", PAIR, {"all_reduce": 1}), deep, count=2),
     case("linear_of_3d_uneven", pair, Plan("pair", PAIR, {"all_reduce": 1}), deep, count=2, width=18),
-    case("expand_of_cut", expanded, {"all_gather": 1}),
-    # The parts are joined as they lie, and gathered together.
-    case("cat_of_cut", joined, {"all_gather": 1}),
-    # What is stacked with it is the same everywhere, and cut for nothing.
-    case("stack_of_cut_and_whole", stacked, {"all_gather": 1}),
-    case("sum_of_cut", summed, {"all_reduce": 1}),
-    case("means_of_cut", averaged, Plan("colwise", COLWISE)),
+    case("expand_of_shard", expanded, {"all_gather": 1}),
+    # The shards are joined locally, and gathered together.
+    case("cat_of_shard", joined, {"all_gather": 1}),
+    # The replicated operand of the stack is sharded without communication.
+    case("stack_of_shard_and_replica", stacked, {"all_gather": 1}),
+    case("sum_of_shard", summed, {"all_reduce": 1}),
+    case("means_of_shard", averaged, Plan("colwise", COLWISE)),
     case("batch_norm_eval", normed, Plan("colwise", COLWISE), parts=lambda: {"norm": nn.BatchNorm1d(16)}),
     case("batch_norm_train", normed, Plan("colwise", COLWISE), parts=lambda: {"norm": nn.BatchNorm1d(16)}, training=True),
     case("parameter_goes_out", with_parameter, {"all_gather": 3}),
@@ -195,12 +195,12 @@ MODELS = [
     case("two_readers", two_readers, Plan("pair", PAIR, {"all_reduce": 1}), count=2),
     case("returned_twice", returned_twice, {"all_gather": 1}),
     case("filled_alike", same_sized, Plan("colwise", COLWISE)),
-    case("halves_of_cut", halves, Plan("colwise", COLWISE)),
+    case("halves_of_shard", halves, Plan("colwise", COLWISE)),
     case("halves_of_parts", halves, Plan("parts", {"a": {"style": "colwise", "parts": 2}}, {"all_gather": 1})),
-    case("views_of_cut", viewed, Plan("pair", {"a": {"style": "colwise"}, "b": "rowwise"}), deep, count=2),
-    case("best_of_cut", best, Plan("colwise", COLWISE), **OPEN_FROM_THREE),
-    case("softmax_of_cut", chained_softmax, Plan("colwise", COLWISE)),
-    case("products_of_cut", quadratic, Plan("colwise", COLWISE), deep),
+    case("views_of_shard", viewed, Plan("pair", {"a": {"style": "colwise"}, "b": "rowwise"}), deep, count=2),
+    case("best_of_shard", best, Plan("colwise", COLWISE), **OPEN_FROM_THREE),
+    case("softmax_of_shard", chained_softmax, Plan("colwise", COLWISE)),
+    case("products_of_shard", quadratic, Plan("colwise", COLWISE), deep),
     case("nested_containers", nested, Plan("colwise", COLWISE, {"all_gather": 2}), nested_inputs, **OPEN_NESTED),
     case("written_input", written, {"all_gather": 1}),
     case("one_feature", lambda model, x: model.a(x), {"all_gather": 1}, width=1),

@@ -69,7 +69,7 @@ def test_a_program_is_sharded_and_torch_runs_it(mesh, decomposed):
     own = weft.tensor_parallel(whole, mesh, PLAN)
     assert_same(own, whole, tokens)
     assert collectives(own) == ["all_reduce"] * 3
-    # The given program is as it was, and the new one holds this rank's part.
+    # The given program is unchanged, and the new one holds this rank's shards.
     assert all(torch.equal(state[name], whole.state_dict[name]) for name in state)
     assert own.state_dict["blocks.0.up.weight"].shape == (19 if dist.get_rank() == 0 else 18, 16)
     assert own.state_dict["table.weight"].shape == (6 if dist.get_rank() == 0 else 5, 16)

@@ -1,4 +1,4 @@
-"""Meshes and tensors on the process groups of torch.distributed, beside PyTorch's own."""
+"""Meshes and tensors on the process groups of torch.distributed, together with PyTorch's own."""
 
 import pytest
 import torch

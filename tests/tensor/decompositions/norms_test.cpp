@@ -1,4 +1,4 @@
-#include "tests/support/beside_plain.h"
+#include "tests/support/against_plain.h"
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"

@@ -1,5 +1,5 @@
 #include "weft/tensor/gradients/gradient_layout.h"
-#include "tests/support/beside_plain.h"
+#include "tests/support/against_plain.h"
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
 #include "weft/core/layout_algebra.h"

@@ -1,4 +1,4 @@
-#include "tests/support/beside_plain.h"
+#include "tests/support/against_plain.h"
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/tensor/distribute.h"
@@ -28,7 +28,7 @@ TEST(Composite, TensorsThatAnOperatorMakesOfShapesCountAsReplicated) {
 
 TEST(Composite, CausalAttentionMakesItsMask) {
   const Values inputs = {parameter({2, 2, 4, 8}), parameter({2, 2, 4, 8}), parameter({2, 2, 4, 8})};
-  const BesideOptions options{.cut_dims = std::vector<int64_t>{0, 2}};
+  const AgainstPlainOptions options{.shard_dims = std::vector<int64_t>{0, 2}};
   expect_as_plain(
       inputs,
       [](const Values& in) -> Values {

@@ -1,4 +1,4 @@
-#include "tests/integration/oracle_whole.h"
+#include "tests/integration/oracle_composite.h"
 
 #include "weft/tensor/dispatch.h"
 #include "weft/tensor/dispatch/dtensor_kernel.h"
@@ -46,7 +46,7 @@ bool is_taken_apart(const c10::OperatorHandle& op) {
       !op.hasKernelForDispatchKey(kDTensorKey);
 }
 
-Inputs call_whole(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments) {
+Inputs call_composite(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments) {
   const auto& schema = op.schema().arguments();
   for (auto i = arguments.size(); i < schema.size(); ++i) {
     TORCH_CHECK(schema[i].default_value(), op.schema(), " needs the argument ", schema[i].name());

@@ -1,4 +1,4 @@
-#include "tests/support/beside_plain.h"
+#include "tests/support/against_plain.h"
 
 #include "tests/support/error_text.h"
 #include "weft/comm/world/current_world.h"
@@ -14,10 +14,10 @@ namespace weft::testing {
 namespace {
 
 /// The placements in which an input is tried.
-std::vector<Placement> placements_of(const at::Tensor& input, const BesideOptions& options) {
+std::vector<Placement> placements_of(const at::Tensor& input, const AgainstPlainOptions& options) {
   std::vector<Placement> placements = {Replicate()};
   for (int64_t d = 0; d < input.dim(); ++d) {
-    const auto& allowed = options.cut_dims;
+    const auto& allowed = options.shard_dims;
     if (!allowed || std::find(allowed->begin(), allowed->end(), d) != allowed->end()) {
       placements.push_back(Shard(d));
     }
@@ -53,18 +53,18 @@ void expect_same(const at::Tensor& actual, const at::Tensor& expected, double to
   EXPECT_EQ(actual.requires_grad(), expected.requires_grad()) << where;
   EXPECT_EQ(actual.is_inference(), expected.is_inference()) << where;
   const c10::NoGradGuard values_only;
-  const auto whole = is_dtensor(actual) ? full_tensor(actual) : actual;
-  ASSERT_EQ(whole.scalar_type(), expected.scalar_type()) << where;
-  ASSERT_EQ(whole.sizes(), expected.sizes()) << where;
-  EXPECT_TRUE(at::allclose(whole, expected.detach(), tolerance, tolerance)) << where << "\n"
-                                                                            << whole << "\ninstead of\n"
-                                                                            << expected;
+  const auto global = is_dtensor(actual) ? full_tensor(actual) : actual;
+  ASSERT_EQ(global.scalar_type(), expected.scalar_type()) << where;
+  ASSERT_EQ(global.sizes(), expected.sizes()) << where;
+  EXPECT_TRUE(at::allclose(global, expected.detach(), tolerance, tolerance)) << where << "\n"
+                                                                             << global << "\ninstead of\n"
+                                                                             << expected;
 }
 
 /// Calls `fn(inputs)` on the ranks of a mesh, with the inputs in every combination of placements.
 void on_ranks(
     const Values& inputs,
-    const BesideOptions& options,
+    const AgainstPlainOptions& options,
     c10::IntArrayRef mesh_shape,
     const std::function<void(const Values&)>& fn) {
   size_t combinations = 1;
@@ -92,7 +92,7 @@ void on_ranks(
 
 } // namespace
 
-void expect_as_plain(const Values& inputs, const TensorProgram& program, const BesideOptions& options) {
+void expect_as_plain(const Values& inputs, const TensorProgram& program, const AgainstPlainOptions& options) {
   const auto expected = program(leaves_of(inputs));
   for (const auto& mesh_shape : {std::vector<int64_t>{2}, {2, 2}}) {
     on_ranks(inputs, options, mesh_shape, [&](const Values& distributed) {

@@ -10,26 +10,26 @@
 namespace weft::testing {
 
 using Values = std::vector<at::Tensor>;
-/// A program that some tensors go into and others come out of, written once for plain and for distributed ones.
+/// A function from tensors to tensors, written once for plain and for distributed ones.
 using TensorProgram = std::function<Values(const Values& inputs)>;
 
-struct BesideOptions {
+struct AgainstPlainOptions {
   double tolerance = 1e-9;
-  /// The dims along which inputs are cut; all of them unless given.
-  std::optional<std::vector<int64_t>> cut_dims = std::nullopt;
+  /// The dims that inputs may be sharded by; all of them unless given.
+  std::optional<std::vector<int64_t>> shard_dims = std::nullopt;
 };
 
 /// Runs a program on copies of the inputs, and on ranks as threads on distributed ones, in every combination of
 /// placements R and S on a mesh (2) and in as many on a mesh (2, 2). Copies are leaves that require a gradient where the
-/// input does. Expects that what comes out is the same: values, dtypes, and whether it requires a gradient.
+/// input does. Expects the same outputs: values, dtypes, and whether they require a gradient.
 ///
 ///   expect_as_plain({a, b}, [](const Values& in) -> Values { return {in[0].matmul(in[1])}; });
-void expect_as_plain(const Values& inputs, const TensorProgram& program, const BesideOptions& options = {});
+void expect_as_plain(const Values& inputs, const TensorProgram& program, const AgainstPlainOptions& options = {});
 
 /// The text of the error that a program raises, on plain and on distributed tensors alike.
 std::string error_as_plain(const Values& inputs, const TensorProgram& program);
 
-/// Sizes, and numbers that have nothing to do with each other; a leaf that requires a gradient.
+/// A leaf of these sizes that requires a gradient. Its values are irregular, and the same every time.
 at::Tensor parameter(c10::IntArrayRef sizes, at::ScalarType dtype = at::kDouble);
 
 } // namespace weft::testing
