@@ -12,12 +12,12 @@ help:
 	@echo "make test            build with warnings as errors, run all tests"
 	@echo "make faults          kill, stop or confuse a rank of a training run, RUNS times each (50); seeds are printed"
 	@echo "make wheel           make build/wheel/weft-*.whl, which installs next to torch in seconds"
-	@echo "make lint            format, layers, mirror of sources and tests, file sizes, names of types"
+	@echo "make lint            format, layers, mirror of sources and tests, file sizes, names of types, words"
 	@echo "make format          format all sources"
 	@echo "make bench [ONLY=x]  build and run the benchmarks, or only x"
 	@echo "make asan, tsan      run all tests under the address (and undefined) or the thread sanitizer"
 	@echo "make fuzz            run the fuzzers over their corpus, each for FUZZ_SECONDS (600); -j2 runs both at once"
-	@echo "make differential    run PROGRAMS (20000) random Python programs on distributed tensors beside plain ones"
+	@echo "make differential    run PROGRAMS (20000) random Python programs on distributed and on plain tensors, and compare"
 	@echo "make mutate          give each reader COUNT (5000) files that were changed somewhere; make test gives it 300"
 	@echo "make clean           remove build/"
 
@@ -83,6 +83,7 @@ lint: setup
 	@.venv/bin/python scripts/check_mirror.py
 	@.venv/bin/python scripts/check_sizes.py
 	@.venv/bin/python scripts/check_types.py
+	@.venv/bin/python scripts/check_words.py
 
 format: setup
 	@$(SOURCES) | xargs -r .venv/bin/clang-format -i
