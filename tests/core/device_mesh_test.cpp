@@ -284,7 +284,7 @@ TEST(DeviceMesh, ImpossibleRankArraysRaise) {
   };
   EXPECT_EQ(text({2, 2}, {0, 1, 2}), "[DeviceMesh] shape [2, 2] needs 4 ranks, but got 3.");
   EXPECT_EQ(text({2}, {}), "[DeviceMesh] shape [2] needs 2 ranks, but got 0.");
-  EXPECT_EQ(text({2, 2}, {0, 1, 2, 1}), "[DeviceMesh] a rank may stand once in a mesh, but got 1 twice.");
+  EXPECT_EQ(text({2, 2}, {0, 1, 2, 1}), "[DeviceMesh] a rank may occur only once in a mesh, but got 1 twice.");
   EXPECT_EQ(text({0}, {}), "[DeviceMesh] every mesh dim needs at least one rank, but got shape [0].");
   for (const auto rank : {int64_t{8}, int64_t{-1}}) {
     EXPECT_EQ(

@@ -5,7 +5,7 @@
 namespace weft {
 
 namespace layout_algebra_test {
-TEST(LayoutAlgebra, TheGradientOfATermIsThatOfTheSum) {
+TEST(LayoutAlgebra, TheGradientOfAPartialTensorIsReplicated) {
   EXPECT_EQ(
       without_partial({Shard(0), Partial(), Replicate(), Partial(ReduceOp::Max)}),
       (Layout{Shard(0), Replicate(), Replicate(), Replicate()}));
@@ -16,7 +16,7 @@ TEST(LayoutAlgebra, TheShardOrderStaysInTheGradient) {
   EXPECT_EQ(without_partial(layout), Layout::parse("{S(0)[1], R, S(0)[0]}"));
 }
 
-TEST(LayoutAlgebra, AnAverageIsASumThatIsDividedApart) {
+TEST(LayoutAlgebra, AnAverageIsASumThatTheCallerDivides) {
   const auto spec = TensorSpec::parse("f32[4] @ mesh(a=2,b=3,c=5) {P(avg), P(sum), P(avg)}");
   EXPECT_EQ(averaged_over(*spec), 10);
   EXPECT_EQ(with_sums_for_averages(spec->layout()), (Layout{Partial(), Partial(), Partial()}));

@@ -11,34 +11,34 @@ namespace weft {
 namespace layout_test {
 using testing::error_text;
 
-TEST(Layout, EarlierMeshDimsCutFirstByDefault) {
+TEST(Layout, EarlierMeshDimsShardFirstByDefault) {
   const Layout layout({Shard(0), Replicate(), StridedShard(0, 2), Shard(1), Shard(0)});
   EXPECT_EQ(layout.ndim(), 5);
   EXPECT_EQ(layout.shard_order(0), (MeshDims{0, 2, 4}));
   EXPECT_EQ(layout.shard_order(1), MeshDims{3});
   EXPECT_EQ(layout.shard_order(2), MeshDims{});
   EXPECT_TRUE(layout.has_default_order());
-  const std::vector<int64_t> turns = {0, 0, 1, 0, 2};
+  const std::vector<int64_t> positions = {0, 0, 1, 0, 2};
   for (int64_t m = 0; m < layout.ndim(); ++m) {
-    EXPECT_EQ(layout.turn(m), turns[m]) << m;
+    EXPECT_EQ(layout.turn(m), positions[m]) << m;
   }
 }
 
-TEST(Layout, TurnsStateWhoCutsFirst) {
+TEST(Layout, PositionsStateWhichMeshDimShardsFirst) {
   const Layout layout({Shard(0), Shard(1), Shard(0), Shard(0)}, {2, 0, 0, 1});
   EXPECT_EQ(layout.shard_order(0), (MeshDims{2, 3, 0}));
   EXPECT_EQ(layout.shard_order(1), MeshDims{1});
   EXPECT_FALSE(layout.has_default_order());
 }
 
-TEST(Layout, TurnsInDefaultOrderAreTheDefault) {
+TEST(Layout, PositionsInDefaultOrderAreTheDefault) {
   const Layout layout({Shard(0), Shard(0)}, {0, 1});
   EXPECT_EQ(layout, Layout({Shard(0), Shard(0)}));
   EXPECT_EQ(layout.hash(), Layout({Shard(0), Shard(0)}).hash());
   EXPECT_TRUE(layout.has_default_order());
 }
 
-TEST(Layout, TurnsWhereNothingIsCutMeanNothing) {
+TEST(Layout, PositionsOfMeshDimsThatShardNothingAreIgnored) {
   EXPECT_EQ(Layout({Replicate(), Partial()}, {5, -1}), Layout({Replicate(), Partial()}));
 }
 
@@ -69,30 +69,32 @@ TEST(Layout, TextParsesBackToTheSameLayout) {
   }
 }
 
-TEST(Layout, ParseSkipsSpacesAndTakesTheDefaultOrderInTurns) {
+TEST(Layout, ParseSkipsSpacesAndAcceptsPositionsInDefaultOrder) {
   EXPECT_EQ(Layout::parse(" { S(0) [ 1 ] ,S(0)[0] } "), Layout({Shard(0), Shard(0)}, {1, 0}));
   EXPECT_EQ(Layout::parse("{S(0)[0], S(0)[1]}"), Layout({Shard(0), Shard(0)}));
 }
 
-TEST(Layout, TurnsThatAreNoOrderRaise) {
-  const auto text = [](c10::ArrayRef<int64_t> turns) {
-    return error_text<c10::ValueError>([&] { Layout({Shard(0), Shard(1), Shard(0)}, turns); });
+TEST(Layout, PositionsThatAreNoOrderRaise) {
+  const auto text = [](c10::ArrayRef<int64_t> positions) {
+    return error_text<c10::ValueError>([&] { Layout({Shard(0), Shard(1), Shard(0)}, positions); });
   };
   const std::string start =
-      "[Layout] the turns of the 2 mesh dims that cut tensor dim 0 must be 0 to 1, each once, but got ";
+      "[Layout] the positions of the 2 mesh dims that shard tensor dim 0 must be 0 to 1, each once, but got ";
   EXPECT_EQ(text({0, 0, 0}), start + "[0, 0, 0] for {S(0), S(1), S(0)}.");
   EXPECT_EQ(text({1, 0, 2}), start + "[1, 0, 2] for {S(0), S(1), S(0)}.");
   EXPECT_EQ(text({-1, 0, 0}), start + "[-1, 0, 0] for {S(0), S(1), S(0)}.");
   EXPECT_EQ(text({256, 0, 1}), start + "[256, 0, 1] for {S(0), S(1), S(0)}.");
   EXPECT_EQ(
       text({0, 1, 1}),
-      "[Layout] the turns of the 1 mesh dims that cut tensor dim 1 must be 0 to 0, each once, but got [0, 1, 1] for "
+      "[Layout] the positions of the 1 mesh dims that shard tensor dim 1 must be 0 to 0, each once, but got [0, 1, 1] "
+      "for "
       "{S(0), S(1), S(0)}.");
   EXPECT_EQ(
-      text({0, 1}), "[Layout] one turn per mesh dim is required, but got 2 turns for 3 placements {S(0), S(1), S(0)}.");
+      text({0, 1}),
+      "[Layout] one position per mesh dim is required, but got 2 positions for 3 placements {S(0), S(1), S(0)}.");
   EXPECT_EQ(
       error_text<c10::ValueError>([] { Layout::parse("{S(0)[0], S(0)}"); }),
-      "[Layout] the turns of the 2 mesh dims that cut tensor dim 0 must be 0 to 1, each once, but got [0, 0] for "
+      "[Layout] the positions of the 2 mesh dims that shard tensor dim 0 must be 0 to 1, each once, but got [0, 0] for "
       "{S(0), S(0)}.");
 }
 
@@ -128,7 +130,7 @@ TEST(Layout, NormalizingADimTheTensorHasNotRaises) {
       "Shard a dim that the tensor has.");
 }
 
-TEST(Layout, WithCutsAfterAllOthersAndClosesTheGapItLeaves) {
+TEST(Layout, WithShardsLastAndClosesTheGapInTheShardOrder) {
   struct Change {
     std::string before;
     int64_t mesh_dim;

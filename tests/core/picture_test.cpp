@@ -5,14 +5,14 @@
 namespace weft {
 
 namespace picture_test {
-/// The picture below its first line, which repeats the spec.
+/// The picture without its first line, which repeats the spec.
 std::string picture(const std::string& spec) {
   const auto text = draw(*TensorSpec::parse(spec));
   EXPECT_EQ(text.substr(0, spec.size() + 1), spec + "\n");
   return "\n" + text.substr(spec.size() + 1);
 }
 
-TEST(Picture, ReplicasStandSideBySide) {
+TEST(Picture, ReplicasAreDrawnNextToEachOther) {
   EXPECT_EQ(picture("f32[8,16] @ mesh(dp=2,tp=2) {S(0), R}"), R"(
          0..15
        ┌───────┐
@@ -23,7 +23,7 @@ TEST(Picture, ReplicasStandSideBySide) {
 )");
 }
 
-TEST(Picture, BothDimsCutMakeAGrid) {
+TEST(Picture, BothDimsShardedMakeAGrid) {
   EXPECT_EQ(picture("f32[8,16] @ mesh(dp=2,tp=2) {S(0), S(1)}"), R"(
          0..7   8..15
        ┌──────┬───────┐
@@ -73,7 +73,7 @@ TEST(Picture, OneDimTensorIsDrawnDownwards) {
 )");
 }
 
-TEST(Picture, OrderOfTheCutsIsSeen) {
+TEST(Picture, TheShardOrderIsVisible) {
   EXPECT_EQ(picture("f32[8] @ mesh(dp=2,tp=2) {S(0)[1], S(0)[0]}"), R"(
        ┌───┐
   0..1 │ 0 │
@@ -87,7 +87,7 @@ TEST(Picture, OrderOfTheCutsIsSeen) {
 )");
 }
 
-TEST(Picture, StridedCutGivesARankSeveralBands) {
+TEST(Picture, AStridedShardGivesARankSeveralBands) {
   EXPECT_EQ(picture("f32[8] @ mesh(dp=2) {SS(0,2)}"), R"(
        ┌───┐
   0..1 │ 0 │
@@ -130,7 +130,7 @@ TEST(Picture, EmptyTensorIsDrawnAsSuch) {
 )");
 }
 
-TEST(Picture, TheDimsThatAreCutAreDrawnOfAThreeDimTensor) {
+TEST(Picture, OfAThreeDimTensorTheShardedDimsAreDrawn) {
   EXPECT_EQ(picture("f32[4,6,8] @ mesh(dp=2,tp=2) {S(0), S(2)}"), R"(
          0..3   4..7
        ┌──────┬──────┐
@@ -156,7 +156,7 @@ TEST(Picture, RanksAreThoseOfTheMesh) {
 )");
 }
 
-TEST(Picture, PartsOfADimThatIsNotDrawnStandSideBySide) {
+TEST(Picture, ShardsOfADimThatIsNotDrawnAreDrawnNextToEachOther) {
   EXPECT_EQ(picture("f32[2,2,2] @ mesh(a=2,b=2,c=2) {S(0), S(1), S(2)}"), R"(
        0     1
     ┌─────┬─────┐
@@ -167,7 +167,7 @@ TEST(Picture, PartsOfADimThatIsNotDrawnStandSideBySide) {
 )");
 }
 
-TEST(Picture, AnImageHasOneRectanglePerPartAndOneColourPerSetOfRanks) {
+TEST(Picture, AnImageHasOneRectanglePerBlockAndOneColourPerSetOfRanks) {
   const auto count = [](const std::string& text, std::string_view what) {
     int64_t found = 0;
     for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {

@@ -140,7 +140,7 @@ TEST(Placement, DimTooLargeForAnyTensorRaisesInsteadOfWrapping) {
 TEST(Placement, SplitFactorOutOfRangeRaises) {
   for (const auto factor : {int64_t{0}, int64_t{-2}, int64_t{1} << 31}) {
     const auto expected = "[StridedShard] split_factor must be at least 1 and below 2^31, but got " +
-        std::to_string(factor) + " (dim 1). Use Shard(1) for an unstrided cut.";
+        std::to_string(factor) + " (dim 1). Use Shard(1) for an unstrided shard.";
     EXPECT_EQ(error_text<c10::ValueError>([&] { StridedShard(1, factor); }), expected);
     EXPECT_EQ(error_text<c10::ValueError>([&] { Placement::parse("SS(1," + std::to_string(factor) + ")"); }), expected);
   }

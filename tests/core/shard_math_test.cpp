@@ -17,18 +17,18 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kLargestSize = 17;
 
-/// A layout on a mesh, and the mesh dims in the order in which they cut.
+/// A layout on a mesh, and the mesh dims in the order in which they shard.
 struct Case {
   Ints mesh_shape;
   Layout layout;
-  Ints cut_order;
+  Ints shard_order;
 
   std::string text() const {
     return c10::str(layout.to_string(), " on ", c10::IntArrayRef(mesh_shape));
   }
 };
 
-/// Every combination of the placements on the mesh dims, in every order of the cuts.
+/// Every combination of the placements on the mesh dims, in every shard order.
 std::vector<Case> combinations(const Ints& mesh_shape, const std::vector<Placement>& choices) {
   std::vector<Case> result;
   std::set<std::string> seen;
@@ -42,12 +42,12 @@ std::vector<Case> combinations(const Ints& mesh_shape, const std::vector<Placeme
     Ints order(ndim);
     std::iota(order.begin(), order.end(), 0);
     do {
-      Ints turns(ndim, 0);
-      std::map<int64_t, int64_t> cuts;
+      Ints positions(ndim, 0);
+      std::map<int64_t, int64_t> shards;
       for (const auto m : order) {
-        turns[m] = placements[m].is_shard() ? cuts[placements[m].dim()]++ : 0;
+        positions[m] = placements[m].is_shard() ? shards[placements[m].dim()]++ : 0;
       }
-      const Layout layout(placements, turns);
+      const Layout layout(placements, positions);
       if (seen.insert(layout.to_string()).second) {
         result.push_back({mesh_shape, layout, order});
       }
@@ -93,25 +93,25 @@ std::vector<Ints> coordinates(const Ints& mesh_shape) {
   return result;
 }
 
-/// torch.chunk leaves out pieces that would be empty; here they stand at the end.
-std::vector<at::Tensor> pieces(const at::Tensor& tensor, int64_t parts, int64_t dim) {
-  auto result = at::chunk(tensor, parts, dim);
-  while (static_cast<int64_t>(result.size()) < parts) {
+/// torch.chunk leaves out empty chunks; here they are added at the end.
+std::vector<at::Tensor> chunks(const at::Tensor& tensor, int64_t count, int64_t dim) {
+  auto result = at::chunk(tensor, count, dim);
+  while (static_cast<int64_t>(result.size()) < count) {
     result.push_back(tensor.slice(dim, tensor.size(dim)));
   }
   return result;
 }
 
-/// The definition: what a rank holds of a tensor that is cut step by step.
-at::Tensor cut_step_by_step(at::Tensor tensor, const Case& c, const Ints& coordinate) {
-  for (const auto m : c.cut_order) {
+/// The definition of sharding: the local tensor of a rank, sharded one mesh dim after the other.
+at::Tensor shard_step_by_step(at::Tensor tensor, const Case& c, const Ints& coordinate) {
+  for (const auto m : c.shard_order) {
     const auto& placement = c.layout[m];
     if (!placement.is_shard()) {
       continue;
     }
     std::vector<at::Tensor> held;
-    for (const auto& outer : pieces(tensor, placement.split_factor(), placement.dim())) {
-      held.push_back(pieces(outer, c.mesh_shape[m], placement.dim())[coordinate[m]]);
+    for (const auto& outer : chunks(tensor, placement.split_factor(), placement.dim())) {
+      held.push_back(chunks(outer, c.mesh_shape[m], placement.dim())[coordinate[m]]);
     }
     tensor = held.size() == 1 ? held[0] : at::cat(held, placement.dim());
   }
@@ -133,7 +133,7 @@ Ints indices(const Runs& runs) {
   return result;
 }
 
-bool has_strided_cut(const Layout& layout) {
+bool has_strided_shard(const Layout& layout) {
   const auto placements = layout.placements();
   return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.split_factor() > 1; });
 }
@@ -150,13 +150,13 @@ TEST(ShardMath, NoRankHoldsMoreThanTheLargestLocalShape) {
   }
 }
 
-TEST(ShardMath, LocalRunsAreWhatCuttingStepByStepGives) {
+TEST(ShardMath, LocalRunsEqualShardingStepByStep) {
   ASSERT_EQ(one_dim_cases().size(), 3 * 5 + 3 * (5 * 5 + 4 * 4) + 8 * 6);
   for (int64_t size = 0; size <= kLargestSize; ++size) {
-    const auto whole = at::arange(size, at::kLong);
+    const auto global = at::arange(size, at::kLong);
     for (const auto& c : one_dim_cases()) {
       for (const auto& coordinate : coordinates(c.mesh_shape)) {
-        const auto expected = values(cut_step_by_step(whole, c, coordinate));
+        const auto expected = values(shard_step_by_step(global, c, coordinate));
         const auto runs = local_runs(size, 0, c.layout, c.mesh_shape, coordinate);
         ASSERT_EQ(indices(runs), expected) << c.text() << " size " << size << " at " << coordinate;
 
@@ -175,7 +175,7 @@ TEST(ShardMath, RunsAreAsFewAsPossibleAndInsideTheTensor) {
       for (const auto& coordinate : coordinates(c.mesh_shape)) {
         const auto runs = local_runs(size, 0, c.layout, c.mesh_shape, coordinate);
         ASSERT_FALSE(runs.empty()) << c.text() << " size " << size;
-        ASSERT_TRUE(has_strided_cut(c.layout) || runs.size() == 1) << c.text() << " size " << size;
+        ASSERT_TRUE(has_strided_shard(c.layout) || runs.size() == 1) << c.text() << " size " << size;
         for (size_t i = 0; i < runs.size(); ++i) {
           ASSERT_TRUE(runs[i].length > 0 || runs.size() == 1) << c.text() << " size " << size;
           ASSERT_TRUE(runs[i].begin >= 0 && runs[i].begin + runs[i].length <= size) << c.text() << " size " << size;
@@ -204,7 +204,7 @@ TEST(ShardMath, AllRanksTogetherHoldEveryIndexOncePerReplica) {
   }
 }
 
-TEST(ShardMath, OverlapIsExactlyTheCommonIndicesInTheOrderWanted) {
+TEST(ShardMath, IntersectionIsExactlyTheCommonIndicesInTheOrderWanted) {
   for (int64_t size = 0; size <= kLargestSize; ++size) {
     std::map<Ints, Runs> shards;
     for (const auto& c : one_dim_cases()) {
@@ -226,10 +226,10 @@ TEST(ShardMath, OverlapIsExactlyTheCommonIndicesInTheOrderWanted) {
           }
         }
         std::vector<std::pair<int64_t, int64_t>> common;
-        for (const auto& part : overlap(held_runs, wanted_runs)) {
-          ASSERT_GT(part.length, 0);
-          for (int64_t i = 0; i < part.length; ++i) {
-            common.emplace_back(part.held_begin + i, part.wanted_begin + i);
+        for (const auto& range : intersect(held_runs, wanted_runs)) {
+          ASSERT_GT(range.length, 0);
+          for (int64_t i = 0; i < range.length; ++i) {
+            common.emplace_back(range.held_begin + i, range.wanted_begin + i);
           }
         }
         ASSERT_EQ(common, expected) << c10::IntArrayRef(held) << " and " << c10::IntArrayRef(wanted);
@@ -238,31 +238,31 @@ TEST(ShardMath, OverlapIsExactlyTheCommonIndicesInTheOrderWanted) {
   }
 }
 
-TEST(ShardMath, OverlapOfOneRunIsOnePart) {
-  const auto parts = overlap({weft::Run{2, 6}}, {weft::Run{0, 3}, weft::Run{5, 2}, weft::Run{8, 4}});
-  ASSERT_EQ(parts.size(), 2);
-  EXPECT_EQ(parts[0], (Overlap{.held_begin = 0, .wanted_begin = 2, .length = 1}));
-  EXPECT_EQ(parts[1], (Overlap{.held_begin = 3, .wanted_begin = 3, .length = 2}));
+TEST(ShardMath, IntersectionHasOneRangePerCommonRun) {
+  const auto ranges = intersect({weft::Run{2, 6}}, {weft::Run{0, 3}, weft::Run{5, 2}, weft::Run{8, 4}});
+  ASSERT_EQ(ranges.size(), 2);
+  EXPECT_EQ(ranges[0], (Overlap{.held_begin = 0, .wanted_begin = 2, .length = 1}));
+  EXPECT_EQ(ranges[1], (Overlap{.held_begin = 3, .wanted_begin = 3, .length = 2}));
 }
 
-TEST(ShardMath, ChunkIsTorchChunkAndEmptyPiecesBeginAtTheEnd) {
+TEST(ShardMath, ChunkIsTorchChunkAndEmptyChunksBeginAtTheEnd) {
   for (int64_t size = 0; size <= kLargestSize; ++size) {
-    for (int64_t parts = 1; parts <= 6; ++parts) {
-      const auto expected = pieces(at::arange(size, at::kLong), parts, 0);
-      const auto full = (size + parts - 1) / parts;
-      for (int64_t index = 0; index < parts; ++index) {
-        const auto run = chunk(size, parts, index);
-        EXPECT_EQ(indices({run}), values(expected[index])) << size << " " << parts << " " << index;
-        EXPECT_EQ(run.begin, std::min(index * full, size)) << size << " " << parts << " " << index;
-        const auto block = local_shape_and_offset({size}, {Shard(0)}, {parts}, {index});
-        EXPECT_EQ(block.shape[0], run.length) << size << " " << parts << " " << index;
-        EXPECT_EQ(block.offset[0], run.begin) << size << " " << parts << " " << index;
+    for (int64_t count = 1; count <= 6; ++count) {
+      const auto expected = chunks(at::arange(size, at::kLong), count, 0);
+      const auto full = (size + count - 1) / count;
+      for (int64_t index = 0; index < count; ++index) {
+        const auto run = chunk(size, count, index);
+        EXPECT_EQ(indices({run}), values(expected[index])) << size << " " << count << " " << index;
+        EXPECT_EQ(run.begin, std::min(index * full, size)) << size << " " << count << " " << index;
+        const auto block = local_shape_and_offset({size}, {Shard(0)}, {count}, {index});
+        EXPECT_EQ(block.shape[0], run.length) << size << " " << count << " " << index;
+        EXPECT_EQ(block.offset[0], run.begin) << size << " " << count << " " << index;
       }
     }
   }
 }
 
-TEST(ShardMath, EmptyShardOfSeveralCutsBeginsWhereItsLastCutEnds) {
+TEST(ShardMath, AnEmptyShardOfSeveralMeshDimsBeginsAtTheEndOfItsOuterShard) {
   const std::vector<std::tuple<int64_t, std::string, Ints, Ints, int64_t>> empty = {
       {1, "{S(0), S(0)}", {2, 2}, {0, 1}, 1},
       {1, "{S(0), S(0)}", {2, 2}, {1, 0}, 1},
@@ -279,18 +279,18 @@ TEST(ShardMath, EmptyShardOfSeveralCutsBeginsWhereItsLastCutEnds) {
   }
 }
 
-TEST(ShardMath, TwoTensorDimsAreCutIndependently) {
+TEST(ShardMath, TwoTensorDimsAreShardedIndependently) {
   const std::vector<Placement> choices = {Replicate(), Shard(0), Shard(1), StridedShard(0, 2), StridedShard(1, 2)};
   for (const auto& mesh_shape : {Ints{2, 2}, Ints{2, 3}, Ints{3, 2}}) {
     for (const auto& c : combinations(mesh_shape, choices)) {
       for (const auto& sizes : {Ints{0, 3}, Ints{1, 1}, Ints{2, 5}, Ints{5, 4}, Ints{7, 6}}) {
-        const auto whole = at::arange(sizes[0] * sizes[1], at::kLong).view(sizes);
+        const auto global = at::arange(sizes[0] * sizes[1], at::kLong).view(sizes);
         for (const auto& coordinate : coordinates(mesh_shape)) {
-          const auto expected = cut_step_by_step(whole, c, coordinate);
+          const auto expected = shard_step_by_step(global, c, coordinate);
           const auto rows = indices(local_runs(sizes[0], 0, c.layout, mesh_shape, coordinate));
           const auto columns = indices(local_runs(sizes[1], 1, c.layout, mesh_shape, coordinate));
           const auto held =
-              whole.index_select(0, at::tensor(rows, at::kLong)).index_select(1, at::tensor(columns, at::kLong));
+              global.index_select(0, at::tensor(rows, at::kLong)).index_select(1, at::tensor(columns, at::kLong));
           ASSERT_EQ(held.sizes(), expected.sizes()) << c.text() << " sizes " << sizes << " at " << coordinate;
           ASSERT_EQ(values(held), values(expected)) << c.text() << " sizes " << sizes << " at " << coordinate;
 
@@ -305,7 +305,7 @@ TEST(ShardMath, TwoTensorDimsAreCutIndependently) {
   }
 }
 
-TEST(ShardMath, UncutDimsAreHeldWhole) {
+TEST(ShardMath, UnshardedDimsAreHeldInFull) {
   const auto block = local_shape_and_offset({5, 3}, {Shard(0)}, {4}, {2});
   EXPECT_EQ(block.shape, (c10::DimVector{1, 3}));
   EXPECT_EQ(block.offset, (c10::DimVector{4, 0}));

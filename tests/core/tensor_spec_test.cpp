@@ -48,7 +48,7 @@ TEST(TensorSpec, NegativeDimsAreCountedFromTheEnd) {
       TensorSpec::make(mesh, {Shard(1), Shard(0)}, {8, 16}, at::kFloat));
 }
 
-TEST(TensorSpec, ShardOrderListsTheMeshDimsThatCutFirstCutFirst) {
+TEST(TensorSpec, ShardOrderListsTheMeshDimsInTheOrderOfSharding) {
   const auto mesh = dp_tp_mesh();
   const auto by_default = TensorSpec::make(mesh, {Shard(0), Shard(0)}, {8, 16}, at::kFloat);
   EXPECT_EQ(by_default->shard_order(0), (MeshDims{0, 1}));

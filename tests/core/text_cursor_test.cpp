@@ -39,7 +39,7 @@ TEST(TextCursor, ShowsWhatIsAheadAndGoesPastIt) {
   EXPECT_EQ(cursor.rest(), "");
 }
 
-TEST(TextCursor, TakesAWordOnlyAsAWhole) {
+TEST(TextCursor, TakesOnlyCompleteWords) {
   TextCursor cursor("test", "inner in cuda:0");
   EXPECT_FALSE(cursor.accept_word("in"));
   EXPECT_EQ(cursor.word(), "inner");

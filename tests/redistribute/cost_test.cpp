@@ -27,13 +27,13 @@ TEST_F(Cost, CountsTheBytesThatARankReceives) {
   EXPECT_EQ(bytes(StepKind::MakePartial, {1}, "{R, R}", "{R, P(sum)}", {8, 8}), 0);
 }
 
-TEST_F(Cost, ReckonsWithEvenSharesOfAtLeastOneElement) {
+TEST_F(Cost, AssumesEvenShardsOfAtLeastOneElement) {
   // 6 rows on 4 ranks are 1.5 each; of 2 rows some rank holds one.
   EXPECT_EQ(bytes(StepKind::AllGather, {1}, "{R, S(0)}", "{R, R}", {6, 1}), 18);
   EXPECT_EQ(bytes(StepKind::ReduceScatter, {1}, "{R, P(sum)}", "{R, S(0)}", {2, 1}), 12);
 }
 
-TEST_F(Cost, SomeRankHoldsNothingOfWhatItWantsWhereCutsPartWays) {
+TEST_F(Cost, SomeRankHoldsNothingThatItWantsIfTheShardOrdersDiffer) {
   EXPECT_EQ(bytes(StepKind::AllToAll, {0, 1}, "{S(0), R}", "{R, S(0)}", {8, 8}), 64);
   EXPECT_EQ(bytes(StepKind::AllToAll, {0, 1}, "{S(0), S(0)}", "{S(0)[1], S(0)[0]}", {8, 8}), 32);
 }
@@ -59,7 +59,7 @@ TEST_F(Cost, ALocalStepCostsLessThanAnyCollective) {
   EXPECT_LT(slice, gather / 100);
 }
 
-TEST_F(Cost, ReckonsWithFasterLinksBetweenCudaDevices) {
+TEST_F(Cost, AssumesFasterLinksBetweenCudaDevices) {
   const auto cpu = LinkModel::for_mesh(DeviceMesh::parse("mesh(dp=2,tp=4)"));
   const auto cuda = LinkModel::for_mesh(DeviceMesh::parse("mesh(dp=2,tp=4; cuda)"));
   ASSERT_EQ(cpu.links.size(), 2);

@@ -32,20 +32,20 @@ const std::vector<MeshCase> kMeshes = {
 #endif
 };
 
-/// Divides by nothing, has empty shards, has no elements, has no dims.
+/// Shapes that are not divisible, give empty shards, have no elements, have no dims.
 const std::vector<std::vector<int64_t>> kShapes = {{5, 3}, {1, 2}, {0, 3}, {}};
 
-at::Tensor whole_numbers(c10::IntArrayRef sizes) {
+at::Tensor integers(c10::IntArrayRef sizes) {
   const auto count = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
   return (at::arange(count, at::kFloat) - count / 2).view(sizes);
 }
 
 class ExecuteEveryPair : public ::testing::TestWithParam<size_t> {};
 
-TEST_P(ExecuteEveryPair, EqualsGatheringEverythingAndCuttingAgain) {
+TEST_P(ExecuteEveryPair, EqualsGatheringAndShardingAgain) {
   const auto& mesh_case = kMeshes[GetParam()];
   for (const auto& sizes : kShapes) {
-    const auto whole = whole_numbers(sizes);
+    const auto global = integers(sizes);
     const auto rank_count = static_cast<int64_t>(sizes.size());
     const auto layouts =
         all_layouts(static_cast<int64_t>(mesh_case.shape.size()), rank_count, all_placements(rank_count));
@@ -57,7 +57,8 @@ TEST_P(ExecuteEveryPair, EqualsGatheringEverythingAndCuttingAgain) {
       const auto mesh = init_device_mesh(mesh_case.device, mesh_case.shape, mesh_case.names);
       for (size_t a = 0; a < layouts.size(); ++a) {
         const auto source = TensorSpec::make(mesh, layouts[a], sizes, at::kFloat);
-        const auto local = local_by_definition(whole, layouts[a], mesh.shape(), mesh.coordinate()).to(mesh_case.device);
+        const auto local =
+            local_by_definition(global, layouts[a], mesh.shape(), mesh.coordinate()).to(mesh_case.device);
         for (size_t b = 0; b < layouts.size(); ++b) {
           if (!is_refused(layouts[a], layouts[b])) {
             results[a][b][rank] = redistribute_local(local, source, source->with(layouts[b])).wait().cpu();
@@ -77,7 +78,7 @@ TEST_P(ExecuteEveryPair, EqualsGatheringEverythingAndCuttingAgain) {
         const auto values = reduce_partials(results[a][b], layouts[b], mesh_case.shape);
         for (int64_t rank = 0; rank < mesh_case.size(); ++rank) {
           const auto coordinate = coordinate_at(rank, mesh_case.shape);
-          const auto expected = local_by_definition(whole, shards_only, mesh_case.shape, coordinate);
+          const auto expected = local_by_definition(global, shards_only, mesh_case.shape, coordinate);
           ASSERT_TRUE(values[rank].equal(expected))
               << layouts[a] << " -> " << layouts[b] << " on rank " << rank << " of mesh " << GetParam() << ", shape "
               << c10::IntArrayRef(sizes) << "\n"
@@ -100,7 +101,8 @@ TEST_P(ExecuteEveryPair, LeavesReplicasBitwiseEqual) {
     const auto mesh = init_device_mesh(mesh_case.device, mesh_case.shape, mesh_case.names);
     for (size_t a = 0; a < layouts.size(); ++a) {
       const auto source = TensorSpec::make(mesh, layouts[a], sizes, at::kFloat);
-      // Replicas of the source hold the same: the seed depends on where the rank stands on other mesh dims alone.
+      // Replicas of the source hold the same values: the seed depends only on the rank's position along other mesh
+      // dims.
       int64_t seed = 1;
       for (int64_t m = 0; m < mesh.ndim(); ++m) {
         seed = seed * 7 + (layouts[a][m].is_replicate() ? 0 : mesh.rank(m));
@@ -120,21 +122,21 @@ TEST_P(ExecuteEveryPair, LeavesReplicasBitwiseEqual) {
 
 INSTANTIATE_TEST_SUITE_P(Meshes, ExecuteEveryPair, ::testing::Range(size_t{0}, kMeshes.size()));
 
-/// In a process of its own: every pair that ends in shards and replicas, checked against this rank's part.
+/// Run in a separate process: checks every pair that ends in shards and replicas against this rank's local tensor.
 void check_all_pairs(const MeshCase& mesh_case) {
   const auto mesh = init_device_mesh(mesh_case.device, mesh_case.shape, mesh_case.names);
-  const auto whole = whole_numbers({5, 3});
+  const auto global = integers({5, 3});
   const auto layouts = all_layouts(mesh.ndim(), 2, all_placements(2));
   int64_t checked = 0;
   for (const auto& from : layouts) {
-    const auto source = TensorSpec::make(mesh, from, whole.sizes(), at::kFloat);
-    const auto local = local_by_definition(whole, from, mesh.shape(), mesh.coordinate());
+    const auto source = TensorSpec::make(mesh, from, global.sizes(), at::kFloat);
+    const auto local = local_by_definition(global, from, mesh.shape(), mesh.coordinate());
     for (const auto& to : layouts) {
       if (to.has_partial()) {
         continue;
       }
       const auto result = redistribute_local(local, source, source->with(to)).wait();
-      const auto expected = local_by_definition(whole, to, mesh.shape(), mesh.coordinate());
+      const auto expected = local_by_definition(global, to, mesh.shape(), mesh.coordinate());
       TORCH_CHECK(result.equal(expected), from, " -> ", to, " is wrong on rank ", mesh.world()->rank());
       ++checked;
     }
@@ -165,16 +167,16 @@ TEST(Execute, MovesEveryDtype) {
     for (const auto dtype :
          {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kByte, at::kBool,
           at::kComplexFloat}) {
-      const auto whole = at::arange(15, at::kLong).remainder(2).view({5, 3}).to(dtype);
-      const auto spec = TensorSpec::make(mesh, {Shard(0)}, whole.sizes(), dtype);
-      const auto local = local_by_definition(whole, spec->layout(), mesh.shape(), mesh.coordinate());
-      EXPECT_TRUE(redistribute_local(local, spec, spec->with({Replicate()})).wait().equal(whole)) << dtype;
+      const auto global = at::arange(15, at::kLong).remainder(2).view({5, 3}).to(dtype);
+      const auto spec = TensorSpec::make(mesh, {Shard(0)}, global.sizes(), dtype);
+      const auto local = local_by_definition(global, spec->layout(), mesh.shape(), mesh.coordinate());
+      EXPECT_TRUE(redistribute_local(local, spec, spec->with({Replicate()})).wait().equal(global)) << dtype;
       const auto columns = redistribute_local(local, spec, spec->with({Shard(1)})).wait();
-      EXPECT_TRUE(columns.equal(local_by_definition(whole, Layout({Shard(1)}), mesh.shape(), mesh.coordinate())))
+      EXPECT_TRUE(columns.equal(local_by_definition(global, Layout({Shard(1)}), mesh.shape(), mesh.coordinate())))
           << dtype;
-      const auto term = mesh.rank(0) == 0 ? whole : at::zeros_like(whole);
+      const auto term = mesh.rank(0) == 0 ? global : at::zeros_like(global);
       const auto partial = spec->with({Partial()});
-      EXPECT_TRUE(redistribute_local(term, partial, spec->with({Replicate()})).wait().equal(whole)) << dtype;
+      EXPECT_TRUE(redistribute_local(term, partial, spec->with({Replicate()})).wait().equal(global)) << dtype;
     }
   });
 }
@@ -182,29 +184,30 @@ TEST(Execute, MovesEveryDtype) {
 TEST(Execute, TakesLocalTensorsThatAreNotContiguous) {
   run_on_ranks(2, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
-    const auto whole = whole_numbers({6, 4});
-    const auto spec = TensorSpec::make(mesh, {Shard(0)}, whole.sizes(), at::kFloat);
-    const auto local = local_by_definition(whole, spec->layout(), mesh.shape(), mesh.coordinate()).t().contiguous().t();
+    const auto global = integers({6, 4});
+    const auto spec = TensorSpec::make(mesh, {Shard(0)}, global.sizes(), at::kFloat);
+    const auto local =
+        local_by_definition(global, spec->layout(), mesh.shape(), mesh.coordinate()).t().contiguous().t();
     ASSERT_FALSE(local.is_contiguous());
-    EXPECT_TRUE(redistribute_local(local, spec, spec->with({Replicate()})).wait().equal(whole));
+    EXPECT_TRUE(redistribute_local(local, spec, spec->with({Replicate()})).wait().equal(global));
   });
 }
 
 TEST(Execute, StartsAtOnceAndFinishesWhenRead) {
   run_on_ranks(4, [](int64_t rank) {
     const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
-    const auto whole = at::ones({256, 256});
-    const auto spec = TensorSpec::make(mesh, {Partial(), Partial(ReduceOp::Avg)}, whole.sizes(), at::kFloat);
+    const auto global = at::ones({256, 256});
+    const auto spec = TensorSpec::make(mesh, {Partial(), Partial(ReduceOp::Avg)}, global.sizes(), at::kFloat);
     const auto target = spec->with({Replicate(), Replicate()});
-    const auto first = redistribute_local(whole, spec, target);
-    const auto second = redistribute_local(whole * 2, spec, target);
+    const auto first = redistribute_local(global, spec, target);
+    const auto second = redistribute_local(global * 2, spec, target);
     EXPECT_FALSE(first.ready());
-    // Ranks read in different orders, one of them reads one value only.
+    // Ranks read in different orders, and one of them reads only one value.
     if (rank % 2 == 0) {
-      EXPECT_TRUE(first.wait().equal(whole * 2));
+      EXPECT_TRUE(first.wait().equal(global * 2));
     }
     if (rank != 3) {
-      EXPECT_TRUE(second.wait().equal(whole * 4));
+      EXPECT_TRUE(second.wait().equal(global * 4));
     }
   });
 }
@@ -241,17 +244,17 @@ TEST(Execute, SharesMemoryWhereNothingMoves) {
   EXPECT_EQ(redistribute_local(local, source, source).wait().data_ptr(), local.data_ptr());
 }
 
-TEST(Execute, CutsSmallAndLargeTensorsAlongAnyDim) {
+TEST(Execute, ShardsSmallAndLargeTensorsAlongAnyDim) {
   const auto mesh = DeviceMesh(make_fake_world(2, 1), c10::kCPU, {2}, {"tp"});
   for (const std::vector<int64_t>& sizes :
        std::vector<std::vector<int64_t>>{{4, 6}, {3, 4, 5}, {2, 3, 2, 7}, {300, 400}}) {
-    const auto whole = whole_numbers(sizes);
-    for (const auto& local : {whole, whole.transpose(0, 1).contiguous().transpose(0, 1)}) {
+    const auto global = integers(sizes);
+    for (const auto& local : {global, global.transpose(0, 1).contiguous().transpose(0, 1)}) {
       const auto source = TensorSpec::make(mesh, {Replicate()}, sizes, at::kFloat);
-      for (int64_t d = 0; d < whole.dim(); ++d) {
-        const auto part = redistribute_local(local, source, source->with({Shard(d)})).wait();
-        EXPECT_TRUE(part.equal(local_by_definition(whole, {Shard(d)}, {2}, {1}))) << whole.sizes() << " dim " << d;
-        EXPECT_TRUE(part.is_contiguous());
+      for (int64_t d = 0; d < global.dim(); ++d) {
+        const auto shard = redistribute_local(local, source, source->with({Shard(d)})).wait();
+        EXPECT_TRUE(shard.equal(local_by_definition(global, {Shard(d)}, {2}, {1}))) << global.sizes() << " dim " << d;
+        EXPECT_TRUE(shard.is_contiguous());
       }
     }
   }
@@ -274,11 +277,12 @@ TEST(Execute, RefusesALocalTensorOfAnotherShapeAndReleasesTheOthers) {
       errors[1],
       "[redistribute] rank 1 must hold a local tensor of shape [2, 3] of f32[5,3] @ mesh(tp=2) {S(0)}, but got [3, 3] "
       "of Float.");
-  EXPECT_NE(errors[0].find("rank 1 takes no part: it failed with: [redistribute] rank 1 must hold"), std::string::npos)
+  EXPECT_NE(
+      errors[0].find("rank 1 does not participate: it failed with: [redistribute] rank 1 must hold"), std::string::npos)
       << errors[0];
 }
 
-TEST(Execute, RefusesBadPairsOnEveryRankBeforeAnybodyWaits) {
+TEST(Execute, RefusesBadPairsOnEveryRankBeforeAnyRankWaits) {
   const auto run = [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
     const auto source = TensorSpec::make(mesh, {Shard(0)}, {4, 4}, at::kFloat);

@@ -52,13 +52,13 @@ TEST(Plan, SameStepsOverSeveralMeshDimsAreOneCollective) {
       "reduce_scatter(dp,tp: P(sum),P(sum) -> S(0),S(1))");
 }
 
-TEST(Plan, ChangingTheOrderOfCutsIsOneAllToAll) {
+TEST(Plan, ChangingTheShardOrderIsOneAllToAll) {
   EXPECT_EQ(
       plan_text("f32[8,8] @ mesh(dp=2,tp=4) {S(0), S(0)}", "{S(0)[1], S(0)[0]}"),
       "all_to_all(dp,tp: S(0)[0],S(0)[1] -> S(0)[1],S(0)[0])");
 }
 
-TEST(Plan, RemovingTheOuterCutMovesTheInnerPiecesToo) {
+TEST(Plan, RemovingTheOuterShardTransfersTheInnerShardsToo) {
   EXPECT_EQ(
       plan_text("f32[8,8] @ mesh(dp=2,tp=4) {S(0), S(0)}", "{R, S(0)}"), "all_to_all(dp,tp: S(0),S(0) -> R,S(0))");
   EXPECT_EQ(plan_text("f32[8,8] @ mesh(dp=2,tp=4) {S(0), S(0)}", "{S(0), R}"), "all_gather(tp: S(0) -> R)");
@@ -70,7 +70,7 @@ TEST(Plan, ReducesWhatIsSmallerFirst) {
       "slice(tp: R -> S(0))\nall_reduce(dp: P(sum) -> R)");
 }
 
-TEST(Plan, RanksThatHoldTheSameShareALargeReduction) {
+TEST(Plan, ReplicasDivideALargeReductionBetweenThem) {
   EXPECT_EQ(plan_text("f32[8,8] @ mesh(dp=4,tp=2) {P(sum), R}", "{R, R}"), "all_reduce(dp: P(sum) -> R)");
   EXPECT_EQ(
       plan_text("f32[4096,4096] @ mesh(dp=4,tp=2) {P(sum), R}", "{R, R}"),
@@ -111,14 +111,14 @@ TEST(Plan, RefusesWhatCannotBeDone) {
         plan(TensorSpec::parse("f32[8,8] @ mesh(tp=2) {S(0)}"), TensorSpec::parse("f32[8,4] @ mesh(tp=2) {S(0)}"));
       }),
       "[plan] source and target must have the same shape and dtype, but got f32[8,8] @ mesh(tp=2) {S(0)} and "
-      "f32[8,4] @ mesh(tp=2) {S(0)}. Redistributing changes the placements alone.");
+      "f32[8,4] @ mesh(tp=2) {S(0)}. Redistributing changes only the placements.");
   EXPECT_EQ(
       error_text([] { plan_text("f32[8,8] @ mesh(tp=2) {S(0)}", "{S(2)}"); }),
       "[Placement] the dim of S(2) must be in [-2, 2) for a tensor of 2 dims, but got 2. Shard a dim that the tensor "
       "has.");
 }
 
-/// The cheapest path found without any insight: every layout may be a stop, every legal step an edge.
+/// The cheapest path by exhaustive search: every layout may be a node, every legal step an edge.
 class ExhaustiveSearch {
  public:
   ExhaustiveSearch(const TensorSpec& spec, std::vector<Layout> layouts)
@@ -159,12 +159,12 @@ class ExhaustiveSearch {
     return {spec_.sizes(), static_cast<int64_t>(c10::elementSize(spec_.dtype())), spec_.mesh().shape(), links_};
   }
 
-  /// The step from one layout to another, if one step can do it.
+  /// The step from one layout to another, if a single step can do it.
   std::optional<Step> edge(const Layout& from, const Layout& to) const {
     MeshDims changed;
     bool reduces = true;
     bool becomes_partial = true;
-    bool moves = true;
+    bool transfers = true;
     for (int64_t m = 0; m < from.ndim(); ++m) {
       if (from[m] == to[m] && from.turn(m) == to.turn(m)) {
         continue;
@@ -173,7 +173,7 @@ class ExhaustiveSearch {
       reduces = reduces && from[m].is_partial() && !to[m].is_partial() && from[m] == from[changed[0]] &&
           to[m].is_shard() == to[changed[0]].is_shard();
       becomes_partial = becomes_partial && from[m].is_replicate() && to[m].is_partial();
-      moves = moves && !from[m].is_partial() && !to[m].is_partial();
+      transfers = transfers && !from[m].is_partial() && !to[m].is_partial();
     }
     if (changed.empty()) {
       return std::nullopt;
@@ -184,10 +184,10 @@ class ExhaustiveSearch {
     if (becomes_partial) {
       return Step{StepKind::MakePartial, changed, from, to};
     }
-    return moves ? std::optional(move_step(from, to, spec_.mesh().shape(), spec_.dim())) : std::nullopt;
+    return transfers ? std::optional(redistribute_step(from, to, spec_.mesh().shape(), spec_.dim())) : std::nullopt;
   }
 
-  /// Scattering adds cuts behind the ones that are there.
+  /// Scattering adds shards after the existing ones in the shard order.
   std::optional<Step> reduction(const Layout& from, const Layout& to, const MeshDims& changed) const {
     if (to[changed[0]].is_replicate()) {
       return Step{StepKind::AllReduce, changed, from, to};
@@ -212,15 +212,15 @@ const std::vector<const char*> kMeshes = {"mesh(a=2)", "mesh(a=3)", "mesh(a=4)",
 
 class PlanOnEveryPair : public ::testing::TestWithParam<const char*> {};
 
-std::vector<Layout> layouts_on(const DeviceMesh& mesh, int64_t tensor_rank) {
+std::vector<Layout> layouts_on(const DeviceMesh& mesh, int64_t tensor_ndim) {
   std::vector<Placement> placements = {Replicate(), Partial(), Partial(ReduceOp::Avg)};
-  for (int64_t d = 0; d < tensor_rank; ++d) {
+  for (int64_t d = 0; d < tensor_ndim; ++d) {
     placements.push_back(Shard(d));
   }
-  if (tensor_rank > 0) {
+  if (tensor_ndim > 0) {
     placements.push_back(StridedShard(0, 2));
   }
-  return all_layouts(mesh.ndim(), tensor_rank, placements);
+  return all_layouts(mesh.ndim(), tensor_ndim, placements);
 }
 
 TEST_P(PlanOnEveryPair, CostsNoMoreThanAnyPathAndNoDetourIsCheaper) {
@@ -240,7 +240,7 @@ TEST_P(PlanOnEveryPair, CostsNoMoreThanAnyPathAndNoDetourIsCheaper) {
         }
         const auto found = plan(any->with(layouts[a]), any->with(layouts[b]));
         row[b] = cost(found);
-        // Local steps that the plan merges count once there and twice here.
+        // Local steps that the redistribution plan merges count once there and twice here.
         EXPECT_LE(row[b], shortest[b] + 1e-12) << layouts[a] << " -> " << layouts[b] << "\n" << found.to_string();
       }
     }

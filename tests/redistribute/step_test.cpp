@@ -5,59 +5,59 @@
 namespace weft {
 
 namespace step_test {
-Step move(const char* before, const char* after, std::vector<int64_t> mesh_shape) {
-  return move_step(Layout::parse(before), Layout::parse(after), mesh_shape, /*tensor_rank=*/2);
+Step step_of(const char* before, const char* after, std::vector<int64_t> mesh_shape) {
+  return redistribute_step(Layout::parse(before), Layout::parse(after), mesh_shape, /*tensor_ndim=*/2);
 }
 
-TEST(Step, AddingInnerCutsIsASlice) {
-  EXPECT_EQ(move("{R, R}", "{S(0), S(1)}", {2, 2}).kind, StepKind::Slice);
-  EXPECT_EQ(move("{S(0), R}", "{S(0), S(0)}", {2, 2}).kind, StepKind::Slice);
+TEST(Step, AddingInnerShardsIsASlice) {
+  EXPECT_EQ(step_of("{R, R}", "{S(0), S(1)}", {2, 2}).kind, StepKind::Slice);
+  EXPECT_EQ(step_of("{S(0), R}", "{S(0), S(0)}", {2, 2}).kind, StepKind::Slice);
 }
 
-TEST(Step, AddingAnOuterCutMovesData) {
-  const auto step = move("{R, S(0)}", "{S(0), S(0)}", {2, 2});
+TEST(Step, AddingAnOuterShardTransfersData) {
+  const auto step = step_of("{R, S(0)}", "{S(0), S(0)}", {2, 2});
   EXPECT_EQ(step.kind, StepKind::AllToAll);
   EXPECT_EQ(step.mesh_dims, MeshDims({0, 1}));
 }
 
-TEST(Step, RemovingInnerCutsIsAnAllGatherOverThem) {
-  const auto step = move("{S(0), S(0)}", "{S(0), R}", {2, 2});
+TEST(Step, RemovingInnerShardsIsAnAllGatherOverThem) {
+  const auto step = step_of("{S(0), S(0)}", "{S(0), R}", {2, 2});
   EXPECT_EQ(step.kind, StepKind::AllGather);
   EXPECT_EQ(step.mesh_dims, MeshDims({1}));
 }
 
-TEST(Step, ACutOfAnotherTensorDimTakesNoPart) {
-  const auto step = move("{S(0), S(1), R}", "{R, S(1), S(0)}", {2, 2, 2});
+TEST(Step, AShardOfAnotherTensorDimDoesNotParticipate) {
+  const auto step = step_of("{S(0), S(1), R}", "{R, S(1), S(0)}", {2, 2, 2});
   EXPECT_EQ(step.kind, StepKind::AllToAll);
   EXPECT_EQ(step.mesh_dims, MeshDims({0, 2}));
 }
 
-TEST(Step, LaterCutsOfTheSameTensorDimTakePart) {
-  // Mesh dim 1 keeps its placement and its turn, but its pieces are pieces of others now.
-  const auto step = move("{S(0), S(0), R}", "{SS(0,2), S(0), R}", {2, 2, 2});
+TEST(Step, LaterShardsOfTheSameTensorDimParticipate) {
+  // Mesh dim 1 keeps its placement and its position in the shard order, but it divides other shards now.
+  const auto step = step_of("{S(0), S(0), R}", "{SS(0,2), S(0), R}", {2, 2, 2});
   EXPECT_EQ(step.kind, StepKind::AllToAll);
   EXPECT_EQ(step.mesh_dims, MeshDims({0, 1}));
 }
 
-TEST(Step, AMeshDimOfOneRankCutsNothing) {
-  EXPECT_EQ(move("{S(0), R}", "{S(1), R}", {1, 2}).kind, StepKind::Slice);
-  const auto step = move("{S(0), S(0)}", "{R, R}", {1, 2});
+TEST(Step, AMeshDimOfOneRankShardsNothing) {
+  EXPECT_EQ(step_of("{S(0), R}", "{S(1), R}", {1, 2}).kind, StepKind::Slice);
+  const auto step = step_of("{S(0), S(0)}", "{R, R}", {1, 2});
   EXPECT_EQ(step.kind, StepKind::AllGather);
   EXPECT_EQ(step.mesh_dims, MeshDims({1}));
   EXPECT_TRUE(same_data(Layout::parse("{S(0), R}"), Layout::parse("{P(sum), R}"), {1, 2}, 2));
   EXPECT_FALSE(same_data(Layout::parse("{S(0), R}"), Layout::parse("{R, R}"), {2, 2}, 2));
 }
 
-TEST(Step, TheOrderOfCutsIsPartOfTheData) {
+TEST(Step, TheShardOrderDeterminesTheData) {
   EXPECT_FALSE(same_data(Layout::parse("{S(0), S(0)}"), Layout::parse("{S(0)[1], S(0)[0]}"), {2, 2}, 2));
   EXPECT_TRUE(same_data(Layout::parse("{S(0), S(0)}"), Layout::parse("{S(0)[1], S(0)[0]}"), {1, 2}, 2));
 }
 
-TEST(Step, PrintsWhatChangesAndTheTurnsWhereTheyMatter) {
+TEST(Step, PrintsWhatChangesAndThePositionsIfTheyMatter) {
   const auto mesh = DeviceMesh::parse("mesh(dp=2,tp=2)");
-  EXPECT_EQ(move("{S(0), R}", "{R, S(1)}", {2, 2}).to_string(mesh), "all_to_all(dp,tp: S(0),R -> R,S(1))");
+  EXPECT_EQ(step_of("{S(0), R}", "{R, S(1)}", {2, 2}).to_string(mesh), "all_to_all(dp,tp: S(0),R -> R,S(1))");
   EXPECT_EQ(
-      move("{S(0), S(0)}", "{S(0)[1], S(0)[0]}", {2, 2}).to_string(mesh),
+      step_of("{S(0), S(0)}", "{S(0)[1], S(0)[0]}", {2, 2}).to_string(mesh),
       "all_to_all(dp,tp: S(0)[0],S(0)[1] -> S(0)[1],S(0)[0])");
 }
 

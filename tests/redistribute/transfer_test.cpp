@@ -9,21 +9,21 @@ namespace weft {
 namespace transfer_test {
 using namespace weft::testing;
 
-/// Carries out one side of a box by hand, element by element along every dim.
+/// The positions that a box describes on one side, element by element along every dim.
 std::vector<at::Tensor> positions(const Box& box, int64_t Overlap::*begin) {
   std::vector<at::Tensor> result;
   for (const auto& ranges : box.dims) {
-    std::vector<at::Tensor> parts;
+    std::vector<at::Tensor> indices;
     for (const auto& range : ranges) {
-      parts.push_back(at::arange(range.*begin, range.*begin + range.length, at::kLong));
+      indices.push_back(at::arange(range.*begin, range.*begin + range.length, at::kLong));
     }
-    result.push_back(parts.empty() ? at::empty({0}, at::kLong) : at::cat(parts));
+    result.push_back(indices.empty() ? at::empty({0}, at::kLong) : at::cat(indices));
   }
   return result;
 }
 
-bool carries_nothing(const Box& box, int64_t tensor_rank) {
-  return static_cast<int64_t>(box.dims.size()) != tensor_rank || box.is_empty();
+bool carries_nothing(const Box& box, int64_t tensor_ndim) {
+  return static_cast<int64_t>(box.dims.size()) != tensor_ndim || box.is_empty();
 }
 
 at::Tensor take(at::Tensor tensor, const std::vector<at::Tensor>& index) {
@@ -33,18 +33,18 @@ at::Tensor take(at::Tensor tensor, const std::vector<at::Tensor>& index) {
   return tensor;
 }
 
-/// Runs a move on all ranks at once, without any communication layer, and counts how often each element arrives.
+/// Simulates a step on all ranks, without any communication layer, and counts how often each element arrives.
 class Simulation {
  public:
-  Simulation(const Step& step, at::Tensor whole, std::vector<int64_t> mesh_shape)
-      : step_(step), whole_(std::move(whole)), mesh_shape_(std::move(mesh_shape)) {}
+  Simulation(const Step& step, at::Tensor global, std::vector<int64_t> mesh_shape)
+      : step_(step), global_(std::move(global)), mesh_shape_(std::move(mesh_shape)) {}
 
-  void expect_every_rank_gets_its_part_once() const {
+  void expect_every_rank_gets_its_shard_once() const {
     const auto ranks = std::accumulate(mesh_shape_.begin(), mesh_shape_.end(), int64_t{1}, std::multiplies<>());
     for (int64_t rank = 0; rank < ranks; ++rank) {
       const auto coordinate = coordinate_at(rank, mesh_shape_);
-      const auto expected = local_by_definition(whole_, step_.after, mesh_shape_, coordinate);
-      const auto own = transfer(step_, whole_.sizes(), mesh_shape_, coordinate);
+      const auto expected = local_by_definition(global_, step_.after, mesh_shape_, coordinate);
+      const auto own = transfer(step_, global_.sizes(), mesh_shape_, coordinate);
       ASSERT_EQ(c10::IntArrayRef(own.shape_after), expected.sizes());
       const auto result = at::full_like(expected, -1);
       const auto arrivals = at::zeros_like(expected);
@@ -85,13 +85,13 @@ class Simulation {
       const at::Tensor& arrivals) const {
     const auto& box = own.recvs[member];
     const auto sender = member_coordinate(coordinate, member);
-    const auto theirs = transfer(step_, whole_.sizes(), mesh_shape_, sender);
+    const auto theirs = transfer(step_, global_.sizes(), mesh_shape_, sender);
     const auto& sent = theirs.sends[member_number(coordinate)];
-    ASSERT_EQ(carries_nothing(box, whole_.dim()), carries_nothing(sent, whole_.dim()));
-    if (carries_nothing(box, whole_.dim())) {
+    ASSERT_EQ(carries_nothing(box, global_.dim()), carries_nothing(sent, global_.dim()));
+    if (carries_nothing(box, global_.dim())) {
       return;
     }
-    const auto held = local_by_definition(whole_, step_.before, mesh_shape_, sender);
+    const auto held = local_by_definition(global_, step_.before, mesh_shape_, sender);
     const auto message = take(held, positions(sent, &Overlap::held_begin));
     std::vector<at::Tensor> grid = at::meshgrid(positions(box, &Overlap::wanted_begin), "ij");
     c10::List<std::optional<at::Tensor>> index;
@@ -103,29 +103,29 @@ class Simulation {
   }
 
   Step step_;
-  at::Tensor whole_;
+  at::Tensor global_;
   std::vector<int64_t> mesh_shape_;
 };
 
-TEST(Transfer, EveryMoveBringsEveryElementExactlyOnce) {
-  const auto whole = at::arange(15, at::kFloat).view({5, 3});
+TEST(Transfer, EveryStepDeliversEveryElementExactlyOnce) {
+  const auto global = at::arange(15, at::kFloat).view({5, 3});
   for (const std::vector<int64_t>& mesh_shape : std::vector<std::vector<int64_t>>{{3}, {4}, {2, 2}, {2, 3}}) {
     const auto ndim = static_cast<int64_t>(mesh_shape.size());
     const auto layouts = all_layouts(ndim, 2, {Replicate(), Shard(0), Shard(1), StridedShard(0, 2)});
     for (const auto& before : layouts) {
       for (const auto& after : layouts) {
-        const auto step = move_step(before, after, mesh_shape, 2);
+        const auto step = redistribute_step(before, after, mesh_shape, 2);
         if (communicates(step.kind)) {
-          Simulation(step, whole, mesh_shape).expect_every_rank_gets_its_part_once();
+          Simulation(step, global, mesh_shape).expect_every_rank_gets_its_shard_once();
         }
       }
     }
   }
 }
 
-TEST(Transfer, RanksThatHoldTheSameTakeTurnsInGiving) {
-  // {S(0), R} -> {R, S(0)} on 4 x 4: 16 ranks, each wants one block that 4 ranks hold.
-  const auto step = move_step(Layout::parse("{S(0), R}"), Layout::parse("{R, S(0)}"), {4, 4}, 2);
+TEST(Transfer, ReplicasSendEquallyMuch) {
+  // {S(0), R} -> {R, S(0)} on 4 x 4: 16 ranks, each of which wants one block that 4 ranks hold.
+  const auto step = redistribute_step(Layout::parse("{S(0), R}"), Layout::parse("{R, S(0)}"), {4, 4}, 2);
   for (int64_t rank = 0; rank < 16; ++rank) {
     const auto own = transfer(step, {16, 16}, {4, 4}, coordinate_at(rank, {4, 4}));
     int64_t given = 0;
@@ -136,17 +136,18 @@ TEST(Transfer, RanksThatHoldTheSameTakeTurnsInGiving) {
   }
 }
 
-TEST(Transfer, UnstridedPartsAreViews) {
-  const auto step = move_step(Layout::parse("{S(0)}"), Layout::parse("{S(1)}"), {4}, 2);
+TEST(Transfer, UnstridedBlocksAreViews) {
+  const auto step = redistribute_step(Layout::parse("{S(0)}"), Layout::parse("{S(1)}"), {4}, 2);
   const auto own = transfer(step, {8, 8}, {4}, {1});
   for (const auto& box : own.sends) {
     EXPECT_TRUE(box.is_single());
   }
-  const auto strided = transfer(move_step(Layout::parse("{SS(0,2)}"), Layout::parse("{R}"), {2}, 1), {8}, {2}, {0});
+  const auto strided =
+      transfer(redistribute_step(Layout::parse("{SS(0,2)}"), Layout::parse("{R}"), {2}, 1), {8}, {2}, {0});
   EXPECT_FALSE(strided.recvs[1].is_single());
 }
 
-TEST(Transfer, AReduceScatterSendsEveryMemberItsPart) {
+TEST(Transfer, AReduceScatterSendsEveryMemberItsShard) {
   const Step step{StepKind::ReduceScatter, {0}, Layout::parse("{P(sum)}"), Layout::parse("{S(0)}")};
   const auto own = transfer(step, {5, 3}, {4}, {2});
   ASSERT_EQ(own.sends.size(), 4);

@@ -86,7 +86,7 @@ TEST(Factories, WhatCannotBeIsAnError) {
               "[", name,
               "] one placement per mesh dim is required, but got 2 placements {R, R} for mesh(a=2). Use R for a mesh "
               "dim "
-              "that does not cut the tensor."));
+              "that does not shard the tensor."));
     }
     EXPECT_EQ(
         error_text<c10::IndexError>([&] { zeros({}, mesh, {Shard(0)}); }),

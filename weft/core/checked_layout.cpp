@@ -4,7 +4,7 @@ namespace weft {
 
 namespace {
 
-/// The shards alone: R for every other placement, and for a mesh dim of one rank.
+/// The layout with its shards only: R replaces every other placement, and a shard over a mesh dim of one rank.
 Layout shards_of(const Layout& layout, const DeviceMesh& mesh) {
   return replicated_where(layout, [&](int64_t m) { return !layout[m].is_shard() || mesh.size(m) == 1; });
 }
@@ -15,7 +15,7 @@ Layout checked_layout(const char* where, const DeviceMesh& mesh, const Layout& l
   TORCH_CHECK_VALUE(mesh.defined(), "[", where, "] a mesh is required, but got none. Make one with init_device_mesh.");
   TORCH_CHECK_VALUE(
       layout.ndim() == mesh.ndim(), "[", where, "] one placement per mesh dim is required, but got ", layout.ndim(),
-      " placements ", layout, " for ", mesh, ". Use R for a mesh dim that does not cut the tensor.");
+      " placements ", layout, " for ", mesh, ". Use R for a mesh dim that does not shard the tensor.");
   return layout.normalized(ndim);
 }
 
@@ -38,11 +38,11 @@ Layout checked_gradient_layout(const char* where, const TensorSpec& spec, const 
   auto result = asked->normalized(spec.dim());
   TORCH_CHECK_VALUE(
       is_linear(result), "[", where, "] grad_placements may be R, S, P(sum) and P(avg), but got ", result,
-      ". Gradients add up.");
+      ". The gradients of the ranks are added up, so a gradient cannot have another reduction.");
   TORCH_CHECK_VALUE(
       shards_of(result, mesh) == shards_of(spec.layout(), mesh), "[", where,
-      "] grad_placements must cut the gradient as the tensor is cut, but got ", result, " for ", spec,
-      ". Redistribute the tensor first where its gradient is to lie otherwise.");
+      "] grad_placements must shard the gradient as the tensor is sharded, but got ", result, " for ", spec,
+      ". Redistribute the tensor first if its gradient needs other shards.");
   return result;
 }
 

@@ -27,10 +27,10 @@ std::vector<int64_t> coordinate_at(int64_t index, c10::IntArrayRef mesh_shape) {
 
 namespace {
 
-// More than any machine has. Keeps sizes from overflowing and the rank array in memory.
+// More ranks than any machine has. The limit keeps sizes from overflowing and the array of ranks in memory.
 constexpr int64_t kMaxRanks = int64_t{1} << 24;
 
-// One for all, so that two parses of the same text are the same mesh.
+// One world for all meshes that are parsed without a world, so that two parses of the same text give equal meshes.
 const WorldPtr& planning_world() {
   static const auto world = c10::make_intrusive<World>(0, std::numeric_limits<int64_t>::max());
   return world;
@@ -76,7 +76,7 @@ void check_ranks(c10::IntArrayRef ranks, c10::IntArrayRef shape, int64_t world_s
         rank >= 0 && rank < world_size, "[DeviceMesh] a mesh of shape ", shape, " needs ranks below the world size ",
         world_size, ", but got rank ", rank, ". Start more ranks or make the mesh smaller.");
     TORCH_CHECK_VALUE(
-        seen.insert(rank).second, "[DeviceMesh] a rank may stand once in a mesh, but got ", rank, " twice.");
+        seen.insert(rank).second, "[DeviceMesh] a rank may occur only once in a mesh, but got ", rank, " twice.");
   }
 }
 
@@ -116,7 +116,7 @@ c10::DeviceType parse_device_type(const std::string& text) {
   }
 }
 
-/// A set of mesh dims as bits.
+/// The set of mesh dims as a bit mask.
 uint32_t bits_of(c10::IntArrayRef mesh_dims) {
   uint32_t bits = 0;
   for (const auto m : mesh_dims) {
@@ -129,7 +129,7 @@ uint32_t bits_of(c10::IntArrayRef mesh_dims) {
 
 struct DeviceMesh::Kept {
   std::mutex mutex;
-  std::map<uint32_t, std::shared_ptr<void>> values; // by the bits of the mesh dims
+  std::map<uint32_t, std::shared_ptr<void>> values; // by the bit mask of the mesh dims
 };
 
 DeviceMesh::DeviceMesh(
@@ -224,7 +224,7 @@ DeviceMesh DeviceMesh::submesh(c10::ArrayRef<std::string> names) const {
   for (const auto m : mesh_dims) {
     shape.push_back(size(m));
   }
-  // A rank outside the mesh sees the first slice, which it is no member of either.
+  // On a rank outside the mesh, the result is the first slice, of which this rank is not a member either.
   const std::vector<int64_t> origin(ndim(), 0);
   const auto start = is_member() ? coordinate() : c10::IntArrayRef(origin);
   return DeviceMesh(world(), device_type(), shape, ranks_spanned(mesh_dims, start), names.vec());

@@ -6,7 +6,7 @@ std::optional<size_t> too_deep_at(std::string_view json, int limit) {
   int depth = 0;
   for (size_t i = 0; i < json.size(); ++i) {
     switch (json[i]) {
-      case '"': // What follows a string that does not end is no JSON, whatever it is.
+      case '"': // After a string without an end, the text is no JSON in any case.
         while (++i < json.size() && json[i] != '"') {
           i += json[i] == '\\' ? 1 : 0;
         }

@@ -5,11 +5,11 @@
 
 namespace weft {
 
-/// Deeper than any file nests that Weft reads, and no danger to the stack.
+/// More levels than any file that Weft reads, and few enough for the stack.
 constexpr int kMaxJsonDepth = 200;
 
-/// The byte at which a JSON text has more than `limit` lists and objects open; none where it never has. Asked before a text
-/// is parsed: whoever reads or prints JSON calls itself for every level, so that a text of brackets overflows the stack.
+/// The byte at which a JSON text has more than `limit` open lists and objects, if there is one. Call this before
+/// parsing: JSON parsers and printers recurse once per level, so a text of many brackets would overflow the stack.
 ///
 ///   too_deep_at("[[1], 2]", 1)     // 1
 std::optional<size_t> too_deep_at(std::string_view json, int limit = kMaxJsonDepth);

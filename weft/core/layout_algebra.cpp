@@ -10,7 +10,7 @@ bool is_average(const Placement& placement) {
   return placement.is_partial() && placement.reduce_op() == ReduceOp::Avg;
 }
 
-/// The layout with `placement` on the mesh dims that `is_taken` takes.
+/// The layout with `placement` on every mesh dim for which `is_taken` is true.
 template <class Predicate>
 Layout replace_where(const Layout& layout, const Predicate& is_taken, const Placement& placement) {
   auto result = layout;

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// Layouts that are made of others, and questions about them.
+/// Functions that derive a layout from another one, and questions about layouts.
 
 /// R on every mesh dim.
 Layout replicated(const DeviceMesh& mesh);
@@ -15,8 +15,8 @@ bool is_replicated(const Layout& layout);
 /// R on the mesh dims that `is_taken` takes.
 Layout replicated_where(const Layout& layout, c10::function_ref<bool(int64_t mesh_dim)> is_taken);
 
-/// R where the layout is partial. A gradient has this layout unless another one is asked for, because the gradient of a sum
-/// is the gradient of each of its terms.
+/// The layout with R instead of every partial placement. A gradient has this layout unless the user asks for another
+/// one: every term of a sum has the gradient of the sum, so all ranks hold the same gradient.
 ///
 ///   {S(0), P(sum)}   ->   {S(0), R}
 Layout without_partial(const Layout& layout);
@@ -27,12 +27,12 @@ Layout without_partial(const Layout& layout);
 ///   map_shards({S(2), P(sum)}, [](const Placement& p) { return Shard(p.dim() - 1); })   // {S(1), P(sum)}
 Layout map_shards(const Layout& layout, c10::function_ref<Placement(const Placement&)> change);
 
-/// P(sum) where the layout is P(avg): the layout of the terms when the division by the number of ranks is done apart.
+/// The layout with P(sum) instead of P(avg), for a caller that divides by the number of ranks itself.
 Layout with_sums_for_averages(const Layout& layout);
-/// The number of ranks that the P(avg) placements of a spec average over, 1 without any.
+/// The number of ranks that the P(avg) placements of a spec average over; 1 without any.
 int64_t averaged_over(const TensorSpec& spec);
 
-/// Whether the tensor is a linear function of what the ranks hold: true of R, S, P(sum) and P(avg).
+/// Whether the global tensor is a linear function of the local tensors: true of R, S, P(sum) and P(avg).
 bool is_linear(const Layout& layout);
 
 /// Whether the partial mesh dims may be reduced in any order, as a layout of a tensor requires.

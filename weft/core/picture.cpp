@@ -8,7 +8,8 @@ namespace weft {
 
 namespace {
 
-/// Cuts a tensor dim at every index where the holders change.
+/// The ranges of a tensor dim between neighbouring edges; an edge is an index at which the set of holding ranks
+/// changes.
 std::vector<Run> bands(const std::set<int64_t>& edges) {
   std::vector<Run> result;
   for (auto edge = edges.begin(); edge != edges.end() && std::next(edge) != edges.end(); ++edge) {
@@ -46,7 +47,7 @@ std::string right_aligned(const std::string& text, size_t width) {
   return std::string(width - text.size(), ' ') + text;
 }
 
-/// Text in an image, around its middle or from its left end.
+/// An SVG text element, centred at x or starting at x.
 std::string svg_text(int64_t x, int64_t y, const std::string& text, bool centered_at_x) {
   std::ostringstream out;
   out << "<text x=\"" << x << "\" y=\"" << y << "\"" << (centered_at_x ? " text-anchor=\"middle\"" : "") << ">" << text
@@ -58,8 +59,8 @@ class Picture {
  public:
   explicit Picture(const TensorSpec& spec) : spec_(spec), layout_(spec.layout()), shape_(spec.mesh().shape()) {
     choose_dims();
-    rows_ = cut(0);
-    columns_ = cut(1);
+    rows_ = bands_along(0);
+    columns_ = bands_along(1);
   }
 
   std::string draw() const {
@@ -95,7 +96,7 @@ class Picture {
 
   std::string draw_svg() const {
     constexpr int64_t kChar = 8, kRow = 32, kTop = 48,
-                      kGap = 12; // pixels of a character, a row, above the rows, between
+                      kGap = 12; // pixels: width of a character, height of a row, header, gap
     size_t label = 0;
     size_t cell = 4;
     for (const auto& row : rows_) {
@@ -119,7 +120,7 @@ class Picture {
       for (size_t c = 0; c < columns_.size(); ++c) {
         const auto x = left + static_cast<int64_t>(c) * width;
         const auto ranks = holders(rows_[r], columns_[c]);
-        // Steps of the golden angle keep the hues of neighbours apart, however many there are.
+        // Hues that differ by the golden angle stay distinguishable, however many there are.
         const auto hue = colours.try_emplace(ranks, colours.size()).first->second * 137 % 360;
         body += "<rect x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\" width=\"" +
             std::to_string(width) + "\" height=\"" + std::to_string(kRow) + "\" fill=\"hsl(" + std::to_string(hue) +
@@ -136,9 +137,9 @@ class Picture {
  private:
   void choose_dims() {
     std::vector<int64_t> dims;
-    for (const bool want_cut : {true, false}) {
+    for (const bool want_sharded : {true, false}) {
       for (int64_t d = 0; d < spec_.dim() && dims.size() < 2; ++d) {
-        if (layout_.shard_order(d).empty() != want_cut) {
+        if (layout_.shard_order(d).empty() != want_sharded) {
           dims.push_back(d);
         }
       }
@@ -153,7 +154,7 @@ class Picture {
     return local_runs(spec_.sizes()[dim], dim, layout_, shape_, coordinate_at(index, shape_));
   }
 
-  std::vector<Run> cut(size_t side) const {
+  std::vector<Run> bands_along(size_t side) const {
     const auto dim = drawn_[side];
     if (dim < 0) {
       return {{0, 1}};
@@ -169,7 +170,7 @@ class Picture {
   }
 
   std::string holders(const Run& row, const Run& column) const {
-    // Terms of one value differ only along partial mesh dims.
+    // Terms of one value are on ranks that differ only along partial mesh dims.
     std::map<std::vector<int64_t>, std::string> replicas;
     for (int64_t i = 0; i < spec_.mesh().size(); ++i) {
       const bool in_row = drawn_[0] < 0 || holds(runs(i, drawn_[0]), row);
@@ -218,7 +219,7 @@ class Picture {
   const TensorSpec& spec_;
   const Layout& layout_;
   c10::IntArrayRef shape_;
-  int64_t drawn_[2] = {-1, -1}; // tensor dims down and across
+  int64_t drawn_[2] = {-1, -1}; // the tensor dims drawn vertically and horizontally
   std::vector<Run> rows_;
   std::vector<Run> columns_;
 };

@@ -39,22 +39,22 @@ Placement Placement::strided_shard(int64_t dim, int64_t split_factor) {
   TORCH_CHECK_VALUE(
       split_factor >= 1 && split_factor <= std::numeric_limits<int32_t>::max(),
       "[StridedShard] split_factor must be at least 1 and below 2^31, but got ", split_factor, " (dim ", dim,
-      "). Use Shard(", dim, ") for an unstrided cut.");
+      "). Use Shard(", dim, ") for an unstrided shard.");
   TORCH_CHECK_INDEX(
       dim == static_cast<int16_t>(dim), "[Shard] a tensor dim in [-32768, 32768) is required, but got ", dim,
       ". Shard a dim that the tensor has.");
   return {Kind::Shard, dim, split_factor};
 }
 
-Placement Placement::normalized(int64_t tensor_rank) const {
+Placement Placement::normalized(int64_t tensor_ndim) const {
   if (!is_shard()) {
     return *this;
   }
   TORCH_CHECK_INDEX(
-      dim_ >= -tensor_rank && dim_ < tensor_rank, "[Placement] the dim of ", to_string(), " must be in [", -tensor_rank,
-      ", ", tensor_rank, ") for a tensor of ", tensor_rank, " dims, but got ", dim_, ". ",
-      tensor_rank == 0 ? "A 0-dim tensor can only be R or P." : "Shard a dim that the tensor has.");
-  return {Kind::Shard, dim_ < 0 ? dim_ + tensor_rank : dim_, argument_};
+      dim_ >= -tensor_ndim && dim_ < tensor_ndim, "[Placement] the dim of ", to_string(), " must be in [", -tensor_ndim,
+      ", ", tensor_ndim, ") for a tensor of ", tensor_ndim, " dims, but got ", dim_, ". ",
+      tensor_ndim == 0 ? "A 0-dim tensor can only be R or P." : "Shard a dim that the tensor has.");
+  return {Kind::Shard, dim_ < 0 ? dim_ + tensor_ndim : dim_, argument_};
 }
 
 std::string Placement::to_string() const {

@@ -15,15 +15,15 @@ enum class ReduceOp : uint8_t { Sum, Avg, Max, Min, Product };
 std::string_view to_string(ReduceOp op);
 ReduceOp parse_reduce_op(std::string_view text);
 
-/// Whether reducing with `a` over one mesh dim and `b` over another gives the same value in either order.
+/// Whether reducing with `a` over one mesh dim and with `b` over another gives the same value in either order.
 bool commute(ReduceOp a, ReduceOp b);
 
-/// How a tensor lies along one mesh dim. A closed value; its text form parses back.
+/// The distribution of a tensor over one mesh dim. An immutable value; parse() is the inverse of to_string().
 ///
 ///   R         every rank holds the same value
-///   S(0)      tensor dim 0 is cut as torch.chunk does, one piece per rank
-///   SS(0,4)   tensor dim 0 is first cut into 4 pieces, each of which is cut as S(0) does; a rank holds its piece of each
-///   P(sum)    every rank holds a term; the value is their sum (avg, max, min, product)
+///   S(0)      tensor dim 0 is divided as torch.chunk does, one shard per rank
+///   SS(0,4)   tensor dim 0 is divided into 4 blocks, then each block as by S(0); a rank holds a shard of every block
+///   P(sum)    every rank holds a term; the value is the sum of the terms (or their avg, max, min, product)
 class Placement {
  public:
   Placement() = default; // R
@@ -34,7 +34,7 @@ class Placement {
   static Placement shard(int64_t dim) {
     return strided_shard(dim, 1);
   }
-  /// A split factor of 1 is a plain shard.
+  /// With a split factor of 1 this is a plain shard.
   static Placement strided_shard(int64_t dim, int64_t split_factor);
   static Placement partial(ReduceOp op = ReduceOp::Sum) {
     return {Kind::Partial, 0, static_cast<int64_t>(op)};
@@ -67,8 +67,8 @@ class Placement {
     return static_cast<ReduceOp>(argument_);
   }
 
-  /// The same placement with a negative dim counted from the end; raises if the tensor has no such dim.
-  Placement normalized(int64_t tensor_rank) const;
+  /// The same placement with a negative dim counted from the end; raises if a tensor of this ndim has no such dim.
+  Placement normalized(int64_t tensor_ndim) const;
 
   std::string to_string() const;
   size_t hash() const;
@@ -81,10 +81,10 @@ class Placement {
   Placement(Kind kind, int64_t dim, int64_t argument)
       : kind_(kind), dim_(static_cast<int16_t>(dim)), argument_(static_cast<int32_t>(argument)) {}
 
-  // Eight bytes: layouts are copied and compared a lot while planning.
+  // Eight bytes, because planning copies and compares layouts often.
   Kind kind_ = Kind::Replicate;
   int16_t dim_ = 0;
-  int32_t argument_ = 0; // split factor of a shard, reduce op of a partial
+  int32_t argument_ = 0; // the split factor of a shard, or the reduce op of a partial
 };
 
 inline Placement Replicate() {

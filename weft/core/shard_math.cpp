@@ -29,12 +29,12 @@ void append(Runs& runs, Run run) {
   }
 }
 
-/// Appends to `result` the part of `runs` at the local positions of `part`.
-void append_part(Runs& result, const Runs& runs, Run part) {
+/// Appends to `result` the indices of `runs` at the local positions `positions`.
+void append_at(Runs& result, const Runs& runs, Run positions) {
   int64_t position = 0;
   for (const auto& run : runs) {
-    const auto begin = std::max(part.begin, position);
-    const auto end = std::min(part.begin + part.length, position + run.length);
+    const auto begin = std::max(positions.begin, position);
+    const auto end = std::min(positions.begin + positions.length, position + run.length);
     if (begin < end) {
       append(result, {run.begin + begin - position, end - begin});
     }
@@ -42,7 +42,7 @@ void append_part(Runs& result, const Runs& runs, Run part) {
   }
 }
 
-/// The global index at a local position, one past the end included: where an empty shard begins.
+/// The global index at a local position. The position may be one past the end, which is where an empty shard begins.
 int64_t index_at(const Runs& runs, int64_t position) {
   for (const auto& run : runs) {
     if (position < run.length) {
@@ -53,16 +53,16 @@ int64_t index_at(const Runs& runs, int64_t position) {
   return runs.back().begin + runs.back().length;
 }
 
-Runs cut(const Runs& runs, int64_t parts, int64_t index, int64_t split_factor) {
+Runs shard(const Runs& runs, int64_t ranks, int64_t index, int64_t split_factor) {
   const auto length = total_length(runs);
   Runs result;
   for (int64_t split = 0; split < split_factor; ++split) {
     const auto outer = chunk(length, split_factor, split);
-    const auto inner = chunk(outer.length, parts, index);
-    append_part(result, runs, {outer.begin + inner.begin, inner.length});
+    const auto inner = chunk(outer.length, ranks, index);
+    append_at(result, runs, {outer.begin + inner.begin, inner.length});
   }
   if (result.empty()) {
-    const auto first = chunk(chunk(length, split_factor, 0).length, parts, index);
+    const auto first = chunk(chunk(length, split_factor, 0).length, ranks, index);
     result.push_back({index_at(runs, first.begin), 0});
   }
   return result;
@@ -70,8 +70,8 @@ Runs cut(const Runs& runs, int64_t parts, int64_t index, int64_t split_factor) {
 
 } // namespace
 
-Run chunk(int64_t length, int64_t parts, int64_t index) {
-  const auto full = ceil_divide(length, parts);
+Run chunk(int64_t length, int64_t count, int64_t index) {
+  const auto full = ceil_divide(length, count);
   const auto begin = std::min(index * full, length);
   return {begin, std::min(full, length - begin)};
 }
@@ -84,7 +84,7 @@ Runs local_runs(
     c10::IntArrayRef coordinate) {
   Runs runs = {Run{0, size}};
   for (const auto m : layout.shard_order(tensor_dim)) {
-    runs = cut(runs, mesh_shape[m], coordinate[m], layout[m].split_factor());
+    runs = shard(runs, mesh_shape[m], coordinate[m], layout[m].split_factor());
   }
   return runs;
 }
@@ -108,7 +108,7 @@ c10::DimVector largest_local_shape(c10::IntArrayRef sizes, const Layout& layout,
   return local_shape_and_offset(sizes, layout, mesh_shape, first).shape;
 }
 
-c10::SmallVector<Overlap, 1> overlap(const Runs& held, const Runs& wanted) {
+c10::SmallVector<Overlap, 1> intersect(const Runs& held, const Runs& wanted) {
   c10::SmallVector<Overlap, 1> result;
   int64_t wanted_position = 0;
   for (const auto& want : wanted) {

@@ -6,10 +6,10 @@
 
 namespace weft {
 
-/// Which part of a tensor a rank holds. This file is the only one that knows; everything else asks it.
+/// The indices of a tensor that a rank holds. No other file computes them: all code calls these functions.
 ///
-/// A tensor dim is cut by mesh dims in the order the layout states. Every cut follows torch.chunk: pieces of
-/// ceil(size / parts), the last ones shorter or empty.
+/// The mesh dims divide a tensor dim in the shard order of the layout. Each division follows torch.chunk: shards of
+/// ceil(size / ranks) indices, of which the last ones may be shorter or empty.
 
 /// The indices begin, begin + 1, ..., begin + length - 1 of a tensor dim.
 struct Run {
@@ -18,14 +18,14 @@ struct Run {
   friend bool operator==(const Run&, const Run&) = default;
 };
 
-/// The indices a rank holds of one tensor dim, in the order it holds them. At least one run; an empty shard is one run
-/// of length 0. Unstrided shards are always one run.
+/// The indices of one tensor dim that a rank holds, in the order in which it holds them. There is at least one run; an
+/// empty shard is one run of length 0. Unstrided shards are always one run.
 using Runs = c10::SmallVector<Run, 1>;
 
-/// Piece `index` of `parts` of a range of `length` indices.
-Run chunk(int64_t length, int64_t parts, int64_t index);
+/// Chunk `index` of the `count` chunks of a range of `length` indices, as torch.chunk divides it.
+Run chunk(int64_t length, int64_t count, int64_t index);
 
-/// What the rank at `coordinate` holds of tensor dim `tensor_dim`, which has `size` indices.
+/// The indices of tensor dim `tensor_dim`, of `size` indices, that the rank at `coordinate` holds.
 Runs local_runs(
     int64_t size,
     int64_t tensor_dim,
@@ -33,7 +33,7 @@ Runs local_runs(
     c10::IntArrayRef mesh_shape,
     c10::IntArrayRef coordinate);
 
-/// A rank's local shape, and the global index of its first element (of its first run where a cut is strided).
+/// A rank's local shape, and the global index of its first element (of its first run if a shard is strided).
 ///
 ///   local_shape_and_offset({5, 3}, Layout({Shard(0)}), {4}, {2})   // shape {1, 3}, offset {4, 0}
 struct LocalBlock {
@@ -46,13 +46,13 @@ LocalBlock local_shape_and_offset(
     c10::IntArrayRef mesh_shape,
     c10::IntArrayRef coordinate);
 
-/// The local shape of the first rank along every mesh dim, which no rank's exceeds, since every cut follows torch.chunk:
+/// The local shape of the first rank along every mesh dim, which no rank's exceeds, because every shard is made as torch.chunk makes it:
 /// the same on every rank.
 ///
 ///   largest_local_shape({5, 3}, Layout({Shard(0)}), {4})   // {2, 3}
 c10::DimVector largest_local_shape(c10::IntArrayRef sizes, const Layout& layout, c10::IntArrayRef mesh_shape);
 
-/// Indices that two ranks have in common, as positions in the local dims of both.
+/// Consecutive indices that two ranks both hold, as positions in the local dims of both.
 struct Overlap {
   int64_t held_begin;
   int64_t wanted_begin;
@@ -60,7 +60,7 @@ struct Overlap {
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };
 
-/// What of `wanted` is in `held`, in the order of `wanted`.
-c10::SmallVector<Overlap, 1> overlap(const Runs& held, const Runs& wanted);
+/// The intersection of two lists of runs, in the order of `wanted`.
+c10::SmallVector<Overlap, 1> intersect(const Runs& held, const Runs& wanted);
 
 } // namespace weft

@@ -14,17 +14,17 @@
 
 namespace weft {
 
-/// Specs by hash, each held weakly: a spec takes itself out when its last owner lets go.
+/// Interned specs by hash, as weak references: a spec removes itself when its last owner releases it.
 class InternTable {
  public:
   static InternTable& instance() {
-    // Never destroyed: specs in static or thread-local storage may outlive it otherwise.
+    // Never destroyed, because specs in static or thread-local storage may outlive any static table.
     static auto* table = new InternTable();
     return *table;
   }
 
   SpecPtr find_or_add(SpecPtr candidate) {
-    // Let go of after the lock: the last reference to a spec takes the lock itself.
+    // Released after the lock: releasing the last reference to a spec locks the mutex again.
     c10::SmallVector<SpecPtr, 2> looked_at;
     const std::lock_guard lock(mutex_);
     const auto [begin, end] = specs_.equal_range(candidate->hash_);

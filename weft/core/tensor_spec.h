@@ -12,12 +12,12 @@ namespace weft {
 class TensorSpec;
 using SpecPtr = c10::intrusive_ptr<TensorSpec>;
 
-/// What a distributed tensor is, beside its data: mesh, layout, global shape, global strides, dtype.
+/// The metadata of a distributed tensor: mesh, layout, global shape, global strides, dtype.
 ///
 ///   f32[8,16] @ mesh(dp=2,tp=4) {S(0), R}
 ///   f32[8,16|1,8] @ mesh(dp=2,tp=4) {S(0), R}      with strides that are not contiguous
 ///
-/// Immutable and interned: equal specs are one object, so that comparing them is comparing pointers. A spec lives as
+/// Immutable and interned: equal specs are one object, so comparing specs means comparing pointers. A spec lives as
 /// long as something refers to it.
 class TensorSpec : public c10::intrusive_ptr_target {
  public:
@@ -40,7 +40,7 @@ class TensorSpec : public c10::intrusive_ptr_target {
   c10::ArrayRef<Placement> placements() const {
     return layout_.placements();
   }
-  /// The mesh dims that cut a tensor dim, first cut first.
+  /// The mesh dims that shard a tensor dim, in the order in which they divide it.
   MeshDims shard_order(int64_t tensor_dim) const {
     return layout_.shard_order(tensor_dim);
   }
@@ -57,10 +57,11 @@ class TensorSpec : public c10::intrusive_ptr_target {
     return static_cast<int64_t>(sizes_.size());
   }
   int64_t numel() const;
-  /// Whether the strides are those of a contiguous tensor; dims of one element and tensors of none do not count.
+  /// Whether the strides are those of a contiguous tensor. Strides of dims with one element and of empty tensors are
+  /// ignored.
   bool is_contiguous() const;
 
-  /// This rank's part; an empty one, in every dim, on a rank that is not in the mesh.
+  /// This rank's local shape and offset; on a rank that is not in the mesh, both are 0 in every dim.
   LocalBlock local_shape_and_offset() const;
 
   /// The same tensor under another layout.
@@ -71,7 +72,7 @@ class TensorSpec : public c10::intrusive_ptr_target {
     return hash_;
   }
 
-  /// How many specs are alive in this process, and how often `make` found one (hits) or made one (misses).
+  /// The number of specs alive in this process, and how often `make` found a spec (hits) or made one (misses).
   struct InternCounters {
     size_t size;
     size_t hits;
@@ -79,7 +80,7 @@ class TensorSpec : public c10::intrusive_ptr_target {
   };
   static InternCounters intern_counters();
 
-  /// Called when the last reference is gone.
+  /// intrusive_ptr calls this when the last reference is gone.
   void release_resources() override;
 
  private:

@@ -7,7 +7,8 @@
 
 namespace weft {
 
-/// Walks over one text of the notation; every mismatch raises an error that shows the text and the place.
+/// Reads one text of the notation from left to right; every mismatch raises an error that shows the text and the
+/// column.
 ///
 ///   TextCursor cursor("DeviceMesh::parse", "mesh(dp=2)");
 ///   cursor.expect("mesh(");
@@ -16,21 +17,21 @@ class TextCursor {
  public:
   TextCursor(std::string_view where, std::string_view text) : where_(where), text_(text) {}
 
-  /// Skips spaces, then `token` if it is next.
+  /// Skips spaces, then `token` if the text continues with it; returns whether it did.
   bool accept(std::string_view token);
   void expect(std::string_view token);
 
-  /// Letters, digits and underscores, at least one.
+  /// One or more letters, digits and underscores.
   std::string_view word();
   int64_t integer();
   /// Integers between commas, possibly none.
   std::vector<int64_t> integers();
 
-  /// What is still ahead, without the spaces before it, for what the notation does not know; and past it.
+  /// The text ahead, without leading spaces, for a caller that reads what this class cannot; it then calls skip().
   std::string_view rest();
-  /// The letters, digits, underscores and some more characters that are ahead, possibly none; it stays before them.
+  /// The letters, digits, underscores and characters of `more` ahead, possibly none; the cursor does not move.
   std::string_view word_ahead(std::string_view more = {});
-  /// As accept, for a word that is not the beginning of a longer one.
+  /// As accept, but not for the beginning of a longer word.
   bool accept_word(std::string_view word);
   void skip(size_t characters) {
     position_ += characters;

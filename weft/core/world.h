@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// One rank's place among the ranks that can talk to each other. What they talk through is added by weft/comm.
+/// One rank's position among the ranks that can communicate. weft/comm adds the communication.
 class World : public c10::intrusive_ptr_target {
  public:
   World(int64_t rank, int64_t size) : rank_(rank), size_(size) {}

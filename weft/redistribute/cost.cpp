@@ -8,36 +8,36 @@ namespace {
 
 constexpr Link kLoopback = {.latency_seconds = 30e-6, .bytes_per_second = 2e9};
 constexpr Link kNvlink = {.latency_seconds = 10e-6, .bytes_per_second = 200e9};
-/// So that of two plans with the same communication the shorter one wins, and the one with smaller groups.
+/// Small costs that decide between plans with the same communication: for fewer local steps, and for smaller groups.
 constexpr double kLocalStepSeconds = 1e-7;
 constexpr double kMemberSeconds = 1e-10;
 
-/// What a rank holds of a tensor dim: an even share, but where there is anything to hold some rank holds an element.
-/// Rounding up to whole pieces would make detours through dims that divide better look cheaper than they are.
-double share(double length, int64_t parts) {
-  return std::max(length / static_cast<double>(parts), std::min(length, 1.0));
+/// The estimated number of indices of a tensor dim that a rank holds: an even division, but at least one index. The
+/// exact size of the largest shard would make detours through dims that divide evenly look cheaper than they are.
+double even_shard(double length, int64_t ranks) {
+  return std::max(length / static_cast<double>(ranks), std::min(length, 1.0));
 }
 
-double local_length(int64_t size, c10::ArrayRef<int64_t> cuts, c10::IntArrayRef mesh_shape) {
+double local_length(int64_t size, c10::ArrayRef<int64_t> shard_order, c10::IntArrayRef mesh_shape) {
   auto length = static_cast<double>(size);
-  for (const auto m : cuts) {
-    length = share(length, mesh_shape[m]);
+  for (const auto m : shard_order) {
+    length = even_shard(length, mesh_shape[m]);
   }
   return length;
 }
 
-/// How many mesh dims both layouts cut by first, in the same way.
-size_t common_cuts(const MeshDims& a_cuts, const MeshDims& b_cuts, const Layout& a, const Layout& b) {
+/// The number of leading mesh dims that the shard orders of both layouts have in common, with equal placements.
+size_t common_shards(const MeshDims& a_order, const MeshDims& b_order, const Layout& a, const Layout& b) {
   size_t common = 0;
-  while (common < std::min(a_cuts.size(), b_cuts.size()) && a_cuts[common] == b_cuts[common] &&
-         a[a_cuts[common]] == b[b_cuts[common]]) {
+  while (common < std::min(a_order.size(), b_order.size()) && a_order[common] == b_order[common] &&
+         a[a_order[common]] == b[b_order[common]]) {
     ++common;
   }
   return common;
 }
 
-/// Elements that a rank must have after a move and did not have before: of what it wants, and of what the group holds,
-/// the part that is not its own.
+/// The number of elements that a rank must hold after a step and does not hold before it. Two upper bounds: the
+/// elements that it wants less those of them that it holds, and the elements that the group holds less its own.
 double missing_elements(const Step& step, const CostContext& context) {
   double wanted = 1;
   double wanted_and_held = 1;
@@ -47,13 +47,13 @@ double missing_elements(const Step& step, const CostContext& context) {
     const auto dim = static_cast<int64_t>(d);
     const auto from = real_cuts(step.before, dim, context.mesh_shape);
     const auto to = real_cuts(step.after, dim, context.mesh_shape);
-    const auto common = common_cuts(from, to, step.before, step.after);
+    const auto common = common_shards(from, to, step.before, step.after);
     const auto length_before = local_length(context.sizes[d], from, context.mesh_shape);
     const auto length_after = local_length(context.sizes[d], to, context.mesh_shape);
     wanted *= length_after;
     held *= length_before;
     in_group *= local_length(context.sizes[d], c10::ArrayRef<int64_t>(from).slice(0, common), context.mesh_shape);
-    // Where the cuts part ways, some rank holds nothing of what it wants.
+    // If the shard orders differ before either ends, some rank holds none of the indices that it wants.
     wanted_and_held *= common == from.size() ? length_after : common == to.size() ? length_before : 0;
   }
   return std::min(wanted - wanted_and_held, in_group - held);
@@ -80,7 +80,7 @@ double local_elements(const Layout& layout, const CostContext& context) {
   for (int64_t m = 0; m < layout.ndim(); ++m) {
     if (layout[m].is_shard()) {
       auto& length = lengths[layout[m].dim()];
-      length = share(length, context.mesh_shape[m]);
+      length = even_shard(length, context.mesh_shape[m]);
     }
   }
   double elements = 1;

@@ -4,13 +4,14 @@
 
 namespace weft {
 
-/// What a link costs: the time before the first byte, and the bytes per second after it.
+/// The cost of a link: the time before the first byte, and the bytes per second after it.
 struct Link {
   double latency_seconds;
   double bytes_per_second;
 };
 
-/// The links that plans reckon with: constants, the same on every rank, so that all ranks choose the same plan.
+/// The links that the cost of a redistribution plan is computed with: constants, equal on every rank, so that all ranks
+/// choose the same plan.
 struct LinkModel {
   c10::SmallVector<Link, kMaxMeshDims> links; // per mesh dim
 
@@ -18,7 +19,7 @@ struct LinkModel {
   static LinkModel for_mesh(const DeviceMesh& mesh);
 };
 
-/// The tensor that is moved, as far as costs are concerned.
+/// The properties of the redistributed tensor that its cost depends on.
 struct CostContext {
   c10::IntArrayRef sizes;
   int64_t element_bytes;
@@ -26,13 +27,13 @@ struct CostContext {
   const LinkModel& links;
 };
 
-/// Elements that a rank holds, in even shares.
+/// The number of elements that a rank holds, if shards were of equal size.
 double local_elements(const Layout& layout, const CostContext& context);
 
-/// Bytes that the rank with the most to receive gets from other ranks, in even shares.
+/// The bytes that the rank with the most to receive gets from other ranks, if shards were of equal size.
 double received_bytes(const Step& step, const CostContext& context);
 
-/// Seconds: the latency of the slowest link and the bytes over it; a local step counts almost nothing.
+/// Seconds: the latency of the slowest link and the transfer of the bytes over it. A local step costs almost nothing.
 double cost(const Step& step, const CostContext& context);
 
 } // namespace weft

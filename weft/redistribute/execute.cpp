@@ -14,7 +14,7 @@ namespace weft {
 
 namespace {
 
-/// The part of `tensor` where a single box lies, on the held or on the wanted side.
+/// The view of `tensor` that a single box describes, at its held or its wanted positions.
 at::Tensor view_of(const at::Tensor& tensor, const Box& box, int64_t Overlap::*begin) {
   c10::DimVector sizes;
   auto offset = tensor.storage_offset();
@@ -23,14 +23,15 @@ at::Tensor view_of(const at::Tensor& tensor, const Box& box, int64_t Overlap::*b
     sizes.push_back(range.length);
     offset += range.*begin * tensor.stride(static_cast<int64_t>(d));
   }
-  // Made by hand: every step of a move makes one per rank, and the dispatcher would cost more than the rest.
+  // Makes the view without the dispatcher, which would cost more than all other work: every step makes one view per
+  // rank.
   auto view = at::detail::make_tensor<c10::TensorImpl>(
       c10::TensorImpl::VIEW, c10::Storage(tensor.storage()), tensor.key_set(), tensor.dtype());
   view.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, tensor.strides(), offset);
   return view;
 }
 
-/// A contiguous copy. For a small tensor the dispatcher would cost more than the copying.
+/// A contiguous copy. A small tensor is copied without the dispatcher, which would cost more than the copy.
 at::Tensor packed(const at::Tensor& view) {
   constexpr int64_t kSmall = 1 << 14;
   const bool is_plain = view.is_cpu() && !view.is_conj() && !view.is_neg();
@@ -57,16 +58,16 @@ at::Tensor packed(const at::Tensor& view) {
   return copy;
 }
 
-/// Calls fn(part) with every box of one range per dim that a box is made of.
+/// Calls fn(block) for every combination of one range per dim of the box.
 template <class Fn>
-void for_each_part(const Box& box, Fn fn) {
+void for_each_block(const Box& box, Fn fn) {
   std::vector<size_t> index(box.dims.size(), 0);
   while (true) {
-    Box part;
+    Box block;
     for (size_t d = 0; d < index.size(); ++d) {
-      part.dims.push_back({box.dims[d][index[d]]});
+      block.dims.push_back({box.dims[d][index[d]]});
     }
-    fn(part);
+    fn(block);
     auto d = static_cast<int64_t>(index.size()) - 1;
     while (d >= 0 && ++index[d] == box.dims[d].size()) {
       index[d--] = 0;
@@ -77,61 +78,62 @@ void for_each_part(const Box& box, Fn fn) {
   }
 }
 
-/// What a box takes out of a tensor: a view where it can be one.
+/// The elements of a tensor that a box describes: a view if the box is single, else a packed copy.
 at::Tensor take(const at::Tensor& tensor, const Box& box) {
   if (box.is_single()) {
     return view_of(tensor, box, &Overlap::held_begin);
   }
   const auto packed = at::empty(box.shape(), tensor.options());
-  for_each_part(box, [&](const Box& part) {
-    view_of(packed, part, &Overlap::wanted_begin).copy_(view_of(tensor, part, &Overlap::held_begin));
+  for_each_block(box, [&](const Box& block) {
+    view_of(packed, block, &Overlap::wanted_begin).copy_(view_of(tensor, block, &Overlap::held_begin));
   });
   return packed;
 }
 
-/// Where what arrives for a box is received: the place itself where that is a view, else a tensor to be put there later.
+/// The tensor to receive a box into: a view of the target if the box is single, else a buffer that put() copies from
+/// later.
 at::Tensor landing(const at::Tensor& tensor, const Box& box) {
   return box.is_single() ? view_of(tensor, box, &Overlap::wanted_begin) : at::empty(box.shape(), tensor.options());
 }
 
 void put(const at::Tensor& tensor, const Box& box, const at::Tensor& arrived) {
-  for_each_part(box, [&](const Box& part) {
-    view_of(tensor, part, &Overlap::wanted_begin).copy_(view_of(arrived, part, &Overlap::held_begin));
+  for_each_block(box, [&](const Box& block) {
+    view_of(tensor, block, &Overlap::wanted_begin).copy_(view_of(arrived, block, &Overlap::held_begin));
   });
 }
 
-/// A box of an empty region, or none at all, carries nothing.
-bool carries(const Box& box, int64_t tensor_rank) {
-  return static_cast<int64_t>(box.dims.size()) == tensor_rank && !box.is_empty();
+/// Whether a box describes any element; false also for a box without dims.
+bool carries(const Box& box, int64_t tensor_ndim) {
+  return static_cast<int64_t>(box.dims.size()) == tensor_ndim && !box.is_empty();
 }
 
-/// Parts that lie one after the other in a tensor: along which dim, and how much of it each takes.
+/// Boxes that are consecutive in a tensor: the dim along which they are, and the length of each.
 struct Concatenation {
   int64_t dim;
   std::vector<int64_t> lengths;
 };
 
-std::optional<Concatenation> concatenation(const std::vector<Box>& parts, c10::IntArrayRef shape) {
+std::optional<Concatenation> concatenation(const std::vector<Box>& boxes, c10::IntArrayRef shape) {
   const auto first = std::find_if(shape.begin(), shape.end(), [](int64_t size) { return size > 1; });
   if (first == shape.end() || c10::multiply_integers(shape) == 0) {
     return std::nullopt;
   }
   Concatenation result{first - shape.begin(), {}};
   int64_t begin = 0;
-  for (const auto& part : parts) {
-    if (!carries(part, static_cast<int64_t>(shape.size()))) {
+  for (const auto& box : boxes) {
+    if (!carries(box, static_cast<int64_t>(shape.size()))) {
       result.lengths.push_back(0);
       continue;
     }
     for (size_t d = 0; d < shape.size(); ++d) {
       const bool is_first = static_cast<int64_t>(d) == result.dim;
       const auto expected = is_first ? begin : 0;
-      if (part.dims[d].size() != 1 || part.dims[d][0].wanted_begin != expected ||
-          (!is_first && part.dims[d][0].length != shape[d])) {
+      if (box.dims[d].size() != 1 || box.dims[d][0].wanted_begin != expected ||
+          (!is_first && box.dims[d][0].length != shape[d])) {
         return std::nullopt;
       }
     }
-    result.lengths.push_back(part.dims[result.dim][0].length);
+    result.lengths.push_back(box.dims[result.dim][0].length);
     begin += result.lengths.back();
   }
   return begin == *first ? std::optional(std::move(result)) : std::nullopt;
@@ -139,14 +141,14 @@ std::optional<Concatenation> concatenation(const std::vector<Box>& parts, c10::I
 
 } // namespace
 
-/// Shared with the operations it has started, which may outlive the plan.
+/// Shared with the operations that it has started, because these may outlive the plan.
 struct CompiledPlan::CompiledStep : std::enable_shared_from_this<CompiledStep> {
   StepKind kind;
-  std::shared_ptr<Group> group;          // of a step that communicates
-  Transfer transfer;                     // of a step that moves data
-  ReduceOp op = ReduceOp::Sum;           // of a reduction
-  bool is_identity = false;              // of a slice that keeps everything, or a partial that keeps its value
-  std::optional<Concatenation> gathered; // of an all_gather that puts parts one after the other
+  std::shared_ptr<Group> group;          // if the step communicates
+  Transfer transfer;                     // if the step transfers data
+  ReduceOp op = ReduceOp::Sum;           // if the step reduces
+  bool is_identity = false;              // of a slice or make_partial that keeps the full local tensor
+  std::optional<Concatenation> gathered; // of an all_gather whose received shards are consecutive
 
   CompiledStep(const Step& step, const TensorSpec& spec);
 
@@ -155,7 +157,7 @@ struct CompiledPlan::CompiledStep : std::enable_shared_from_this<CompiledStep> {
  private:
   at::Tensor slice(const at::Tensor& local) const;
   at::Tensor make_partial(const at::Tensor& local) const;
-  AsyncTensor move(const at::Tensor& local, Reserved reserved) const;
+  AsyncTensor exchange(const at::Tensor& local, Reserved reserved) const;
   AsyncTensor reduce_scatter(const at::Tensor& local, Reserved reserved) const;
   AsyncTensor all_reduce(const at::Tensor& local, Reserved reserved) const;
 };
@@ -198,8 +200,8 @@ at::Tensor CompiledPlan::CompiledStep::slice(const at::Tensor& local) const {
   if (kept.is_empty()) {
     return at::empty(transfer.shape_after, local.options());
   }
-  const auto part = take(local, kept);
-  return part.is_contiguous() ? part : packed(part);
+  const auto view = take(local, kept);
+  return view.is_contiguous() ? view : packed(view);
 }
 
 at::Tensor CompiledPlan::CompiledStep::make_partial(const at::Tensor& local) const {
@@ -207,14 +209,14 @@ at::Tensor CompiledPlan::CompiledStep::make_partial(const at::Tensor& local) con
     return local;
   }
   auto neutral = op == ReduceOp::Product ? at::ones_like(local) : at::zeros_like(local);
-  // A Python number takes part in type promotion by its kind alone, and must do so on every rank: f32 + 1e-3 is f32.
+  // A Python number participates in type promotion only by its kind (f32 + 1e-3 is f32), and must do so on every rank.
   if (local.unsafeGetTensorImpl()->is_wrapped_number()) {
     neutral.unsafeGetTensorImpl()->set_wrapped_number(true);
   }
   return neutral;
 }
 
-AsyncTensor CompiledPlan::CompiledStep::move(const at::Tensor& local, Reserved reserved) const {
+AsyncTensor CompiledPlan::CompiledStep::exchange(const at::Tensor& local, Reserved reserved) const {
   const auto output = at::empty(transfer.shape_after, local.options());
   if (gathered) {
     return {output, group->all_gather(local, output, gathered->dim, gathered->lengths, reserved)};
@@ -251,11 +253,11 @@ AsyncTensor CompiledPlan::CompiledStep::move(const at::Tensor& local, Reserved r
 
 AsyncTensor CompiledPlan::CompiledStep::reduce_scatter(const at::Tensor& local, Reserved reserved) const {
   const auto output = at::empty(transfer.shape_after, local.options());
-  std::vector<at::Tensor> pieces;
+  std::vector<at::Tensor> inputs;
   for (const auto& box : transfer.sends) {
-    pieces.push_back(carries(box, local.dim()) ? take(local, box) : at::empty(box.shape(), local.options()));
+    inputs.push_back(carries(box, local.dim()) ? take(local, box) : at::empty(box.shape(), local.options()));
   }
-  return {output, group->reduce_scatter(pieces, output, op, reserved)};
+  return {output, group->reduce_scatter(inputs, output, op, reserved)};
 }
 
 AsyncTensor CompiledPlan::CompiledStep::all_reduce(const at::Tensor& local, Reserved reserved) const {
@@ -271,7 +273,7 @@ AsyncTensor CompiledPlan::CompiledStep::run(const at::Tensor& local, Reserved re
       return make_partial(local);
     case StepKind::AllGather:
     case StepKind::AllToAll:
-      return move(local, reserved);
+      return exchange(local, reserved);
     case StepKind::ReduceScatter:
       return reduce_scatter(local, reserved);
     case StepKind::AllReduce:
@@ -298,7 +300,7 @@ void CompiledPlan::check_local(const at::Tensor& local) const {
 AsyncTensor CompiledPlan::run(const at::Tensor& local) const {
   at::AutoDispatchBelowADInplaceOrView guard;
   check_local(local);
-  // Memory is what travels, and a conjugate or a negative that is still to be worked out is not in it.
+  // Collectives transfer memory, and a lazy conjugate or negative is not in memory yet.
   const bool is_lazy = local.is_conj() || local.is_neg();
   AsyncTensor current = C10_UNLIKELY(is_lazy) ? local.resolve_conj().resolve_neg() : local;
   size_t next = 0;
@@ -313,7 +315,8 @@ AsyncTensor CompiledPlan::run(const at::Tensor& local) const {
 }
 
 AsyncTensor CompiledPlan::finish_later(AsyncTensor current, size_t next) const {
-  // The steps that are left are numbered now: ranks may come to wait for this result at different times.
+  // Reserves the sequence numbers of the remaining steps now, because ranks may wait for this result at different
+  // times.
   std::vector<std::pair<std::shared_ptr<const CompiledStep>, Reserved>> rest;
   for (; next < steps_.size(); ++next) {
     rest.emplace_back(steps_[next], steps_[next]->group ? steps_[next]->group->reserve() : Reserved{});
@@ -355,7 +358,7 @@ class PlanCache {
   }
 
  private:
-  // The plan keeps both specs alive, so that their addresses stay theirs.
+  // The compiled plan keeps both specs alive, so that their addresses stay unique.
   using Key = std::pair<const TensorSpec*, const TensorSpec*>;
   struct KeyHash {
     size_t operator()(const Key& key) const {

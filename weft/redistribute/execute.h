@@ -6,7 +6,8 @@
 
 namespace weft {
 
-/// A plan made ready for one rank: groups, shapes and copies are settled, what is left is a flat list of calls.
+/// A redistribution plan prepared for one rank: its groups, shapes and copies are computed, a run is a flat list of
+/// calls.
 class CompiledPlan {
  public:
   explicit CompiledPlan(Plan plan);
@@ -15,8 +16,9 @@ class CompiledPlan {
     return plan_;
   }
 
-  /// Starts on this rank's local tensor and gives the new one, which may share the old one's memory where no data had to
-  /// move. The first collective is under way on return; the rest follows when the result is waited for.
+  /// Starts the plan on this rank's local tensor and returns the new local tensor, which may share memory with the old
+  /// one if no data is transferred. The first collective is under way on return; the following ones start when a thread
+  /// waits for the result.
   AsyncTensor run(const at::Tensor& local) const;
 
  private:
@@ -30,11 +32,11 @@ class CompiledPlan {
   std::vector<std::shared_ptr<const CompiledStep>> steps_;
 };
 
-/// Redistributes this rank's local tensor of a distributed one. Plans are compiled once per thread and pair of specs.
-/// Every rank of the mesh must call it.
+/// Redistributes this rank's local tensor. Redistribution plans are compiled once per thread and pair of specs. Every
+/// rank of the mesh must make the call.
 AsyncTensor redistribute_local(const at::Tensor& local, const SpecPtr& source, const SpecPtr& target);
 
-/// Of the calling thread's compiled plans. The cache is bounded: when full it starts anew.
+/// Counters of the calling thread's cache of compiled plans. The cache is bounded: when it is full, it is cleared.
 struct PlanCacheCounters {
   size_t size;
   size_t hits;

@@ -18,7 +18,7 @@ void check_ends(const TensorSpec& source, const TensorSpec& target) {
   TORCH_CHECK_VALUE(
       source.sizes() == target.sizes() && source.dtype() == target.dtype(),
       "[plan] source and target must have the same shape and dtype, but got ", source, " and ", target,
-      ". Redistributing changes the placements alone.");
+      ". Redistributing changes only the placements.");
   for (int64_t m = 0; m < source.mesh().ndim(); ++m) {
     TORCH_CHECK_VALUE(
         !(source.layout()[m].is_shard() && target.layout()[m].is_partial()),
@@ -27,17 +27,18 @@ void check_ends(const TensorSpec& source, const TensorSpec& target) {
   }
 }
 
-/// Shortest path over layouts (A*).
+/// Finds the cheapest steps by a shortest-path search over layouts (A*).
 ///
-/// Once everything is reduced that the target wants reduced, one move is best: data that a detour brings is data that
-/// the direct move may bring. What remains to be found is how to reduce: over which mesh dims at once, into replicas or
-/// shards, and after which cuts, since ranks that hold the same may each reduce a part and share it afterwards.
+/// Once every partial value that the target wants reduced is reduced, a single step is best: data that a detour
+/// transfers could be transferred directly. So the search only decides how to reduce: over which mesh dims at once,
+/// into replicas or shards, and after which slices, because ranks with the same value may each reduce a slice of it and
+/// gather the slices afterwards.
 class Search {
  public:
   Search(const TensorSpec& source, const TensorSpec& target, const LinkModel& links)
       : target_(target.layout()),
         context_{source.sizes(), static_cast<int64_t>(c10::elementSize(source.dtype())), source.mesh().shape(), links},
-        tensor_rank_(source.dim()),
+        tensor_ndim_(source.dim()),
         goal_(reduced_target(source.layout())),
         useful_dims_(useful_dims(source.layout())),
         goal_elements_(local_elements(goal_, context_)),
@@ -60,22 +61,22 @@ class Search {
         return steps_by(best);
       }
       reduce(best, layout, partial);
-      cut_replicas(best, layout);
-      move_shards(best, layout);
+      shard_replicas(best, layout);
+      redistribute_shards(best, layout);
     }
   }
 
  private:
   struct Node {
     Layout layout;
-    double cost;      // so far
-    double remaining; // at least
+    double cost;      // of the steps so far
+    double remaining; // a lower bound
     int64_t previous;
     Step step;
     bool closed;
   };
 
-  /// The target before replicas are turned into partial values.
+  /// The target with R instead of the partial placements that MakePartial creates in the last step.
   Layout reduced_target(const Layout& source) const {
     return replicated_where(target_, [&](int64_t m) { return target_[m].is_partial() && source[m] != target_[m]; });
   }
@@ -91,21 +92,24 @@ class Search {
   }
 
   bool is_goal(const Layout& layout) const {
-    return same_data(layout, goal_, context_.mesh_shape, tensor_rank_);
+    return same_data(layout, goal_, context_.mesh_shape, tensor_ndim_);
   }
 
-  /// What is still to be paid: exactly, where only a move is left, else a lower bound.
+  /// The cost of the remaining steps: exact if only a single step remains, else a lower bound.
   double remaining_cost(const Layout& layout) const {
     const auto partial = partials_to_reduce(layout);
     if (partial.empty()) {
-      return is_goal(layout) ? 0 : weft::cost(move_step(layout, goal_, context_.mesh_shape, tensor_rank_), context_);
+      return is_goal(layout)
+          ? 0
+          : weft::cost(redistribute_step(layout, goal_, context_.mesh_shape, tensor_ndim_), context_);
     }
-    // Ranks that hold the same may cut for nothing first. Then a rank reduces its share and gets the rest from others.
+    // Replicas may be sliced first at no cost. Then a rank reduces its shard and gets the other shards from other
+    // ranks.
     auto held = local_elements(layout, context_);
     double terms = 1;
     bool joins = false;
     bool scatters = false;
-    bool moves = false;
+    bool transfers = false;
     for (int64_t m = 0; m < layout.ndim(); ++m) {
       const auto size = static_cast<double>(context_.mesh_shape[m]);
       const bool is_partial = std::find(partial.begin(), partial.end(), m) != partial.end();
@@ -113,12 +117,12 @@ class Search {
       held /= layout[m].is_replicate() ? size : 1;
       joins = joins || (is_partial && !goal_[m].is_shard());
       scatters = scatters || (is_partial && goal_[m].is_shard());
-      moves = moves || (layout[m].is_shard() && layout[m] != goal_[m] && size > 1);
+      transfers = transfers || (layout[m].is_shard() && layout[m] != goal_[m] && size > 1);
     }
-    const auto share = held / terms;
-    const auto elements = held - share + std::max(0.0, goal_elements_ - share);
+    const auto shard = held / terms;
+    const auto elements = held - shard + std::max(0.0, goal_elements_ - shard);
     const auto bytes = elements * static_cast<double>(context_.element_bytes);
-    return least_latency_ * ((joins && scatters) || moves ? 2 : 1) + bytes / most_bytes_per_second_;
+    return least_latency_ * ((joins && scatters) || transfers ? 2 : 1) + bytes / most_bytes_per_second_;
   }
 
   size_t most_promising_node() const {
@@ -158,7 +162,7 @@ class Search {
       return;
     }
     if (partials_to_reduce(step.after).empty()) {
-      cheapest_known_ = total + remaining; // what remains is known exactly
+      cheapest_known_ = total + remaining; // the remaining cost is exact here
     }
     auto after = step.after;
     hashes_.push_back(hash);
@@ -166,7 +170,7 @@ class Search {
   }
 
   void reduce(size_t from, const Layout& layout, const MeshDims& partial) {
-    // All at once first: it is often the best, and bounds the rest of the search.
+    // Tries all partial mesh dims at once first: that is often the best choice, and it bounds the rest of the search.
     const auto all = (1U << partial.size()) - 1;
     for (uint32_t number = 0; number < all; ++number) {
       const auto subset = number == 0 ? all : number;
@@ -184,14 +188,14 @@ class Search {
         reduced = reduced.with(m, Replicate());
       }
       reach(from, {StepKind::AllReduce, dims, layout, std::move(reduced)});
-      // Cuts that the target makes are made in its order.
+      // Shards that the target has are made in the target's shard order.
       auto order = dims;
       std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return goal_.turn(a) < goal_.turn(b); });
       scatter(from, {StepKind::ReduceScatter, dims, layout, layout}, order);
     }
   }
 
-  /// Every way to scatter the mesh dims that are left in `order`.
+  /// Tries every way to scatter over the mesh dims in `order`.
   void scatter(size_t from, const Step& step, c10::ArrayRef<int64_t> order) {
     if (order.empty()) {
       reach(from, step);
@@ -204,7 +208,7 @@ class Search {
     }
   }
 
-  /// How a mesh dim may cut on the way: as the target does, or along any tensor dim worth it.
+  /// The placements that a mesh dim may have in between: the shard of the target, or a shard of any useful tensor dim.
   Placements shards_for(int64_t m) const {
     Placements result;
     if (goal_[m].is_shard()) {
@@ -218,8 +222,8 @@ class Search {
     return result;
   }
 
-  /// The tensor dims to cut along on the way. Of those that neither source nor target cut, one that all ranks together
-  /// cut evenly is as good as any.
+  /// The tensor dims to shard in between. Among the dims that neither source nor target shards, only the first one that
+  /// all ranks divide evenly is tried, because others of this kind cost the same.
   c10::SmallVector<int64_t, 4> useful_dims(const Layout& source) const {
     int64_t all_ranks = 1;
     for (const auto size : context_.mesh_shape) {
@@ -227,7 +231,7 @@ class Search {
     }
     c10::SmallVector<int64_t, 4> dims;
     c10::SmallVector<int64_t, 4> free_dims;
-    for (int64_t d = 0; d < tensor_rank_; ++d) {
+    for (int64_t d = 0; d < tensor_ndim_; ++d) {
       if (context_.sizes[d] > 1) {
         const bool is_free = source.shard_order(d).empty() && goal_.shard_order(d).empty();
         (is_free ? free_dims : dims).push_back(d);
@@ -243,7 +247,7 @@ class Search {
     return dims;
   }
 
-  void cut_replicas(size_t from, const Layout& layout) {
+  void shard_replicas(size_t from, const Layout& layout) {
     for (int64_t m = 0; m < layout.ndim(); ++m) {
       if (!layout[m].is_replicate() || context_.mesh_shape[m] == 1) {
         continue;
@@ -254,8 +258,8 @@ class Search {
     }
   }
 
-  /// Everything but the partial values may also be moved before they are reduced.
-  void move_shards(size_t from, const Layout& layout) {
+  /// Redistributes all but the partial mesh dims to the goal, before the partial values are reduced.
+  void redistribute_shards(size_t from, const Layout& layout) {
     auto after = goal_;
     for (int64_t m = 0; m < layout.ndim(); ++m) {
       if (layout[m].is_partial() && layout[m] != goal_[m]) {
@@ -263,11 +267,11 @@ class Search {
       }
     }
     if (after != layout) {
-      reach(from, move_step(layout, after, context_.mesh_shape, tensor_rank_));
+      reach(from, redistribute_step(layout, after, context_.mesh_shape, tensor_ndim_));
     }
   }
 
-  /// The steps to a node and from there to the target.
+  /// The steps from the source to a node and from there to the target.
   std::vector<Step> steps_by(size_t last) const {
     std::vector<Step> steps;
     for (auto node = static_cast<int64_t>(last); nodes_[node].previous >= 0; node = nodes_[node].previous) {
@@ -275,7 +279,7 @@ class Search {
     }
     std::reverse(steps.begin(), steps.end());
     if (const auto& end = nodes_[last].layout; end != goal_) {
-      steps.push_back(move_step(end, goal_, context_.mesh_shape, tensor_rank_));
+      steps.push_back(redistribute_step(end, goal_, context_.mesh_shape, tensor_ndim_));
     }
     if (goal_ != target_) {
       steps.push_back({StepKind::MakePartial, changed_dims(goal_, target_), goal_, target_});
@@ -309,7 +313,7 @@ class Search {
 
   const Layout& target_;
   CostContext context_;
-  int64_t tensor_rank_;
+  int64_t tensor_ndim_;
   Layout goal_;
   c10::SmallVector<int64_t, 4> useful_dims_;
   double goal_elements_;

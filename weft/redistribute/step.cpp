@@ -13,27 +13,27 @@ bool contains(const MeshDims& dims, int64_t mesh_dim) {
   return std::find(dims.begin(), dims.end(), mesh_dim) != dims.end();
 }
 
-bool same_cut(const Layout& a, const Layout& b, int64_t mesh_dim) {
+bool same_placement(const Layout& a, const Layout& b, int64_t mesh_dim) {
   return a[mesh_dim] == b[mesh_dim];
 }
 
-/// Whether the cuts that `a` makes on a tensor dim are the first ones of those that `b` makes.
-bool is_prefix(const MeshDims& cuts_a, const MeshDims& cuts_b, const Layout& a, const Layout& b) {
-  if (cuts_a.size() > cuts_b.size()) {
+/// Whether the shards of a tensor dim by `a` are the first ones in the shard order of `b`.
+bool is_prefix(const MeshDims& order_a, const MeshDims& order_b, const Layout& a, const Layout& b) {
+  if (order_a.size() > order_b.size()) {
     return false;
   }
-  for (size_t i = 0; i < cuts_a.size(); ++i) {
-    if (cuts_a[i] != cuts_b[i] || !same_cut(a, b, cuts_a[i])) {
+  for (size_t i = 0; i < order_a.size(); ++i) {
+    if (order_a[i] != order_b[i] || !same_placement(a, b, order_a[i])) {
       return false;
     }
   }
   return true;
 }
 
-/// Adds the mesh dims that cut after one of the group: their pieces move when its pieces do.
-void add_later_cuts(const MeshDims& cuts, MeshDims& group) {
+/// Adds the mesh dims that come after one of the group in a shard order: when shards of the group change, so do theirs.
+void add_later_dims(const MeshDims& shard_order, MeshDims& group) {
   bool later = false;
-  for (const auto m : cuts) {
+  for (const auto m : shard_order) {
     if (contains(group, m)) {
       later = true;
     } else if (later) {
@@ -42,18 +42,18 @@ void add_later_cuts(const MeshDims& cuts, MeshDims& group) {
   }
 }
 
-std::string placement_text(const Layout& layout, int64_t mesh_dim, bool show_turns) {
+std::string placement_text(const Layout& layout, int64_t mesh_dim, bool show_positions) {
   auto text = layout[mesh_dim].to_string();
-  if (show_turns && layout[mesh_dim].is_shard() && layout.shard_order(layout[mesh_dim].dim()).size() > 1) {
+  if (show_positions && layout[mesh_dim].is_shard() && layout.shard_order(layout[mesh_dim].dim()).size() > 1) {
     text += "[" + std::to_string(layout.turn(mesh_dim)) + "]";
   }
   return text;
 }
 
-std::string side_text(const Layout& layout, const MeshDims& mesh_dims, bool show_turns) {
+std::string side_text(const Layout& layout, const MeshDims& mesh_dims, bool show_positions) {
   std::string text;
   for (const auto m : mesh_dims) {
-    text += (text.empty() ? "" : ",") + placement_text(layout, m, show_turns);
+    text += (text.empty() ? "" : ",") + placement_text(layout, m, show_positions);
   }
   return text;
 }
@@ -69,19 +69,19 @@ bool communicates(StepKind kind) {
 }
 
 std::string Step::to_string(const DeviceMesh& mesh) const {
-  const bool show_turns = !before.has_default_order() || !after.has_default_order();
+  const bool show_positions = !before.has_default_order() || !after.has_default_order();
   return std::string(weft::to_string(kind)) + "(" + mesh.dims_text(mesh_dims) + ": " +
-      side_text(before, mesh_dims, show_turns) + " -> " + side_text(after, mesh_dims, show_turns) + ")";
+      side_text(before, mesh_dims, show_positions) + " -> " + side_text(after, mesh_dims, show_positions) + ")";
 }
 
 MeshDims real_cuts(const Layout& layout, int64_t tensor_dim, c10::IntArrayRef mesh_shape) {
-  auto cuts = layout.shard_order(tensor_dim);
-  cuts.erase(std::remove_if(cuts.begin(), cuts.end(), [&](int64_t m) { return mesh_shape[m] == 1; }), cuts.end());
-  return cuts;
+  auto order = layout.shard_order(tensor_dim);
+  order.erase(std::remove_if(order.begin(), order.end(), [&](int64_t m) { return mesh_shape[m] == 1; }), order.end());
+  return order;
 }
 
-Step move_step(const Layout& before, const Layout& after, c10::IntArrayRef mesh_shape, int64_t tensor_rank) {
-  bool only_cuts = true;
+Step redistribute_step(const Layout& before, const Layout& after, c10::IntArrayRef mesh_shape, int64_t tensor_ndim) {
+  bool only_slices = true;
   bool only_joins = true;
   MeshDims group;
   for (int64_t m = 0; m < before.ndim(); ++m) {
@@ -89,21 +89,21 @@ Step move_step(const Layout& before, const Layout& after, c10::IntArrayRef mesh_
       group.push_back(m);
     }
   }
-  c10::SmallVector<std::pair<MeshDims, MeshDims>, 4> cuts;
-  for (int64_t d = 0; d < tensor_rank; ++d) {
-    const auto& [from, to] = cuts.emplace_back(real_cuts(before, d, mesh_shape), real_cuts(after, d, mesh_shape));
-    only_cuts = only_cuts && is_prefix(from, to, before, after);
+  c10::SmallVector<std::pair<MeshDims, MeshDims>, 4> orders;
+  for (int64_t d = 0; d < tensor_ndim; ++d) {
+    const auto& [from, to] = orders.emplace_back(real_cuts(before, d, mesh_shape), real_cuts(after, d, mesh_shape));
+    only_slices = only_slices && is_prefix(from, to, before, after);
     only_joins = only_joins && is_prefix(to, from, after, before);
   }
-  const auto kind = only_cuts ? StepKind::Slice : only_joins ? StepKind::AllGather : StepKind::AllToAll;
+  const auto kind = only_slices ? StepKind::Slice : only_joins ? StepKind::AllGather : StepKind::AllToAll;
   if (communicates(kind)) {
     const auto has_one_rank = [&](int64_t m) { return mesh_shape[m] == 1; };
     group.erase(std::remove_if(group.begin(), group.end(), has_one_rank), group.end());
     for (size_t known = 0; known != group.size();) {
       known = group.size();
-      for (const auto& [from, to] : cuts) {
-        add_later_cuts(from, group);
-        add_later_cuts(to, group);
+      for (const auto& [from, to] : orders) {
+        add_later_dims(from, group);
+        add_later_dims(to, group);
       }
     }
     std::sort(group.begin(), group.end());
@@ -111,13 +111,13 @@ Step move_step(const Layout& before, const Layout& after, c10::IntArrayRef mesh_
   return {kind, std::move(group), before, after};
 }
 
-bool same_data(const Layout& a, const Layout& b, c10::IntArrayRef mesh_shape, int64_t tensor_rank) {
+bool same_data(const Layout& a, const Layout& b, c10::IntArrayRef mesh_shape, int64_t tensor_ndim) {
   for (int64_t m = 0; m < a.ndim(); ++m) {
     if (mesh_shape[m] > 1 && a[m] != b[m]) {
       return false;
     }
   }
-  for (int64_t d = 0; d < tensor_rank; ++d) {
+  for (int64_t d = 0; d < tensor_ndim; ++d) {
     if (real_cuts(a, d, mesh_shape) != real_cuts(b, d, mesh_shape)) {
       return false;
     }

@@ -5,9 +5,9 @@
 namespace weft {
 
 enum class StepKind : uint8_t {
-  Slice, // keeps a part of what the rank holds; also a change of name where a mesh dim has one rank
+  Slice, // each rank keeps a slice of its local tensor; also any change on a mesh dim of one rank
   AllGather,
-  AllToAll, // any other move of data: every rank gets what it lacks from a rank that has it
+  AllToAll, // any other transfer: every rank gets what it lacks from a rank that has it
   ReduceScatter,
   AllReduce,
   MakePartial, // R to P: the first rank keeps the value, the others hold the neutral element
@@ -16,10 +16,10 @@ enum class StepKind : uint8_t {
 std::string_view to_string(StepKind kind);
 bool communicates(StepKind kind);
 
-/// One collective, or one local change, on the way from one layout to another.
+/// One collective, or one local change, of a redistribution plan.
 struct Step {
   StepKind kind;
-  MeshDims mesh_dims; // whose ranks take part, ascending
+  MeshDims mesh_dims; // of the group, ascending
   Layout before;
   Layout after;
 
@@ -28,13 +28,14 @@ struct Step {
   friend bool operator==(const Step&, const Step&) = default;
 };
 
-/// The mesh dims that cut a tensor dim, first cut first, without those of one rank, which cut nothing.
+/// The shard order of a tensor dim without the mesh dims of one rank, which do not divide it.
 MeshDims real_cuts(const Layout& layout, int64_t tensor_dim, c10::IntArrayRef mesh_shape);
 
-/// The one step that moves data between two layouts with the same partial mesh dims, over as few mesh dims as possible.
-Step move_step(const Layout& before, const Layout& after, c10::IntArrayRef mesh_shape, int64_t tensor_rank);
+/// The one step that redistributes between two layouts with the same partial mesh dims, over as few mesh dims as
+/// possible.
+Step redistribute_step(const Layout& before, const Layout& after, c10::IntArrayRef mesh_shape, int64_t tensor_ndim);
 
-/// Whether every rank holds the same under both layouts.
-bool same_data(const Layout& a, const Layout& b, c10::IntArrayRef mesh_shape, int64_t tensor_rank);
+/// Whether every rank has the same local tensor under both layouts.
+bool same_data(const Layout& a, const Layout& b, c10::IntArrayRef mesh_shape, int64_t tensor_ndim);
 
 } // namespace weft

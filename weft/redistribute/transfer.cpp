@@ -45,19 +45,19 @@ Region region(c10::IntArrayRef sizes, const Layout& layout, c10::IntArrayRef mes
   return result;
 }
 
-/// What `wanted` needs of `held`, as positions in both and, in between, in the message that carries it.
-struct Share {
+/// The intersection of two regions: as positions in the sender's tensor, in the message, and in the receiver's tensor.
+struct Message {
   Box sent;
   Box received;
 };
 
-Share share(const Region& held, const Region& wanted) {
-  Share result;
+Message message(const Region& held, const Region& wanted) {
+  Message result;
   for (size_t d = 0; d < held.size(); ++d) {
     c10::SmallVector<Overlap, 1> sent;
     c10::SmallVector<Overlap, 1> received;
     int64_t position = 0;
-    for (const auto& common : overlap(held[d], wanted[d])) {
+    for (const auto& common : intersect(held[d], wanted[d])) {
       sent.push_back({common.held_begin, position, common.length});
       received.push_back({position, common.wanted_begin, common.length});
       position += common.length;
@@ -68,7 +68,7 @@ Share share(const Region& held, const Region& wanted) {
   return result;
 }
 
-/// The mesh dims of the group along which everybody holds the same.
+/// The mesh dims of the group along which all members hold the same values.
 MeshDims replicated_dims(const Step& step) {
   MeshDims result;
   for (const auto m : step.mesh_dims) {
@@ -79,8 +79,8 @@ MeshDims replicated_dims(const Step& step) {
   return result;
 }
 
-/// Whether, of all that hold what `holder` holds, it is the one to give it to `receiver`: the receiver itself where it
-/// is among them, else the one whose turn it is.
+/// Whether `holder` sends its values to `receiver`, of all members that hold the same values: the receiver itself if it
+/// is one of them, else one that depends on the receiver, so that the replicas send equally much.
 bool gives(
     const Coordinate& holder,
     const Coordinate& receiver,
@@ -94,15 +94,15 @@ bool gives(
   if (same_block) {
     return holder == receiver;
   }
-  int64_t turn = 0;
+  int64_t choice = 0;
   for (const auto m : group) {
-    turn += receiver[m];
+    choice += receiver[m];
   }
   for (const auto m : replicated) {
-    if (holder[m] != turn % mesh_shape[m]) {
+    if (holder[m] != choice % mesh_shape[m]) {
       return false;
     }
-    turn /= mesh_shape[m];
+    choice /= mesh_shape[m];
   }
   return true;
 }
@@ -149,7 +149,7 @@ Transfer transfer(const Step& step, c10::IntArrayRef sizes, c10::IntArrayRef mes
   Transfer result;
   result.shape_after = shape_of(own_after);
   if (step.kind == StepKind::Slice) {
-    const auto kept = share(own_before, own_after);
+    const auto kept = message(own_before, own_after);
     result.sends.push_back(kept.sent);
     result.recvs.push_back(kept.received);
     return result;
@@ -161,10 +161,10 @@ Transfer transfer(const Step& step, c10::IntArrayRef sizes, c10::IntArrayRef mes
     Box sent;
     Box received;
     if (reduces || gives(own, other, replicated, step.mesh_dims, mesh_shape)) {
-      sent = share(own_before, region(sizes, step.after, mesh_shape, other)).sent;
+      sent = message(own_before, region(sizes, step.after, mesh_shape, other)).sent;
     }
     if (reduces || gives(other, own, replicated, step.mesh_dims, mesh_shape)) {
-      received = share(region(sizes, step.before, mesh_shape, other), own_after).received;
+      received = message(region(sizes, step.before, mesh_shape, other), own_after).received;
     }
     result.sends.push_back(std::move(sent));
     result.recvs.push_back(std::move(received));

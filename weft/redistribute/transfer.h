@@ -6,27 +6,27 @@
 
 namespace weft {
 
-/// A part of a local tensor: per tensor dim, the ranges it is made of, in both tensors of a copy.
-/// One range per dim wherever nothing is strided.
+/// A block of a local tensor: per tensor dim, the ranges that it consists of, as positions in both tensors of a copy.
+/// There is one range per dim unless a shard is strided.
 struct Box {
   c10::SmallVector<c10::SmallVector<Overlap, 1>, 4> dims;
 
   bool is_empty() const;
-  /// Whether there is one range per dim, so that the part is a view.
+  /// Whether there is one range per dim, so that the block is a view.
   bool is_single() const;
   c10::DimVector shape() const;
 };
 
-/// What one rank gives to and gets from each member of a step's group, itself included.
+/// The data that one rank sends to and receives from each member of a step's group, itself included.
 struct Transfer {
-  std::vector<Box> sends; // `held` positions are in this rank's tensor before, `wanted` ones in the part that is sent
-  std::vector<Box> recvs; // `wanted` positions are in this rank's tensor after, `held` ones in the part that arrives
+  std::vector<Box> sends; // `held` positions are in this rank's tensor before the step, `wanted` ones in the message
+  std::vector<Box> recvs; // `wanted` positions are in this rank's tensor after the step, `held` ones in the message
   c10::DimVector shape_after;
 };
 
-/// For the rank at `coordinate`, the data that a Slice, AllGather, AllToAll or ReduceScatter step moves. Members are
-/// counted row-major over the step's mesh dims. Of ranks that hold the same, the receiver itself comes first, then they
-/// take turns. In a ReduceScatter everybody sends each member its part.
+/// The data that a Slice, AllGather, AllToAll or ReduceScatter step transfers, for the rank at `coordinate`. Members
+/// are numbered row-major over the step's mesh dims. If several members hold the same values, the receiver keeps its
+/// own, and otherwise the senders are chosen evenly. In a ReduceScatter every member sends to each member its shard.
 Transfer transfer(const Step& step, c10::IntArrayRef sizes, c10::IntArrayRef mesh_shape, c10::IntArrayRef coordinate);
 
 } // namespace weft

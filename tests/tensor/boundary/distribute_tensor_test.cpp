@@ -121,7 +121,7 @@ TEST(DistributeTensor, WhatCannotBeIsAnError) {
     EXPECT_EQ(
         text(at::ones({4}), {Shard(0), Shard(0)}),
         "[distribute_tensor] one placement per mesh dim is required, but got 2 placements {S(0), S(0)} for mesh(a=2). "
-        "Use R for a mesh dim that does not cut the tensor.");
+        "Use R for a mesh dim that does not shard the tensor.");
     EXPECT_EQ(
         text(at::ones({4}).set_requires_grad(true) * 2, {Shard(0)}),
         "[distribute_tensor] a leaf is required, since the result is one, but got a tensor of shape [4] that has a "

@@ -161,12 +161,12 @@ TEST(FromLocal, WhatCannotBePutTogetherIsAnError) {
         text({Shard(0), Replicate()}),
         "[from_local] one placement per mesh dim is required, but got 2 placements {S(0), R} for mesh(a=2). Use R for "
         "a "
-        "mesh dim that does not cut the tensor.");
+        "mesh dim that does not shard the tensor.");
     EXPECT_EQ(
         text({Shard(0)}, {.grad_placements = Layout{Replicate()}}),
-        "[from_local] grad_placements must cut the gradient as the tensor is cut, but got {R} for f32[10,2] @ "
+        "[from_local] grad_placements must shard the gradient as the tensor is sharded, but got {R} for f32[10,2] @ "
         "mesh(a=2) "
-        "{S(0)}. Redistribute the tensor first where its gradient is to lie otherwise.");
+        "{S(0)}. Redistribute the tensor first if its gradient needs other shards.");
     expect_contains(
         error_text<c10::IndexError>([&] { from_local(part, mesh, {Shard(2)}); }),
         "[Placement] the dim of S(2) must be");

@@ -227,7 +227,7 @@ TEST(Redistribute, WhatCannotBeIsAnError) {
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { redistribute(tensor, {Replicate(), Replicate()}); }),
         "[redistribute] one placement per mesh dim is required, but got 2 placements {R, R} for mesh(a=2). Use R for a "
-        "mesh dim that does not cut the tensor.");
+        "mesh dim that does not shard the tensor.");
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { redistribute(tensor, {Replicate()}, {.forward_dtype = at::kInt}); }),
         "[redistribute] forward_dtype must be of the same kind (floating, complex or integral) as f32, but got i32. "

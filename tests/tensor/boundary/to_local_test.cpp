@@ -91,12 +91,13 @@ TEST(ToLocal, GradPlacementsThatCannotBeAreAnError) {
         "[to_local] grad_placements must be one placement per mesh dim, but got 2 placements {S(0), R} for mesh(a=2).");
     EXPECT_EQ(
         text({Partial(ReduceOp::Max)}),
-        "[to_local] grad_placements may be R, S, P(sum) and P(avg), but got {P(max)}. Gradients add up.");
+        "[to_local] grad_placements may be R, S, P(sum) and P(avg), but got {P(max)}. The gradients of the ranks are "
+        "added up, so a gradient cannot have another reduction.");
     EXPECT_EQ(
         text({Shard(1)}),
-        "[to_local] grad_placements must cut the gradient as the tensor is cut, but got {S(1)} for f32[4,3] @ "
+        "[to_local] grad_placements must shard the gradient as the tensor is sharded, but got {S(1)} for f32[4,3] @ "
         "mesh(a=2) "
-        "{S(0)}. Redistribute the tensor first where its gradient is to lie otherwise.");
+        "{S(0)}. Redistribute the tensor first if its gradient needs other shards.");
     expect_contains(
         error_text<c10::IndexError>([&] { to_local(tensor, {.grad_placements = Layout{Shard(2)}}); }), "[Placement]");
   });
