@@ -14,7 +14,7 @@ constexpr std::array kAll = {
     Collective::Send,      Collective::Recv,      Collective::Barrier,
 };
 
-/// Calls that differ in everything that ranks may disagree about.
+/// Calls that differ in every property that ranks may disagree about.
 std::vector<Call> many_calls() {
   std::vector<Call> calls;
   for (const auto collective : kAll) {
@@ -41,7 +41,7 @@ TEST(Collective, HasTheNameOfItsFunction) {
 
 TEST(Call, TextSaysWhatOneRankHasCalled) {
   const auto text = [](Call call) {
-    call.dtype = call.brings_tensor() ? call.dtype : c10::kFloat;
+    call.dtype = call.has_tensor() ? call.dtype : c10::kFloat;
     return call.to_string();
   };
   EXPECT_EQ(
@@ -77,7 +77,7 @@ TEST(Call, IgnoresWhatItsCollectiveHasNot) {
   EXPECT_TRUE(with_nothing.matches({.collective = Collective::AllToAll, .dtype = c10::kLong}));
 }
 
-TEST(Call, ASendMeetsItsRecv) {
+TEST(Call, ASendMatchesItsRecv) {
   const Call send{.collective = Collective::Send, .root = 1, .dtype = c10::kFloat};
   EXPECT_TRUE(send.matches({.collective = Collective::Recv, .root = 0, .dtype = c10::kFloat}));
   EXPECT_FALSE(send.matches({.collective = Collective::Recv, .root = 0, .dtype = c10::kDouble}));
@@ -89,7 +89,7 @@ TEST(Call, FingerprintsDifferExactlyWhereCallsDoNotMatch) {
     const auto [other, is_new] = by_fingerprint.emplace(call.fingerprint(), call);
     ASSERT_TRUE(is_new || call.matches(other->second)) << call.to_string() << " and " << other->second.to_string();
   }
-  // What is left when ops, roots and the two directions of a message are not told apart where they do not matter.
+  // The number of distinct calls if ops, roots and directions are compared only for collectives that have them.
   constexpr size_t kDtypes = 6, kStages = 2;
   constexpr size_t kPlain = 3, kReductions = 2 * 5, kRooted = 2 * 8, kMessages = 1;
   EXPECT_EQ(by_fingerprint.size(), (kPlain + kReductions + kRooted + kMessages) * kDtypes * kStages);

@@ -105,9 +105,9 @@ TEST(Collectives, OverAMeshDimOfOneRankAreReadyAtOnce) {
 
 TEST(Collectives, NeedSizesThatFitTheMembers) {
   const DeviceMesh mesh(make_fake_world(4, /*rank=*/1), c10::kCPU, {4}, {"tp"});
-  const auto part = at::ones({3, 2});
+  const auto input = at::ones({3, 2});
   const auto gather = [&](std::vector<int64_t> sizes) {
-    return error_text<c10::ValueError>([&] { all_gather(part, mesh, 0, 0, sizes); });
+    return error_text<c10::ValueError>([&] { all_gather(input, mesh, 0, 0, sizes); });
   };
   EXPECT_EQ(
       gather({3, 3, 3}),
@@ -117,34 +117,33 @@ TEST(Collectives, NeedSizesThatFitTheMembers) {
       "[all_gather] sizes must be 4 numbers, that of member 1 being its own size 3, but got [3, 2, 3, 3].");
   const std::vector<int64_t> sizes = {3, 3, 3, 3};
   EXPECT_EQ(
-      error_text<c10::ValueError>([&] { all_to_all(part, mesh, 0, 0, 1, sizes); }),
+      error_text<c10::ValueError>([&] { all_to_all(input, mesh, 0, 0, 1, sizes); }),
       "[all_to_all] sizes must be 4 numbers, that of member 1 being its own size 2, but got [3, 3, 3, 3].");
 }
 
 TEST(Collectives, NeedDimsAndMembersThatAreThere) {
   const DeviceMesh mesh(make_fake_world(4, /*rank=*/1), c10::kCPU, {4}, {"tp"});
-  const auto part = at::ones({3, 2});
+  const auto input = at::ones({3, 2});
   EXPECT_EQ(
-      error_text<c10::ValueError>([&] { all_to_all(part, mesh, 0, 1, -1); }),
-      "[all_to_all] split_dim and concat_dim must differ, but got 1 for both. To exchange pieces of one dim, view it "
-      "as "
-      "two.");
+      error_text<c10::ValueError>([&] { all_to_all(input, mesh, 0, 1, -1); }),
+      "[all_to_all] split_dim and concat_dim must differ, but got 1 for both. To exchange chunks of one dim, view it "
+      "as two dims.");
   EXPECT_EQ(
-      error_text<c10::IndexError>([&] { broadcast(part, mesh, 0, 4); }),
+      error_text<c10::IndexError>([&] { broadcast(input, mesh, 0, 4); }),
       "[broadcast] a member of group tp (ranks 0,1,2,3) is required, in [0, 4), but got 4.");
   EXPECT_EQ(
-      error_text<c10::IndexError>([&] { scatter(part, mesh, 0, 0, -1); }),
+      error_text<c10::IndexError>([&] { scatter(input, mesh, 0, 0, -1); }),
       "[scatter] a member of group tp (ranks 0,1,2,3) is required, in [0, 4), but got -1.");
   EXPECT_EQ(
-      error_text<c10::IndexError>([&] { send(part, mesh, 0, 9); }),
+      error_text<c10::IndexError>([&] { send(input, mesh, 0, 9); }),
       "[send] a member of group tp (ranks 0,1,2,3) is required, in [0, 4), but got 9.");
   EXPECT_EQ(
-      error_text<c10::ValueError>([&] { send(part, mesh, 0, 1); }),
-      "[send] the other side must be another member, but got this one, 1.");
+      error_text<c10::ValueError>([&] { send(input, mesh, 0, 1); }),
+      "[send] the receiver must be another member, but got this one, 1.");
   EXPECT_EQ(
-      error_text<c10::ValueError>([&] { recv(part, mesh, 0, 1); }),
-      "[recv] the other side must be another member, but got this one, 1.");
-  expect_contains(error_text<c10::IndexError>([&] { all_gather(part, mesh, 0, 2); }), "Dimension out of range");
+      error_text<c10::ValueError>([&] { recv(input, mesh, 0, 1); }),
+      "[recv] the sender must be another member, but got this one, 1.");
+  expect_contains(error_text<c10::IndexError>([&] { all_gather(input, mesh, 0, 2); }), "Dimension out of range");
 }
 
 } // namespace collectives_test

@@ -17,7 +17,8 @@ using testing::ScopedEnvironment;
 TEST(Communicator, AMeshForPlanningHasNone) {
   EXPECT_EQ(
       error_text<c10::ValueError>([] { Communicator::of(DeviceMesh::parse("mesh(dp=2,tp=4)")); }),
-      "[comm] communication needs a mesh whose ranks can talk, but got mesh(dp=2,tp=4), which is for planning only. "
+      "[comm] communication needs a mesh whose ranks can communicate, but got mesh(dp=2,tp=4), which is for planning "
+      "only. "
       "Make the mesh with init_device_mesh.");
 }
 
@@ -88,7 +89,7 @@ TEST(Communicator, MeshesThatAreGoneLeaveNothingBehind) {
   EXPECT_EQ(world->group_count(), 0);
 }
 
-/// Stands for a cache that holds the last reference to a mesh.
+/// A cache that holds the last reference to a mesh.
 std::vector<DeviceMesh>& kept_meshes() {
   static std::vector<DeviceMesh> meshes;
   return meshes;

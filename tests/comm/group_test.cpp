@@ -24,7 +24,7 @@ std::shared_ptr<Group> line_group() {
 }
 
 std::shared_ptr<Group> fake_group(int64_t size) {
-  // Kept for good: a group refers to its communicator.
+  // Never destroyed, because a group refers to its communicator.
   static std::vector<c10::intrusive_ptr<Communicator>> worlds;
   worlds.push_back(make_fake_world(size, /*rank=*/1));
   return worlds.back()->group(DeviceMesh(worlds.back(), c10::kCPU, {size}, {"tp"}), 0);
@@ -77,9 +77,9 @@ TEST(Group, ReceivesTheBytesThatItsHeaderStates) {
   EXPECT_EQ(bytes_of([&](Group& g) { g.barrier(); }), 0);
 }
 
-TEST(Group, ExchangesOnlyTheDefinedPieces) {
+TEST(Group, ExchangesOnlyTheDefinedTensors) {
   run_on_ranks(4, [](int64_t rank) {
-    // Only 0 -> 1 and 1 -> 2 carry something; rank 2 keeps a piece for itself, and rank 3 has nothing at all.
+    // Only 0 -> 1 and 1 -> 2 send a tensor; rank 2 keeps a tensor for itself, and rank 3 has none at all.
     std::vector<at::Tensor> sends(4), recvs(4);
     if (rank < 2) {
       sends[rank + 1] = at::full({2}, rank);
@@ -93,10 +93,10 @@ TEST(Group, ExchangesOnlyTheDefinedPieces) {
     }
     line_group()->all_to_all(sends, recvs).wait();
     if (rank == 1 || rank == 2) {
-      check_same(recvs[rank - 1], at::full({2}, rank - 1), "the piece from the left");
+      check_same(recvs[rank - 1], at::full({2}, rank - 1), "the tensor from the left");
     }
     if (rank == 2) {
-      check_same(recvs[2], at::full({2}, 9), "the piece it kept");
+      check_same(recvs[2], at::full({2}, 9), "the tensor it kept");
     }
   });
 }
@@ -123,9 +123,9 @@ TEST(Group, ReservedNumbersLetRanksMakeCallsAtDifferentTimes) {
 TEST(Group, ReducesWhatHasSuchAReductionAndRaisesElsewhereBeforeItCommunicates) {
   run_on_ranks(2, [](int64_t) {
     const auto group = line_group();
-    const auto whole = at::zeros({4}, at::kLong);
+    const auto zeros = at::zeros({4}, at::kLong);
     EXPECT_EQ(
-        error_text<c10::TypeError>([&] { group->all_reduce(whole, at::empty_like(whole), ReduceOp::Avg); }),
+        error_text<c10::TypeError>([&] { group->all_reduce(zeros, at::empty_like(zeros), ReduceOp::Avg); }),
         "[all_reduce(avg) i64[4]] an average needs a floating point or complex dtype, but got i64. Reduce by sum, or "
         "convert first.");
     const auto complex = at::zeros({2}, at::kComplexFloat);
@@ -137,8 +137,8 @@ TEST(Group, ReducesWhatHasSuchAReductionAndRaisesElsewhereBeforeItCommunicates) 
               ") c64[2]] max and min need numbers that have an order, but got c64.");
     }
     const auto sum = at::empty({4}, at::kLong);
-    group->all_reduce(whole + 1, sum, ReduceOp::Sum).wait();
-    check_same(sum, whole + 2, "the group after the errors");
+    group->all_reduce(zeros + 1, sum, ReduceOp::Sum).wait();
+    check_same(sum, zeros + 2, "the group after the errors");
   });
 }
 
@@ -151,18 +151,18 @@ TEST(Group, WritesIntoOutputsThatAreNotContiguous) {
   });
 }
 
-TEST(Group, GathersUnevenPartsIntoOneTensor) {
+TEST(Group, GathersUnevenShardsIntoOneTensor) {
   const std::vector<int64_t> lengths = {2, 0, 3};
   run_on_ranks(3, [&](int64_t rank) {
     const auto group = line_group();
-    const auto whole = at::arange(20, at::kFloat).view({1, 5, 4});
+    const auto full = at::arange(20, at::kFloat).view({1, 5, 4});
     const auto begin = rank == 2 ? 2 : 0;
     for (const bool contiguous : {true, false}) {
-      auto part = whole.narrow(1, begin, lengths[rank]);
-      part = contiguous ? part.contiguous() : part.transpose(1, 2).contiguous().transpose(1, 2);
+      auto shard = full.narrow(1, begin, lengths[rank]);
+      shard = contiguous ? shard.contiguous() : shard.transpose(1, 2).contiguous().transpose(1, 2);
       const auto output = at::empty({1, 5, 4});
-      group->all_gather(part, output, 1, lengths).wait();
-      check_same(output, whole, contiguous ? "contiguous" : "strided");
+      group->all_gather(shard, output, 1, lengths).wait();
+      check_same(output, full, contiguous ? "contiguous" : "strided");
     }
   });
 }

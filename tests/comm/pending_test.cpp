@@ -89,12 +89,12 @@ TEST(Pending, MovingHandsTheWaitOver) {
   EXPECT_EQ(recorder.finished, Names({"a"}));
 }
 
-TEST(Pending, AnErrorThatNobodyWaitsForIsAWarning) {
+TEST(Pending, AnErrorOfAnOperationReleasedWithoutAWaitIsAWarning) {
   WarningCatcher warnings;
   const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
   Recorder recorder;
   { const auto pending = recorder.failing("a"); }
-  expect_contains(warnings.texts, "[weft] an operation that nobody waited for failed: a has failed");
+  expect_contains(warnings.texts, "[weft] an operation that was released without a wait failed: a has failed");
 }
 
 TEST(Pending, UnwindingTheStackDoesNotWaitAndKeepsTheBuffers) {
@@ -216,7 +216,7 @@ TEST(Progress, IsNotKeptAliveByWhatItHasCompleted) {
 }
 
 TEST(Progress, AWaitLeavesAloneWhatAnotherThreadHasStartedOnOtherGroups) {
-  // Were it to wait for these, two threads that use two meshes could each wait for the ranks of the other's.
+  // Otherwise two threads that use two meshes could each wait for ranks whose threads wait for the other mesh.
   Recorder recorder;
   const auto progress = std::make_shared<Progress>();
   const auto own_group = std::make_shared<GroupUse>("group dp");
@@ -252,30 +252,31 @@ TEST(GroupUse, ACallDuringAnothersThreadsCallIsAnErrorForBoth) {
   const auto text =
       "one thread at a time may use group tp (ranks 0,1), but two threads have made calls at the same time. Make a "
       "mesh "
-      "with other names of dims for each thread.";
+      "with other dim names for each thread.";
   const auto another_thread_calls = [&] {
     std::thread([&] {
       EXPECT_EQ(
-          error_text<c10::DistBackendError>([&] { use->check_turn("all_reduce"); }), c10::str("[all_reduce] ", text));
+          error_text<c10::DistBackendError>([&] { use->check_single_thread("all_reduce"); }),
+          c10::str("[all_reduce] ", text));
     }).join();
   };
   auto pending = progress->track(Pending(another_thread_calls), 1, use);
   EXPECT_EQ(error_text<c10::DistBackendError>([&] { pending.wait(); }), c10::str("[comm] ", text));
-  EXPECT_EQ(error_text<c10::DistBackendError>([&] { use->check_turn("send"); }), c10::str("[send] ", text));
+  EXPECT_EQ(error_text<c10::DistBackendError>([&] { use->check_single_thread("send"); }), c10::str("[send] ", text));
 }
 
-TEST(GroupUse, ThreadsMayTakeTurnsAndReadWhatOthersHaveStarted) {
+TEST(GroupUse, ThreadsMayAlternateAndReadValuesThatOthersHaveStarted) {
   const auto progress = std::make_shared<Progress>();
   const auto use = std::make_shared<GroupUse>("group tp (ranks 0,1)");
   auto first = progress->track(Pending([] {}), 1, use);
   std::thread([&] {
-    EXPECT_NO_THROW(use->check_turn("all_reduce")) << "the other thread has started a call, but is not in it";
+    EXPECT_NO_THROW(use->check_single_thread("all_reduce")) << "the other thread has started a call, but is not in it";
     progress->track(Pending([] {}), 1, use).wait();
   }).join();
   first.wait();
-  auto read = progress->track(Pending([&] { EXPECT_NO_THROW(use->check_turn("all_reduce")); }), 1, use);
+  auto read = progress->track(Pending([&] { EXPECT_NO_THROW(use->check_single_thread("all_reduce")); }), 1, use);
   std::thread([&] { read.wait(); }).join();
-  EXPECT_NO_THROW(use->check_turn("all_reduce"));
+  EXPECT_NO_THROW(use->check_single_thread("all_reduce"));
 }
 
 TEST(AsyncTensor, AValueThatIsThereIsReady) {

@@ -14,46 +14,46 @@ using testing::reduced;
 using testing::sample;
 
 std::vector<at::Tensor> samples(int64_t count, at::ScalarType dtype) {
-  std::vector<at::Tensor> pieces;
+  std::vector<at::Tensor> terms;
   for (int64_t i = 0; i < count; ++i) {
-    pieces.push_back(sample(i, {3, 5}, dtype));
+    terms.push_back(sample(i, {3, 5}, dtype));
   }
-  return pieces;
+  return terms;
 }
 
 at::Tensor scalars_reduced(std::vector<double> values, at::ScalarType dtype, ReduceOp op) {
-  std::vector<at::Tensor> pieces;
+  std::vector<at::Tensor> terms;
   for (const auto value : values) {
-    pieces.push_back(at::full({1}, value, dtype));
+    terms.push_back(at::full({1}, value, dtype));
   }
   const auto output = at::empty({1}, dtype);
-  reduce_pieces(output, pieces, op);
+  reduce_pieces(output, terms, op);
   return output;
 }
 
-TEST(ReducePieces, ComputesEveryOpForOneToFivePieces) {
+TEST(ReducePieces, ComputesEveryOpForOneToFiveTerms) {
   for (const auto op : {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Min, ReduceOp::Product}) {
     for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kByte, at::kBool}) {
       if (op == ReduceOp::Avg && !at::isFloatingType(dtype)) {
         continue;
       }
       for (int64_t count = 1; count <= 5; ++count) {
-        const auto pieces = samples(count, dtype);
+        const auto terms = samples(count, dtype);
         const auto output = at::empty({3, 5}, dtype);
-        reduce_pieces(output, pieces, op);
-        EXPECT_TRUE(at::equal(output, reduced(pieces, op))) << to_string(op) << " of " << count << " " << dtype;
+        reduce_pieces(output, terms, op);
+        EXPECT_TRUE(at::equal(output, reduced(terms, op))) << to_string(op) << " of " << count << " " << dtype;
       }
     }
   }
 }
 
-TEST(ReducePieces, TheOutputMayBeEitherOfTheFirstTwoPieces) {
+TEST(ReducePieces, TheOutputMayBeEitherOfTheFirstTwoTerms) {
   for (const int64_t position : {0, 1}) {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-      auto pieces = samples(4, dtype);
-      const auto expected = reduced(pieces, ReduceOp::Sum);
-      const auto output = pieces[position];
-      reduce_pieces(output, pieces, ReduceOp::Sum);
+      auto terms = samples(4, dtype);
+      const auto expected = reduced(terms, ReduceOp::Sum);
+      const auto output = terms[position];
+      reduce_pieces(output, terms, ReduceOp::Sum);
       EXPECT_TRUE(at::equal(output, expected)) << position << " " << dtype;
     }
   }
@@ -65,10 +65,10 @@ TEST(ReducePieces, AddsInTheOrderGiven) {
 }
 
 TEST(ReducePieces, SixteenBitFloatsAreAddedUpInThirtyTwo) {
-  // In bf16 itself 256 + 1 is 256 again, however often.
+  // In bf16, 256 + 1 is 256 again, however often it is added.
   EXPECT_EQ(scalars_reduced({256, 1, 1}, at::kBFloat16, ReduceOp::Sum).item<float>(), 258);
   EXPECT_EQ(scalars_reduced({2048, 1, 1}, at::kHalf, ReduceOp::Sum).item<float>(), 2050);
-  // The sum itself is too large for f16, its average is not.
+  // The sum is too large for f16, the average is not.
   EXPECT_EQ(scalars_reduced({60000, 60000, 60000}, at::kHalf, ReduceOp::Avg).item<float>(), 60000);
 }
 

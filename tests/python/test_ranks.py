@@ -38,7 +38,7 @@ def test_ranks_that_disagree_are_told_so():
         x = weft.zeros(4, device_mesh=mesh, placements=[Shard(0)])
         x.full_tensor() if rank == 0 else x.redistribute(placements=[Shard(0)])
 
-    with pytest.raises(torch.distributed.DistBackendError, match="rank 1 takes no part: it has returned"):
+    with pytest.raises(torch.distributed.DistBackendError, match="rank 1 does not participate: it has returned"):
         weft.run_on_ranks(2, rank_program, timeout=10)
 
 

@@ -19,7 +19,7 @@ bool has_root(Collective collective) {
   return collective == Collective::Broadcast || collective == Collective::Scatter;
 }
 
-/// A send meets a recv.
+/// The kind by which calls are matched: a send matches a recv.
 Collective kind_of(Collective collective) {
   return is_message(collective) ? Collective::Send : collective;
 }
@@ -35,7 +35,7 @@ std::string_view to_string(Collective collective) {
 }
 
 bool Call::matches(const Call& other) const {
-  const bool same_dtype = dtype == other.dtype || !brings_tensor() || !other.brings_tensor();
+  const bool same_dtype = dtype == other.dtype || !has_tensor() || !other.has_tensor();
   return kind_of(collective) == kind_of(other.collective) && stage == other.stage &&
       (!is_reduction(collective) || op == other.op) && (!has_root(collective) || root == other.root) && same_dtype;
 }
@@ -57,7 +57,7 @@ std::string Call::to_string() const {
   } else if (is_message(collective)) {
     text += (collective == Collective::Send ? "(to member " : "(from member ") + std::to_string(root) + ")";
   }
-  if (brings_tensor()) {
+  if (has_tensor()) {
     text += " " + std::string(dtype_text(dtype)) + "[";
     for (size_t d = 0; d < sizes.size(); ++d) {
       text += (d == 0 ? "" : ",") + std::to_string(sizes[d]);

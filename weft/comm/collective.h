@@ -23,25 +23,25 @@ enum class Collective : uint8_t {
 };
 
 std::string_view to_string(Collective collective);
-/// Send or recv: between two members, and numbered apart from the collectives.
+/// Whether it is a send or a recv: these are between two members and have sequence numbers of their own.
 bool is_message(Collective collective);
 
-/// What one rank says about one call: enough to tell whether the ranks of a group mean the same one.
+/// One member's description of one call. The members of a group compare these to check that they make the same call.
 struct Call {
   Collective collective;
   ReduceOp op = ReduceOp::Sum;                        // of a reduction
-  int64_t root = 0;                                   // of broadcast and scatter; the other side of send and recv
-  c10::ScalarType dtype = c10::ScalarType::Undefined; // where this rank brings no tensor
-  c10::DimVector sizes = {}; // of this rank's input, for messages; they may differ between ranks
-  uint64_t sequence = 0;     // how many calls the group had before
-  int64_t stage = 0;         // of a collective made of several exchanges
+  int64_t root = 0;                                   // of broadcast and scatter; the other member of send and recv
+  c10::ScalarType dtype = c10::ScalarType::Undefined; // if this member passes no tensor
+  c10::DimVector sizes = {}; // of this member's input, for error texts; they may differ between members
+  uint64_t sequence = 0;     // the number of earlier calls of the group
+  int64_t stage = 0;         // of a collective that takes several exchanges
 
-  bool brings_tensor() const {
+  bool has_tensor() const {
     return dtype != c10::ScalarType::Undefined;
   }
-  /// Whether the ranks that say so mean one call; a send and its recv do.
+  /// Whether two members' descriptions mean the same call; a send and its recv do.
   bool matches(const Call& other) const;
-  /// A number that is the same exactly where `matches` holds and both bring a tensor (for up to 65,536 members).
+  /// Equal for two calls exactly if `matches` is true and both have a tensor (for up to 65,536 members).
   uint32_t fingerprint() const;
   /// "all_reduce(sum) f32[4,8]"
   std::string to_string() const;

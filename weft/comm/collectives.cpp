@@ -14,13 +14,13 @@ namespace weft {
 namespace {
 
 std::vector<at::Tensor> split_views(const at::Tensor& tensor, c10::IntArrayRef sizes, int64_t dim) {
-  std::vector<at::Tensor> pieces;
+  std::vector<at::Tensor> views;
   int64_t begin = 0;
   for (const auto size : sizes) {
-    pieces.push_back(tensor.narrow(dim, begin, size));
+    views.push_back(tensor.narrow(dim, begin, size));
     begin += size;
   }
-  return pieces;
+  return views;
 }
 
 std::vector<int64_t> member_sizes(
@@ -84,9 +84,9 @@ AsyncTensor reduce_scatter(
   at::AutoDispatchBelowADInplaceOrView guard;
   dim = c10::maybe_wrap_dim(dim, input.dim());
   const auto group = group_of(mesh, mesh_dims);
-  const auto pieces = chunk_views(input, group->size(), dim);
-  const auto output = at::empty(pieces[group->rank()].sizes(), input.options());
-  return {output, group->reduce_scatter(pieces, output, op)};
+  const auto chunks = chunk_views(input, group->size(), dim);
+  const auto output = at::empty(chunks[group->rank()].sizes(), input.options());
+  return {output, group->reduce_scatter(chunks, output, op)};
 }
 
 AsyncTensor all_reduce(const at::Tensor& input, const DeviceMesh& mesh, c10::IntArrayRef mesh_dims, ReduceOp op) {
@@ -107,12 +107,12 @@ AsyncTensor all_to_all(
   concat_dim = c10::maybe_wrap_dim(concat_dim, input.dim());
   TORCH_CHECK_VALUE(
       split_dim != concat_dim, "[all_to_all] split_dim and concat_dim must differ, but got ", split_dim,
-      " for both. To exchange pieces of one dim, view it as two.");
+      " for both. To exchange chunks of one dim, view it as two dims.");
   const auto group = group_of(mesh, mesh_dims);
   const auto each = member_sizes("all_to_all", *group, sizes, input.size(concat_dim));
-  const auto pieces = chunk_views(input, group->size(), split_dim);
-  const auto output = empty_with(pieces[group->rank()], concat_dim, sum(each));
-  return {output, group->all_to_all(pieces, split_views(output, each, concat_dim))};
+  const auto chunks = chunk_views(input, group->size(), split_dim);
+  const auto output = empty_with(chunks[group->rank()], concat_dim, sum(each));
+  return {output, group->all_to_all(chunks, split_views(output, each, concat_dim))};
 }
 
 AsyncTensor broadcast(const at::Tensor& input, const DeviceMesh& mesh, c10::IntArrayRef mesh_dims, int64_t root) {
@@ -132,23 +132,22 @@ AsyncTensor scatter(
   at::AutoDispatchBelowADInplaceOrView guard;
   dim = c10::maybe_wrap_dim(dim, input.dim());
   const auto group = group_of(mesh, mesh_dims);
-  const auto pieces = chunk_views(input, group->size(), dim);
-  const auto output = at::empty(pieces[group->rank()].sizes(), input.options());
-  return {output, group->scatter(pieces, output, checked_member("scatter", *group, root))};
+  const auto chunks = chunk_views(input, group->size(), dim);
+  const auto output = at::empty(chunks[group->rank()].sizes(), input.options());
+  return {output, group->scatter(chunks, output, checked_member("scatter", *group, root))};
 }
 
 Pending send(const at::Tensor& input, const DeviceMesh& mesh, c10::IntArrayRef mesh_dims, int64_t to) {
   at::AutoDispatchBelowADInplaceOrView guard;
   const auto group = group_of(mesh, mesh_dims);
-  TORCH_CHECK_VALUE(to != group->rank(), "[send] the other side must be another member, but got this one, ", to, ".");
+  TORCH_CHECK_VALUE(to != group->rank(), "[send] the receiver must be another member, but got this one, ", to, ".");
   return group->send(input, checked_member("send", *group, to));
 }
 
 AsyncTensor recv(const at::Tensor& like, const DeviceMesh& mesh, c10::IntArrayRef mesh_dims, int64_t from) {
   at::AutoDispatchBelowADInplaceOrView guard;
   const auto group = group_of(mesh, mesh_dims);
-  TORCH_CHECK_VALUE(
-      from != group->rank(), "[recv] the other side must be another member, but got this one, ", from, ".");
+  TORCH_CHECK_VALUE(from != group->rank(), "[recv] the sender must be another member, but got this one, ", from, ".");
   const auto output = at::empty(like.sizes(), like.options());
   return {output, group->recv(output, checked_member("recv", *group, from))};
 }

@@ -7,15 +7,15 @@
 
 namespace weft {
 
-/// Collectives on plain tensors over one mesh dim or several as one ("fused"). Each starts at once and gives a tensor
-/// that is waited for when it is read. Members of a group are counted row-major in mesh order.
+/// Collectives on plain tensors over one mesh dim, or over several mesh dims as one group. Each call starts the
+/// collective and returns at once; wait() returns the result. Members of a group are numbered row-major in mesh order.
 ///
-///   auto whole = all_gather(part, mesh, {mesh.dim("tp")}, /*dim=*/1);
+///   auto full = all_gather(shard, mesh, {mesh.dim("tp")}, /*dim=*/1);
 ///   ...
-///   use(whole.wait());
+///   use(full.wait());
 
-/// Everybody's tensors, one after the other along `dim`. They may differ in size along `dim` only; then
-/// `sizes` says how much each member has.
+/// The members' tensors, concatenated along `dim` in member order. They may differ in size along `dim` only; `sizes`
+/// then lists the size of every member.
 AsyncTensor all_gather(
     const at::Tensor& input,
     const DeviceMesh& mesh,
@@ -23,7 +23,7 @@ AsyncTensor all_gather(
     int64_t dim,
     std::optional<c10::IntArrayRef> sizes = std::nullopt);
 
-/// This member's piece, as torch.chunk cuts along `dim`, of the reduction of everybody's tensors.
+/// This member's chunk, as torch.chunk divides along `dim`, of the reduction of the members' tensors.
 AsyncTensor reduce_scatter(
     const at::Tensor& input,
     const DeviceMesh& mesh,
@@ -33,8 +33,8 @@ AsyncTensor reduce_scatter(
 
 AsyncTensor all_reduce(const at::Tensor& input, const DeviceMesh& mesh, c10::IntArrayRef mesh_dims, ReduceOp op);
 
-/// Piece i along `split_dim`, as torch.chunk cuts, goes to member i; the pieces that arrive lie one after the other along
-/// `concat_dim`. Where the members' sizes along `concat_dim` differ, `sizes` says how much each has.
+/// Chunk i along `split_dim`, as torch.chunk divides, goes to member i; the chunks that arrive are concatenated along
+/// `concat_dim`. If the members' sizes along `concat_dim` differ, `sizes` lists the size of every member.
 AsyncTensor all_to_all(
     const at::Tensor& input,
     const DeviceMesh& mesh,
@@ -43,10 +43,11 @@ AsyncTensor all_to_all(
     int64_t concat_dim,
     std::optional<c10::IntArrayRef> sizes = std::nullopt);
 
-/// The root's tensor, on every member; the others give one of the same shape, whose values are not read.
+/// The root's tensor, on every member. The other members pass a tensor of the same shape, whose values are not read.
 AsyncTensor broadcast(const at::Tensor& input, const DeviceMesh& mesh, c10::IntArrayRef mesh_dims, int64_t root);
 
-/// This member's piece, as torch.chunk cuts along `dim`, of the root's tensor; the others give one of the same shape.
+/// This member's chunk, as torch.chunk divides along `dim`, of the root's tensor. The other members pass a tensor of
+/// the same shape.
 AsyncTensor scatter(
     const at::Tensor& input,
     const DeviceMesh& mesh,
@@ -54,9 +55,9 @@ AsyncTensor scatter(
     int64_t dim,
     int64_t root);
 
-/// Sends to a member; the tensor must not change until the Pending is done.
+/// Sends to another member; the tensor must not change until the Pending is done.
 Pending send(const at::Tensor& input, const DeviceMesh& mesh, c10::IntArrayRef mesh_dims, int64_t to);
-/// A tensor of the shape and dtype of `like` from a member.
+/// Receives a tensor of the shape and dtype of `like` from another member.
 AsyncTensor recv(const at::Tensor& like, const DeviceMesh& mesh, c10::IntArrayRef mesh_dims, int64_t from);
 
 /// Returns when every member has called it.

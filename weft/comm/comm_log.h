@@ -12,7 +12,7 @@ namespace weft {
 class Communicator;
 class DeviceMesh;
 
-/// Counts what one rank communicates while it is attached, whatever the backend.
+/// Counts what one rank communicates while the log is attached, with any backend.
 ///
 ///   CommLog log(mesh);
 ///   ... run ...
@@ -21,7 +21,7 @@ class DeviceMesh;
 /// Bytes are those that the rank receives from other ranks.
 class CommLog {
  public:
-  /// Attaches to the communicator of the mesh's world until destroyed; logs may be nested, each counts all.
+  /// Attaches to the communicator of the mesh's world until destroyed. Logs may be nested; each one counts every call.
   explicit CommLog(const DeviceMesh& mesh);
   ~CommLog();
   CommLog(const CommLog&) = delete;
@@ -34,7 +34,7 @@ class CommLog {
     int64_t calls = 0;
     int64_t bytes = 0;
   };
-  /// A row per collective, mesh dims and operator, in the order of those.
+  /// One row per collective, mesh dims and operator, sorted by these.
   std::vector<Row> rows() const;
   int64_t calls() const;
   int64_t bytes() const;
@@ -49,7 +49,7 @@ class CommLog {
   std::map<std::tuple<Collective, std::string, std::string>, Row> rows_;
 };
 
-/// Names the operator on whose behalf this thread communicates while the scope lasts.
+/// Sets the name of the operator for which this thread communicates, until the end of the scope.
 class OperatorScope {
  public:
   explicit OperatorScope(const char* name);

@@ -41,7 +41,8 @@ GroupDescription describe_group(const DeviceMesh& mesh, c10::IntArrayRef mesh_di
       .identity = {}};
   const auto& ranks = description.ranks;
   description.rank = std::find(ranks.begin(), ranks.end(), mesh.world()->rank()) - ranks.begin();
-  // A mesh is its text. Its groups along a dim differ in their first rank, since no rank is in two of them.
+  // Meshes with the same text are one mesh. The groups along one of its dims differ in their first rank, because every
+  // rank is in exactly one of them.
   description.identity = description.label + " from rank " + std::to_string(ranks[0]) + " of " + mesh.to_string();
   return description;
 }
@@ -49,7 +50,7 @@ GroupDescription describe_group(const DeviceMesh& mesh, c10::IntArrayRef mesh_di
 Communicator& Communicator::of(const DeviceMesh& mesh) {
   auto* communicator = dynamic_cast<Communicator*>(mesh.world().get());
   TORCH_CHECK_VALUE(
-      communicator != nullptr, "[comm] communication needs a mesh whose ranks can talk, but got ", mesh,
+      communicator != nullptr, "[comm] communication needs a mesh whose ranks can communicate, but got ", mesh,
       ", which is for planning only. Make the mesh with init_device_mesh.");
   return *communicator;
 }
@@ -66,7 +67,7 @@ std::shared_ptr<Group> Communicator::group(const DeviceMesh& mesh, c10::IntArray
 std::shared_ptr<Group> Communicator::find_or_make(GroupDescription description) {
   drop_cached_groups();
   const auto identity = description.identity;
-  const WaitScope wait_scope; // the members meet
+  const WaitScope wait_scope; // making a group waits for the other members
   if (auto found = find_or_take(identity)) {
     return found;
   }
@@ -88,7 +89,9 @@ std::shared_ptr<Group> Communicator::find_or_make(GroupDescription description) 
 
 std::shared_ptr<Group> Communicator::find_or_take(const std::string& identity) {
   std::unique_lock lock(mutex_);
-  made_.wait(lock, [&] { return !groups_[identity].is_being_made; }); // whoever makes it ends within the timeout
+  made_.wait(lock, [&] {
+    return !groups_[identity].is_being_made;
+  }); // the thread that makes the group ends within the timeout
   auto& slot = groups_[identity];
   auto group = slot.group.lock();
   slot.is_being_made = group == nullptr;
@@ -107,7 +110,8 @@ void Communicator::drop_cached_groups() {
   for (const auto drop : all) {
     drop();
   }
-  most_groups_ = std::max(kManyGroups, 2 * forget_dead_groups()); // the more are in use, the more rarely
+  most_groups_ =
+      std::max(kManyGroups, 2 * forget_dead_groups()); // doubled, so that many live groups are not searched often
 }
 
 size_t Communicator::forget_dead_groups() {

@@ -11,26 +11,27 @@
 
 namespace weft {
 
-/// From so many groups on, a world that has to make another asks the thread's caches to let go of theirs first.
+/// A world with this many groups asks the thread's caches to release their groups before it makes another one.
 constexpr size_t kManyGroups = 16;
 
-/// A world whose ranks can talk: it makes the groups. One per rank; the backends derive from it.
+/// A world whose ranks can communicate: it makes the groups. There is one per rank; the backends derive from it.
 class Communicator : public World {
  public:
   Communicator(int64_t rank, int64_t size, std::chrono::milliseconds timeout) : World(rank, size), timeout_(timeout) {}
 
-  /// The communicator of the mesh's world; raises where the mesh is for planning only.
+  /// The communicator of the mesh's world; raises if the mesh is for planning only.
   static Communicator& of(const DeviceMesh& mesh);
 
-  /// The ranks that differ from this one only along these mesh dims. Made when first asked for, by its members alone, and
-  /// kept for as long as a mesh that is equal to this one lives. Several threads may make groups at the same time.
+  /// The group of the ranks that differ from this rank only along these mesh dims. It is made at the first call, by its
+  /// members only, and kept as long as a mesh equal to this one lives. Several threads may make groups at the same
+  /// time.
   std::shared_ptr<Group> group(const DeviceMesh& mesh, c10::IntArrayRef mesh_dims);
 
-  /// How long a collective may take before it is an error.
+  /// The time that a collective may take before it raises an error.
   std::chrono::milliseconds timeout() const {
     return timeout_;
   }
-  /// How many groups there are.
+  /// The number of groups that are alive.
   size_t group_count() const;
 
   Progress& progress() {
@@ -51,7 +52,7 @@ class Communicator : public World {
   };
 
   std::shared_ptr<Group> find_or_make(GroupDescription description);
-  /// nullptr: there is none, and this thread must make it, for which others wait.
+  /// The group if it exists. nullptr means that this thread must make it; other threads then wait for it.
   std::shared_ptr<Group> find_or_take(const std::string& identity);
   void drop_cached_groups();
   size_t forget_dead_groups();
@@ -67,11 +68,12 @@ class Communicator : public World {
   std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
 };
 
-/// What describes the group of a mesh's dims.
+/// The description of the group along some dims of a mesh.
 GroupDescription describe_group(const DeviceMesh& mesh, c10::IntArrayRef mesh_dims);
 
-/// Has `drop` called by a world of many groups that has to make another. Caches keep what is known of meshes that are gone, and with them their groups and connections.
-/// It must leave valid what the calls under way on this thread have found in the cache.
+/// Registers a function that releases a cache's groups. A world with many groups calls it before it makes another one,
+/// because cache entries keep the groups and connections of meshes that no longer exist. `drop` must keep valid every
+/// cache entry that a running call on this thread uses.
 void on_many_groups(void (*drop)());
 
 /// WEFT_TIMEOUT_SECONDS, or ten minutes.

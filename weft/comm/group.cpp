@@ -15,8 +15,9 @@ namespace weft {
 
 namespace {
 
-/// An all_reduce in one round receives everything from everybody; two rounds receive less but wait twice. One round is
-/// taken up to this size, and while it receives at most so much more than two. Measured by bench/collectives.
+/// An all_reduce in one round receives all data from every member; two rounds receive less but wait twice. One round is
+/// used up to kOneRoundBytes, as long as it receives at most kMostExtraBytes more than two rounds. Measured by
+/// bench/collectives.
 constexpr int64_t kOneRoundBytes = 512 * 1024;
 constexpr int64_t kMostExtraBytes = 192 * 1024;
 
@@ -35,25 +36,25 @@ at::Tensor first_defined(Tensors sends, Tensors recvs) {
   return {};
 }
 
-std::vector<at::Tensor> flat_chunks(const at::Tensor& tensor, int64_t parts) {
-  return chunk_views(tensor.reshape({-1}), parts, /*dim=*/0);
+std::vector<at::Tensor> flat_chunks(const at::Tensor& tensor, int64_t count) {
+  return chunk_views(tensor.reshape({-1}), count, /*dim=*/0);
 }
 
-/// Puts a part in its place, `begin` along a dim before which all dims are of one element. For plain numbers on the CPU
-/// the dispatcher would cost more than the copying.
-void copy_part(const at::Tensor& part, const at::Tensor& whole, int64_t dim, int64_t begin) {
-  if (part.numel() == 0) {
+/// Copies a member's input to its place in the output: `begin` along a dim before which all dims have one element. For
+/// plain numbers on the CPU a memcpy is used, because the dispatcher would cost more than the copy.
+void copy_into(const at::Tensor& input, const at::Tensor& output, int64_t dim, int64_t begin) {
+  if (input.numel() == 0) {
     return;
   }
-  if (part.is_cpu() && part.is_contiguous() && !part.is_conj() && !part.is_neg()) {
-    const auto offset = begin * whole.stride(dim) * static_cast<int64_t>(whole.element_size());
-    std::memcpy(static_cast<char*>(whole.mutable_data_ptr()) + offset, part.const_data_ptr(), part.nbytes());
+  if (input.is_cpu() && input.is_contiguous() && !input.is_conj() && !input.is_neg()) {
+    const auto offset = begin * output.stride(dim) * static_cast<int64_t>(output.element_size());
+    std::memcpy(static_cast<char*>(output.mutable_data_ptr()) + offset, input.const_data_ptr(), input.nbytes());
   } else {
-    whole.narrow(dim, begin, part.size(dim)).copy_(part);
+    output.narrow(dim, begin, input.size(dim)).copy_(input);
   }
 }
 
-/// Raises before anything is sent, and so on every rank, where the numbers have no such reduction.
+/// Raises if the dtype has no such reduction. Every member raises, before anything is sent.
 void check_reducible(const Call& call) {
   const bool is_complex = c10::isComplexType(call.dtype);
   if (call.op == ReduceOp::Avg) {
@@ -77,7 +78,7 @@ Group::Group(Communicator& communicator, GroupDescription description)
 
 std::string Group::to_string() const {
   auto text = "group " + label() + " (ranks ";
-  // A group of thousands is recognised by its first ranks.
+  // Lists only the first ranks of a large group.
   constexpr size_t kShown = 16;
   for (size_t i = 0; i < std::min(ranks().size(), kShown); ++i) {
     text += (i == 0 ? "" : ",") + std::to_string(ranks()[i]);
@@ -87,8 +88,8 @@ std::string Group::to_string() const {
 
 Call Group::make_call(Collective collective, const at::Tensor& tensor, Reserved reserved) {
   Call call{.collective = collective};
-  if (reserved.sequence < 0) { // a call that was numbered before may be made on any thread
-    use_->check_turn(weft::to_string(collective));
+  if (reserved.sequence < 0) { // a reserved call may be made on any thread
+    use_->check_single_thread(weft::to_string(collective));
   }
   if (!is_message(collective)) {
     call.sequence = reserved.sequence >= 0 ? reserved.sequence : next_sequence();
@@ -123,7 +124,7 @@ Pending Group::all_to_all(Tensors sends, Tensors recvs, Reserved reserved) {
     received += bytes_of(tensor);
   }
   auto arrival = do_exchange(call, sends, recvs);
-  copy_own(); // while the others' parts are on their way
+  copy_own(); // while the other members' tensors arrive
   return track(call, received, std::move(arrival));
 }
 
@@ -144,7 +145,7 @@ Pending Group::all_gather(const at::Tensor& input, Tensors outputs, Reserved res
     received += bytes_of(tensor);
   }
   auto arrival = do_all_gather(call, input, outputs);
-  copy_own(); // while the others' parts are on their way
+  copy_own(); // while the other members' tensors arrive
   return track(call, received, std::move(arrival));
 }
 
@@ -157,7 +158,7 @@ Pending Group::all_gather(
   at::AutoDispatchBelowADInplaceOrView guard;
   const auto copy_own = [&] {
     const auto begin = std::accumulate(lengths.begin(), lengths.begin() + rank(), int64_t{0});
-    copy_part(input, output, dim, begin);
+    copy_into(input, output, dim, begin);
   };
   if (size() == 1) {
     copy_own();
@@ -165,7 +166,7 @@ Pending Group::all_gather(
   }
   const auto call = make_call(Collective::AllGather, input, reserved);
   auto arrival = do_all_gather_into(call, input, output, dim, lengths);
-  copy_own(); // while the others' parts are on their way
+  copy_own(); // while the other members' tensors arrive
   return track(call, bytes_of(output) - bytes_of(input), std::move(arrival));
 }
 
@@ -283,18 +284,18 @@ Pending Group::do_all_gather_into(
 }
 
 Pending Group::do_reduce_scatter(const Call& call, Tensors inputs, const at::Tensor& output) {
-  // One of the first two pieces may arrive in the output itself.
+  // One of the first two terms may arrive in the output itself, because reduce_pieces allows that.
   const auto into_output = rank() == 0 ? 1 : 0;
-  std::vector<at::Tensor> pieces(size());
+  std::vector<at::Tensor> terms(size());
   for (int64_t i = 0; i < size(); ++i) {
-    pieces[i] = i == into_output ? output : at::empty_like(output);
+    terms[i] = i == into_output ? output : at::empty_like(output);
   }
-  auto arrival = std::make_shared<Pending>(do_exchange(call, inputs, pieces));
-  pieces[rank()] = inputs[rank()];
-  return Pending([arrival, output, op = call.op, pieces = std::move(pieces)] {
+  auto arrival = std::make_shared<Pending>(do_exchange(call, inputs, terms));
+  terms[rank()] = inputs[rank()];
+  return Pending([arrival, output, op = call.op, terms = std::move(terms)] {
     at::AutoDispatchBelowADInplaceOrView guard;
     arrival->wait();
-    reduce_pieces(output, pieces, op);
+    reduce_pieces(output, terms, op);
   });
 }
 

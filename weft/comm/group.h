@@ -14,36 +14,36 @@ class Communicator;
 
 using Tensors = c10::ArrayRef<at::Tensor>;
 
-/// The number of a call in its group, taken when the operation it belongs to was started.
+/// The sequence number of a later call in its group, reserved when the operation that makes the call was started.
 struct Reserved {
-  int64_t sequence = -1; // none: the call takes the next number itself
+  int64_t sequence = -1; // negative: the call takes the next number itself
 };
 
-/// What a group is: the ranks along some dims of a mesh. Ranks that make the same mesh describe its groups alike.
+/// Describes a group: the ranks along some dims of a mesh. All ranks that make the same mesh describe its groups alike.
 struct GroupDescription {
   std::string label;          // the mesh dims: "tp" or "dp,tp"
   std::vector<int64_t> ranks; // the members, in order
-  int64_t rank;               // this member's number
+  int64_t rank;               // this member's index in `ranks`
   c10::DeviceType device_type;
-  std::string identity; // a text that differs between the groups of all meshes of a world
+  std::string identity; // a text that no other group of any mesh of the world has
 };
 
-/// Some ranks that communicate, as one of them sees it; members are counted in the order of `ranks()`.
+/// A group of ranks that communicate, as seen by one member. Members are numbered in the order of `ranks()`.
 ///
-/// One thread at a time may use a group. A call that another thread makes meanwhile is an error where it can be seen,
-/// because ranks could then number the calls of their threads differently and take each other's data.
+/// Only one thread at a time may use a group. A call of a second thread meanwhile raises an error if it is detected,
+/// because the ranks could number the calls of their threads differently and exchange the data of different calls.
 ///
-/// Every call starts the operation and returns at once. All members must make the same calls in the same order; where
-/// they do not, or where one is gone, every member gets an error within the timeout. Tensors need not be contiguous.
-/// Outputs are written in place and must not be touched, nor inputs changed, before the Pending is done.
+/// Every call starts the operation and returns at once. All members must make the same calls in the same order; if they
+/// do not, or if a member is gone, every member gets an error within the timeout. Tensors need not be contiguous.
+/// Outputs are written in place. Until the Pending is done, outputs must not be used and inputs must not be changed.
 ///
-/// A backend must implement one method, `do_exchange`: the others are built on it, with the fewest bytes on the wire.
-/// With n members and b bytes of a member's whole input:
+/// A backend must implement one method, `do_exchange`. The other collectives are built on it, with the fewest bytes on
+/// the wire. With n members and b bytes of one member's full input:
 ///
 ///   all_gather       one exchange, (n-1) b received
 ///   all_to_all       one exchange, (n-1)/n b
-///   reduce_scatter   one exchange of the pieces, then each member reduces its own: (n-1)/n b
-///   all_reduce       small: one exchange of everything, (n-1) b; large: reduce_scatter + all_gather, 2 (n-1)/n b
+///   reduce_scatter   one exchange of the chunks, then each member reduces its own chunk: (n-1)/n b
+///   all_reduce       small: one exchange of the full inputs, (n-1) b; large: reduce_scatter + all_gather, 2 (n-1)/n b
 ///   broadcast        one exchange from the root, b
 ///   scatter          one exchange from the root, b/n
 class Group : public std::enable_shared_from_this<Group> {
@@ -53,7 +53,7 @@ class Group : public std::enable_shared_from_this<Group> {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  /// This member's number, and how many there are.
+  /// This member's index, and the number of members.
   int64_t rank() const {
     return description_.rank;
   }
@@ -63,47 +63,48 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::vector<int64_t>& ranks() const {
     return description_.ranks;
   }
-  /// The mesh dims it was made for: "tp" or "dp,tp".
+  /// The mesh dims of the group: "tp" or "dp,tp".
   const std::string& label() const {
     return description_.label;
   }
   /// "group tp (ranks 0,1)"
   std::string to_string() const;
 
-  /// Numbers a call that will be made later, so that ranks which make it at different times still mean the same one.
+  /// Reserves the sequence number of a later call, so that ranks which make the call at different times still match it.
   Reserved reserve() {
     return {static_cast<int64_t>(next_sequence())};
   }
-  /// Whether waiting blocks this thread; otherwise it orders the device's stream, and one may wait at once.
+  /// Whether wait() blocks this thread. Otherwise wait() only orders the device's stream, and may be called at once.
   virtual bool blocks_host() const {
     return true;
   }
 
-  /// sends[i] goes to member i, which has a tensor of the same shape at recvs[this member]; undefined or empty: none.
+  /// sends[i] goes to member i, whose recvs[this member] must have the same shape. An undefined or empty tensor sends
+  /// nothing.
   Pending all_to_all(Tensors sends, Tensors recvs, Reserved reserved = {});
-  /// outputs[i] becomes member i's input; undefined where that is empty.
+  /// outputs[i] becomes member i's input; it is undefined if that input is empty.
   Pending all_gather(const at::Tensor& input, Tensors outputs, Reserved reserved = {});
-  /// The same into one contiguous tensor: what member i gives has lengths[i] along `dim`, before which all dims are of one
-  /// element, so that the parts lie one after the other.
+  /// The same into one contiguous tensor: member i's input has lengths[i] along `dim`. All dims before `dim` have one
+  /// element, so that the members' inputs are consecutive in memory.
   Pending all_gather(
       const at::Tensor& input,
       const at::Tensor& output,
       int64_t dim,
       c10::IntArrayRef lengths,
       Reserved reserved = {});
-  /// Member i's output becomes the reduction of everybody's inputs[i].
+  /// Member i's output becomes the reduction of all members' inputs[i].
   Pending reduce_scatter(Tensors inputs, const at::Tensor& output, ReduceOp op, Reserved reserved = {});
-  /// The output, which has the input's shape and is contiguous, becomes the reduction of everybody's inputs.
+  /// The output becomes the reduction of the members' inputs; it has the input's shape and is contiguous.
   Pending all_reduce(const at::Tensor& input, const at::Tensor& output, ReduceOp op, Reserved reserved = {});
   Pending broadcast(const at::Tensor& tensor, int64_t root);
-  /// Member i's output becomes the root's inputs[i]; the others' inputs are not read.
+  /// Member i's output becomes the root's inputs[i]; the inputs of the other members are not read.
   Pending scatter(Tensors inputs, const at::Tensor& output, int64_t root);
   Pending send(const at::Tensor& tensor, int64_t to);
   Pending recv(const at::Tensor& tensor, int64_t from);
   Pending barrier();
 
  protected:
-  /// As all_to_all, without this member's own slot. The call says what for.
+  /// As all_to_all, but ignores this member's own slot. `call` describes the collective that needs the exchange.
   virtual Pending do_exchange(const Call& call, Tensors sends, Tensors recvs) = 0;
   virtual Pending do_all_gather(const Call& call, const at::Tensor& input, Tensors outputs);
   virtual Pending do_all_gather_into(

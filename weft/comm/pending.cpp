@@ -12,7 +12,8 @@ namespace weft {
 
 namespace {
 
-/// Does what nobody waits for, one after the other, on a thread that lives as long as the process.
+/// Runs, one after the other, the operations that are released without a wait, on a thread that lives as long as the
+/// process.
 class Background {
  public:
   void run(std::function<void()> task) {
@@ -45,7 +46,7 @@ class Background {
   bool started_ = false;
 };
 
-/// Tickets are numbers in order; the lowest bit says that finishing the operation communicates.
+/// Tickets are increasing numbers; the lowest bit is set if finishing the operation communicates.
 bool communicates(uint64_t ticket) {
   return (ticket & 1) != 0;
 }
@@ -57,7 +58,7 @@ Background& background() {
 
 } // namespace
 
-void GroupUse::check_turn(std::string_view collective) {
+void GroupUse::check_single_thread(std::string_view collective) {
   const auto waiting = waiting_.load();
   if (waiting != std::thread::id() && waiting != std::this_thread::get_id()) {
     is_shared_ = true;
@@ -68,7 +69,7 @@ void GroupUse::check_turn(std::string_view collective) {
 void GroupUse::check_alone(std::string_view where) const {
   TORCH_CHECK_WITH(
       DistBackendError, !is_shared_, "[", where, "] one thread at a time may use ", group_,
-      ", but two threads have made calls at the same time. Make a mesh with other names of dims for each thread.");
+      ", but two threads have made calls at the same time. Make a mesh with other dim names for each thread.");
 }
 
 void Pending::State::attempt(std::function<void()>& step) {
@@ -95,7 +96,7 @@ void Pending::State::take(std::function<void()>& step) {
 }
 
 void Pending::State::advance() {
-  const WaitScope wait_scope; // outside of the lock, which is let go of before an interpreter's is taken back
+  const WaitScope wait_scope; // outlives the lock: the lock must be released before the interpreter's is acquired again
   const std::lock_guard lock(mutex_);
   if (start_second) {
     take(start_second);
@@ -145,8 +146,8 @@ void Pending::settle() noexcept {
     return;
   }
   if (std::uncaught_exceptions() > 0) {
-    // The transfer may still read and write the buffers that the state owns. They are released when it is over, or kept for
-    // good where finishing it would communicate.
+    // The transfer may still read and write the buffers that the state owns. They are released when the transfer is
+    // over, or never if finishing it would communicate.
     if (state_->progress && !communicates(state_->ticket)) {
       background().run([state = std::move(state_)] { state->run(); });
       return;
@@ -160,7 +161,7 @@ void Pending::settle() noexcept {
   try {
     wait();
   } catch (const std::exception& error) {
-    TORCH_WARN("[weft] an operation that nobody waited for failed: ", error.what());
+    TORCH_WARN("[weft] an operation that was released without a wait failed: ", error.what());
   }
 }
 

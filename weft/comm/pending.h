@@ -15,21 +15,22 @@ namespace weft {
 
 class Progress;
 
-/// Sees to it that one thread at a time uses a group: ranks number the calls of two threads in different orders, and would
-/// take the values of one thread's calls for those of the other's.
+/// Checks that only one thread at a time uses a group. Otherwise ranks could number the calls of two threads in
+/// different orders, and a call of one thread would receive the values of the other thread's call.
 ///
-/// A thread is in a call while it waits for one that it has started itself. Whoever only reads a value, as a thread that
-/// logs does, is not. Threads may take turns: autograd's device threads do, while the thread that called backward waits.
+/// A thread is in a call while it waits for a call that it has started itself. A thread that only reads a value, for
+/// example to log it, is not. Threads may use the group one after the other: autograd's device threads do, while the
+/// thread that called backward waits.
 class GroupUse {
  public:
   explicit GroupUse(std::string group) : group_(std::move(group)) {}
 
-  /// Raises where another thread is in a call, and from then on: it cannot be known which values are right.
-  void check_turn(std::string_view collective);
-  /// Raises where a call has been made while another thread was in one.
+  /// Raises if another thread is in a call, and at every later call, because it is unknown which values are right.
+  void check_single_thread(std::string_view collective);
+  /// Raises if a call has been made while another thread was in one.
   void check_alone(std::string_view where) const;
 
-  /// This thread is in a call until leave is given what this returns.
+  /// This thread is in a call until it passes the returned id to leave().
   std::thread::id enter() {
     return waiting_.exchange(std::this_thread::get_id());
   }
@@ -44,17 +45,18 @@ class GroupUse {
 };
 
 /// An operation under way. wait() returns when its outputs may be read and its inputs reused, or rethrows its error.
-/// Any thread may wait for it; the others wait for the first that does.
+/// Any thread may wait; if several do, the first one finishes the operation and the others wait for it.
 ///
-/// Letting go of one waits too, so that no buffer dies under a transfer; during stack unwinding it keeps the buffers
-/// alive instead, so that an error is never held up by ranks that wait for the one that failed.
+/// The destructor waits too, so that no buffer is freed during a transfer. During stack unwinding it does not wait but
+/// keeps the buffers alive, so that an error is not delayed by ranks that wait for the failed rank.
 class Pending {
  public:
-  /// Nothing to wait for.
+  /// An operation that is done already.
   Pending() = default;
-  /// `finish` waits for what was started and does what is left to do; it runs once.
+  /// `finish` waits for the started transfer and then does the remaining work; it runs once.
   explicit Pending(std::function<void()> finish);
-  /// Of two stages: `start_second` waits for the first and starts the second, which `finish` then waits for.
+  /// An operation of two stages: `start_second` waits for the first stage and starts the second; `finish` waits for
+  /// that one.
   Pending(std::function<void()> start_second, std::function<void()> finish);
   ~Pending() {
     if (!done()) {
@@ -75,16 +77,16 @@ class Pending {
   friend class Progress;
 
   struct State {
-    std::function<void()> start_second; // where there is one, and it is not under way
+    std::function<void()> start_second; // if there is a second stage that has not started
     std::function<void()> finish;
     std::exception_ptr error;
     std::shared_ptr<Progress> progress;
     uint64_t ticket = 0;
-    std::shared_ptr<GroupUse> use; // of a call of a group
+    std::shared_ptr<GroupUse> use; // if the operation is a call of a group
     std::thread::id starter = std::this_thread::get_id();
     std::atomic<bool> is_done = false;
 
-    /// Starts the last stage; does all where it is not known how to.
+    /// Starts the last stage, or runs the operation to its end if it has only one function.
     void advance();
     void run();
 
@@ -100,23 +102,23 @@ class Pending {
   std::shared_ptr<State> state_;
 };
 
-/// Keeps the operations of one rank in the order in which they were started.
+/// Advances the operations of one rank in the order in which they were started.
 ///
-/// An operation of several stages starts its later stages when it is waited for. Were ranks to wait in different orders
-/// (one of them prints a value, say), each could sit in a stage that the others have not started. So a wait first brings
-/// every operation of several stages that was started earlier to its last stage, which then goes on by itself. These are
-/// the operations that were started on the same thread, and those of the same group: what another thread has started on
-/// other groups may wait for ranks whose threads wait for this one.
+/// An operation of several stages starts its later stages when a thread waits for it. If ranks waited in different
+/// orders (for example because one of them prints a value), each rank could block in a stage that the others have not
+/// started. Therefore a wait first advances every earlier operation of several stages to its last stage, which needs no
+/// further call. This applies to operations started on the same thread or on the same group only: an operation that
+/// another thread has started on another group may depend on ranks whose threads wait for this one.
 class Progress : public std::enable_shared_from_this<Progress> {
  public:
-  /// Puts a pending operation in order; `stages` > 1 if finishing it communicates.
-  /// The group of the call, if it is one, is known by `use`.
+  /// Registers a pending operation; `stages` > 1 if finishing it communicates. `use` identifies the group if the
+  /// operation is a call of a group.
   Pending track(Pending pending, int64_t stages, std::shared_ptr<GroupUse> use = {});
 
  private:
   friend class Pending;
 
-  /// Starts the last stage of the operations that go before this one; errors stay with their operations.
+  /// Starts the last stage of the operations that precede `last`; an error stays with its operation.
   void advance_until(const Pending::State& last);
   std::shared_ptr<Pending::State> take_staged(const Pending::State& last);
 
@@ -125,14 +127,14 @@ class Progress : public std::enable_shared_from_this<Progress> {
   std::list<std::shared_ptr<Pending::State>> staged_; // in the order in which they were started
 };
 
-/// A tensor that may still be on its way: wait() gives it, waiting the first time.
+/// A tensor that may still be on its way: wait() returns it, and blocks only the first time.
 class AsyncTensor {
  public:
   AsyncTensor() = default;
-  /// Already there.
+  /// A value that is already there.
   AsyncTensor(at::Tensor value) : value_(std::move(value)) {}
   AsyncTensor(at::Tensor value, Pending pending);
-  /// The value is what `value` holds once `pending` is done.
+  /// The value is the tensor that `value` points to once `pending` is done.
   AsyncTensor(std::shared_ptr<at::Tensor> value, Pending pending);
 
   bool ready() const;

@@ -34,21 +34,21 @@ bool rounds_at_every_step(at::ScalarType dtype, ReduceOp op) {
 
 } // namespace
 
-void reduce_pieces(const at::Tensor& output, c10::ArrayRef<at::Tensor> pieces, ReduceOp op) {
-  if (pieces.size() == 1) {
-    output.copy_(pieces[0]);
+void reduce_pieces(const at::Tensor& output, c10::ArrayRef<at::Tensor> terms, ReduceOp op) {
+  if (terms.size() == 1) {
+    output.copy_(terms[0]);
     return;
   }
-  // Two of them are added with one rounding anyway, but an average's sum may be too large for 16 bits.
-  const bool widen = rounds_at_every_step(output.scalar_type(), op) && (pieces.size() > 2 || op == ReduceOp::Avg);
+  // The sum of two terms is rounded once anyway, but the sum of an average may be too large for 16 bits.
+  const bool widen = rounds_at_every_step(output.scalar_type(), op) && (terms.size() > 2 || op == ReduceOp::Avg);
   const auto total = widen ? at::empty(output.sizes(), output.options().dtype(at::kFloat)) : output;
-  // ATen adds in the dtype of the operands, whatever that of the result: one of them has to be wide.
-  combine(total, widen ? total.copy_(pieces[0]) : pieces[0], pieces[1], op);
-  for (const auto& piece : pieces.slice(2)) {
-    combine(total, total, piece, op);
+  // ATen adds in the dtype of the operands, whatever the dtype of the result: so one operand has to be 32 bits wide.
+  combine(total, widen ? total.copy_(terms[0]) : terms[0], terms[1], op);
+  for (const auto& term : terms.slice(2)) {
+    combine(total, total, term, op);
   }
   if (op == ReduceOp::Avg) {
-    total.div_(static_cast<int64_t>(pieces.size()));
+    total.div_(static_cast<int64_t>(terms.size()));
   }
   if (widen) {
     output.copy_(total);

@@ -7,21 +7,21 @@
 
 namespace weft {
 
-/// Buffers for messages that must be packed: memory that was used before costs no page faults. A buffer is free again
-/// when the tensor that was taken is gone.
+/// Reusable buffers for messages that must be packed: reused memory causes no page faults. A buffer is free again when
+/// the tensor that take() returned is gone.
 class Scratch {
  public:
-  /// More than `most_buffers` are allocated anew each time.
+  /// Beyond `most_buffers` buffers, every take() allocates.
   explicit Scratch(size_t most_buffers = 8) : most_buffers_(most_buffers) {}
 
-  /// A contiguous tensor with values of no meaning.
+  /// A contiguous, uninitialized tensor.
   at::Tensor take(c10::IntArrayRef sizes, const at::TensorOptions& options);
 
-  /// How many bytes are kept.
+  /// The number of bytes that are kept.
   size_t bytes() const;
 
  private:
-  /// Larger ones are allocated anew each time.
+  /// Larger buffers are allocated at every take().
   static constexpr size_t kMostBytesEach = 64 << 20;
 
   size_t most_buffers_;

@@ -2,18 +2,18 @@
 
 namespace weft {
 
-/// What is done around every wait for other ranks. An interpreter with a lock gives it away meanwhile, since another
-/// thread that needs it may be the rank that is waited for.
+/// Functions to call around every wait for other ranks. An interpreter with a global lock releases it during the wait,
+/// because another thread of this process that needs the lock may be the rank that is waited for.
 struct WaitHooks {
-  /// Whatever it returns is handed to `after`, which is not called for nullptr.
+  /// The result of `before` is passed to `after`; `after` is not called for nullptr.
   void* (*before)();
   void (*after)(void*);
 };
 
-/// Once, before the first wait.
+/// Call this once, before the first wait.
 void set_wait_hooks(WaitHooks hooks);
 
-/// A wait for other ranks is going on while it lasts.
+/// Calls the wait hooks around a wait for other ranks.
 class WaitScope {
  public:
   WaitScope();

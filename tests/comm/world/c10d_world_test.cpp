@@ -91,16 +91,16 @@ TEST(C10dWorld, ConnectsRanksThatHaveOnlyOpenMpisVariables) {
   }
 }
 
-/// A few hundred calls, small and of two stages, with values that are known: the number of wrong ones.
+/// The number of wrong results of a few hundred calls, small and of two stages, with known results.
 int64_t count_wrong(const DeviceMesh& mesh, double weight) {
   const auto rank = static_cast<double>(mesh.world()->rank());
   int64_t wrong = 0;
   for (int64_t i = 0; i < 200; ++i) {
     const auto length = i % 10 == 0 ? 200'000 : 8;
     const auto sum = all_reduce(at::full({length}, weight * (rank + 1)), mesh, 0, ReduceOp::Sum);
-    const auto parts = all_gather(at::full({2}, weight * rank), mesh, 0, 0).wait();
+    const auto gathered = all_gather(at::full({2}, weight * rank), mesh, 0, 0).wait();
     wrong += at::equal(sum.wait(), at::full({length}, weight * 3)) ? 0 : 1;
-    wrong += at::equal(parts, at::tensor({0.0, 0.0, weight, weight}, at::kFloat)) ? 0 : 1;
+    wrong += at::equal(gathered, at::tensor({0.0, 0.0, weight, weight}, at::kFloat)) ? 0 : 1;
   }
   return wrong;
 }
@@ -136,7 +136,7 @@ RANK_ROLE(makes_many_meshes) {
     const DeviceMesh mesh(world, c10::kCPU, {2}, {"d" + std::to_string(i % 40)});
     const auto sum = all_reduce(at::full({1}, rank + i), mesh, 0, ReduceOp::Sum).wait().item<int64_t>();
     TORCH_CHECK(sum == 2 * i + 1, "the sum is ", sum);
-    // One rank lets go of its meshes later than the other.
+    // One rank releases its meshes later than the other.
     held.push_back(mesh);
     if (static_cast<int64_t>(held.size()) > (rank == 0 ? 3 : 0)) {
       held.erase(held.begin());
@@ -163,7 +163,7 @@ RANK_ROLE(never_comes_to_the_world) {
   say_error_of([] { current_world(); });
   say("done");
   if (rank == 0) {
-    testing::wait_to_be_continued(); // it serves the store, which the others still read
+    testing::wait_to_be_continued(); // it serves the store, which the other ranks still read
   }
 }
 
@@ -230,7 +230,7 @@ TEST(C10dWorld, WithoutTheRankThatServesTheStoreTheOthersGetErrors) {
     expect_contains(caught_by(ranks, rank, "rest: "), "[comm] group rest was not complete within 5000 ms on rank");
     expect_contains(
         caught_by(ranks, rank, "rest: "),
-        "who of ranks 1,2 has not arrived is unknown, because the rank that serves the store is gone");
+        "it is unknown which of ranks 1,2 have not arrived, because the rank that serves the store is gone");
   }
 }
 

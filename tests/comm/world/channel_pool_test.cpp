@@ -45,7 +45,7 @@ TEST_F(ChannelPoolTest, GroupsThatAreHeldHaveAChannelEach) {
   EXPECT_EQ(first.size(), 2);
 }
 
-TEST_F(ChannelPoolTest, AGroupTakesOverTheChannelOfOneThatNobodyHolds) {
+TEST_F(ChannelPoolTest, AGroupTakesOverTheChannelOfAGroupThatIsNoLongerHeld) {
   for (int i = 0; i < 20; ++i) {
     const auto channels = both("mesh" + std::to_string(i));
     EXPECT_EQ(channels[0]->next_sequence(), i);
@@ -69,7 +69,7 @@ TEST_F(ChannelPoolTest, AChannelThatOneRankHoldsIsNotTakenOver) {
 TEST_F(ChannelPoolTest, AChannelOnWhichARankIsBehindIsNotTakenOver) {
   {
     const auto channels = both("calls");
-    channels[0]->next_sequence(); // the root of a broadcast may be done before the others begin
+    channels[0]->next_sequence(); // the root of a broadcast may be done before the other members begin
   }
   {
     const auto channels = both("messages");
@@ -79,7 +79,7 @@ TEST_F(ChannelPoolTest, AChannelOnWhichARankIsBehindIsNotTakenOver) {
   EXPECT_EQ(first.size(), 3);
   EXPECT_EQ(second.channel(group_of("calls", 1))->next_sequence(), 0);
   EXPECT_EQ(second.channel(group_of("messages", 1))->next_message(Collective::Recv, 0), 0);
-  both("newer"); // now both have made the same calls on all
+  both("newer"); // now both ranks have made the same calls on all channels
   EXPECT_EQ(first.size(), 3);
 }
 

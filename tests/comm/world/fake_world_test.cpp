@@ -24,18 +24,18 @@ TEST(FakeWorld, GivesTheShapesOfFourThousandRanksToOne) {
   EXPECT_EQ(world->size(), 4096);
   EXPECT_EQ(world->rank(), 4095);
   const DeviceMesh mesh(world, c10::kCPU, {64, 64}, {"dp", "tp"});
-  const auto part = at::ones({2, 128});
-  EXPECT_EQ(sizes_of(all_gather(part, mesh, 1, 0)), Sizes({128, 128}));
-  EXPECT_EQ(sizes_of(all_gather(part, mesh, {0, 1}, 0)), Sizes({8192, 128}));
-  EXPECT_EQ(sizes_of(reduce_scatter(part, mesh, 1, 1, ReduceOp::Sum)), Sizes({2, 2}));
+  const auto input = at::ones({2, 128});
+  EXPECT_EQ(sizes_of(all_gather(input, mesh, 1, 0)), Sizes({128, 128}));
+  EXPECT_EQ(sizes_of(all_gather(input, mesh, {0, 1}, 0)), Sizes({8192, 128}));
+  EXPECT_EQ(sizes_of(reduce_scatter(input, mesh, 1, 1, ReduceOp::Sum)), Sizes({2, 2}));
   EXPECT_EQ(sizes_of(reduce_scatter(at::ones({100}), mesh, 1, 0, ReduceOp::Max)), Sizes({0}))
-      << "100 = 50 pieces of 2, so the last ranks have none";
-  EXPECT_EQ(sizes_of(all_reduce(part, mesh, {0, 1}, ReduceOp::Sum)), Sizes({2, 128}));
-  EXPECT_EQ(sizes_of(all_to_all(part, mesh, 1, 1, 0)), Sizes({128, 2}));
-  EXPECT_EQ(sizes_of(broadcast(part, mesh, 0, 3)), Sizes({2, 128}));
-  EXPECT_EQ(sizes_of(scatter(part, mesh, 1, 1, 0)), Sizes({2, 2}));
-  EXPECT_EQ(sizes_of(recv(part, mesh, 1, 0)), Sizes({2, 128}));
-  EXPECT_TRUE(send(part, mesh, 1, 0).done());
+      << "100 = 50 chunks of 2, so the last ranks have none";
+  EXPECT_EQ(sizes_of(all_reduce(input, mesh, {0, 1}, ReduceOp::Sum)), Sizes({2, 128}));
+  EXPECT_EQ(sizes_of(all_to_all(input, mesh, 1, 1, 0)), Sizes({128, 2}));
+  EXPECT_EQ(sizes_of(broadcast(input, mesh, 0, 3)), Sizes({2, 128}));
+  EXPECT_EQ(sizes_of(scatter(input, mesh, 1, 1, 0)), Sizes({2, 2}));
+  EXPECT_EQ(sizes_of(recv(input, mesh, 1, 0)), Sizes({2, 128}));
+  EXPECT_TRUE(send(input, mesh, 1, 0).done());
   EXPECT_NO_THROW(barrier(mesh, {0, 1}));
 }
 

@@ -20,7 +20,7 @@ using testing::ScopedEnvironment;
 
 constexpr std::chrono::seconds kTimeout{20};
 
-/// Both ends of a gloo group in this process: rank 0 sends 42, rank 1 gives what has arrived.
+/// Both ends of a gloo group in this process: rank 0 sends 42, rank 1 returns the received value.
 float send_across() {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::thread sender([&] {

@@ -12,7 +12,7 @@ namespace launch_environment_test {
 using testing::error_text;
 using testing::ScopedEnvironment;
 
-/// Only these of the variables that launchers set.
+/// An environment with only these of the variables that launchers set.
 ScopedEnvironment::Values only(const ScopedEnvironment::Values& values) {
   ScopedEnvironment::Values all = values;
   for (const char* name :

@@ -33,7 +33,7 @@ DeviceMesh line_of_ranks() {
   return mesh;
 }
 
-/// What every survivor must say after a failed large all_reduce, and after one more call.
+/// The errors that every other rank must report after a failed large all_reduce, and after one more call.
 void expect_all_reduce_failed(const std::vector<testing::Outcome>& ranks, size_t rank) {
   const auto text = caught_by(ranks, rank);
   expect_contains(
@@ -49,7 +49,7 @@ void expect_all_reduce_failed(const std::vector<testing::Outcome>& ranks, size_t
 
 void all_reduce_then_all_gather(const DeviceMesh& mesh) {
   say_error_of([&] { all_reduce(at::ones({kLarge}), mesh, 0, ReduceOp::Sum).wait(); });
-  // Its own deadline is far away: this fails because the group has failed.
+  // This call's deadline is far away: it fails because the group has failed.
   say_error_of([&] { all_gather(at::ones({1}), mesh, 0, 0).wait(); });
 }
 
@@ -119,7 +119,7 @@ RANK_ROLE(throws_among_transfers) {
   first.wait();
 }
 
-TEST(MessageGroup, AnErrorThatNobodyCatchesEndsTheRankAtOnceAndTheOthersFollow) {
+TEST(MessageGroup, AnUncaughtErrorEndsTheRankAtOnceAndTheOthersFollow) {
   const auto ranks = run_process_ranks("throws_among_transfers", 3);
   expect_contains(ranks[1].output, "error: rank 1 has had enough");
   for (const size_t rank : {0, 2}) {
@@ -131,8 +131,8 @@ TEST(MessageGroup, AnErrorThatNobodyCatchesEndsTheRankAtOnceAndTheOthersFollow) 
   }
 }
 
-/// Ranks that make different calls. Every scenario has a world of its own, since a group does not survive the failure
-/// that the scenario is about; their timeouts run at the same time.
+/// Ranks that make different calls. Every scenario has a world of its own, because a group cannot be used after the
+/// failure that the scenario tests; the timeouts run at the same time.
 class Scenarios {
  public:
   using Faulty = std::function<void(const DeviceMesh&, bool first)>;
@@ -155,7 +155,7 @@ class Scenarios {
     for (auto& thread : threads) {
       thread.join();
     }
-    // The store is the first rank's: nobody leaves before all are done.
+    // The first rank serves the store: no rank leaves before all are done.
     testing::meet_in_store(*store_, "end", rank_, 2);
   }
 

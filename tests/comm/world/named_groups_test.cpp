@@ -71,10 +71,10 @@ TEST(NamedGroups, TheInnermostScopeThatKnowsANameCounts) {
   EXPECT_EQ(NamedGroupScope::find("tp"), nullptr);
 }
 
-TEST(NamedGroups, ANameThatNobodyKnowsIsAnError) {
+TEST(NamedGroups, AnUnknownNameIsAnError) {
   EXPECT_EQ(
-      error_text<c10::ValueError>([] { named_group("nobody", c10::kCPU); }),
-      "[named_group] the name of a group is required, but got 'nobody', which is neither of mesh dims of the program "
+      error_text<c10::ValueError>([] { named_group("unknown", c10::kCPU); }),
+      "[named_group] the name of a group is required, but got 'unknown', which is neither of mesh dims of the program "
       "that "
       "runs nor of a process group of c10d.");
 }

@@ -29,7 +29,7 @@ using testing::say;
 using testing::say_error_of;
 using testing::with_gaps;
 
-/// NCCL needs a GPU per rank, so the calls are tried on gloo, which has most of them: all but alltoall on lists.
+/// NCCL needs a GPU per rank, so the calls are tested on gloo, which has all of them but alltoall on lists.
 struct NativeRanks {
   NativeRanks() {
     const auto environment = read_launch_environment().value();
@@ -85,9 +85,9 @@ RANK_ROLE(native_collectives) {
   group.all_reduce(large[ranks.rank], sum, ReduceOp::Sum).wait();
   check_same(sum, reduced(large, ReduceOp::Sum), "large all_reduce");
 
-  const auto piece = with_gaps(at::empty({1, 2}));
-  group.reduce_scatter(mine.chunk(3, 0), piece, ReduceOp::Sum).wait();
-  check_same(piece, reduced(inputs, ReduceOp::Sum).narrow(0, ranks.rank, 1), "reduce_scatter");
+  const auto chunk = with_gaps(at::empty({1, 2}));
+  group.reduce_scatter(mine.chunk(3, 0), chunk, ReduceOp::Sum).wait();
+  check_same(chunk, reduced(inputs, ReduceOp::Sum).narrow(0, ranks.rank, 1), "reduce_scatter");
 
   for (int64_t root = 0; root < ranks.size; ++root) {
     const auto tensor = with_gaps(mine);

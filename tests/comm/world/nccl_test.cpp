@@ -13,7 +13,7 @@ namespace weft {
 
 namespace nccl_test {
 
-// One device gives one rank: a larger group is tried on the machines that have more.
+// One device allows one rank: a larger group is tested on machines with more devices.
 struct NcclTest : ::testing::Test {
   c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::HashStore>();
   c10::intrusive_ptr<c10d::Backend> backend = make_nccl_backend(store, 0, 1, std::chrono::minutes(1));

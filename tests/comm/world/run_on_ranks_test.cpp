@@ -42,7 +42,8 @@ TEST(RunOnRanks, RethrowsAnErrorWithItsTypeAndRankAndReleasesTheOthers) {
         expect_contains(
             error.what(),
             "of group dp (ranks 0,1,2,3) failed on rank " + std::to_string(rank) +
-                ": rank 2 takes no part: it failed with: the input is wrong. Every rank of the group must make this "
+                ": rank 2 does not participate: it failed with: the input is wrong. Every rank of the group must make "
+                "this "
                 "call.");
         ++released;
         throw;
@@ -105,7 +106,7 @@ TEST(RunOnRanks, ARankThatReturnsEarlyIsAnErrorOnThoseThatWaitForIt) {
     });
   });
   expect_contains(text, "of group dp (ranks 0,1,2) failed on rank");
-  expect_contains(text, "rank 0 takes no part: it has returned");
+  expect_contains(text, "rank 0 does not participate: it has returned");
 }
 
 TEST(RunOnRanks, ARankThatNeverArrivesIsAnErrorAfterTheTimeout) {

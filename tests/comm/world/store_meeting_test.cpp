@@ -17,7 +17,7 @@ using testing::expect_contains;
 
 using Words = std::vector<std::string>;
 
-/// What each of three ranks hears when it says its number and `suffix`.
+/// The texts that each of three ranks reads when every rank publishes its number and `suffix`.
 std::vector<Words> meet(const c10::intrusive_ptr<c10d::Store>& store, const std::string& suffix) {
   std::vector<Words> heard(3);
   std::vector<std::thread> threads;
@@ -35,7 +35,7 @@ std::vector<Words> meet(const c10::intrusive_ptr<c10d::Store>& store, const std:
   return heard;
 }
 
-TEST(StoreMeeting, EverybodyHearsAllWordsInTheOrderOfTheRanks) {
+TEST(StoreMeeting, EveryRankReadsAllTextsInTheOrderOfTheRanks) {
   for (const auto& words : meet(c10::make_intrusive<c10d::HashStore>(), "!")) {
     EXPECT_EQ(words, Words({"4!", "2!", "7!"}));
   }

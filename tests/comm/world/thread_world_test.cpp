@@ -20,7 +20,7 @@ using testing::check_same;
 using testing::error_text;
 using testing::expect_contains;
 
-/// What every rank raises when each makes its own call; the test fails where one raises nothing.
+/// The error of every rank when each makes its own call; the test fails if a rank raises nothing.
 std::vector<std::string> errors_of(int64_t size, const std::function<void(const DeviceMesh&, int64_t rank)>& call) {
   std::vector<std::string> texts(size);
   run_on_ranks(size, [&](int64_t rank) {
@@ -30,10 +30,10 @@ std::vector<std::string> errors_of(int64_t size, const std::function<void(const 
   return texts;
 }
 
-void expect_all_contain(const std::vector<std::string>& texts, const std::vector<std::string>& parts) {
+void expect_all_contain(const std::vector<std::string>& texts, const std::vector<std::string>& texts_wanted) {
   for (const auto& text : texts) {
-    for (const auto& part : parts) {
-      expect_contains(text, part);
+    for (const auto& wanted : texts_wanted) {
+      expect_contains(text, wanted);
     }
   }
 }
@@ -100,7 +100,7 @@ TEST(ThreadWorld, ShapesThatDisagreeAreAnErrorOnEveryRank) {
 }
 
 TEST(ThreadWorld, AShapeThatIsWrongForOneMemberIsAnErrorOnAll) {
-  // Pieces of 2, 2 and 1 from a rank that has 5, of 2, 2 and 2 from the others: only the last member sees it.
+  // Chunks of 2, 2 and 1 from a rank that has 5 elements, of 2, 2 and 2 from the others: only the last member sees it.
   const auto texts = errors_of(3, [](const DeviceMesh& mesh, int64_t rank) {
     reduce_scatter(at::ones({rank == 0 ? 5 : 6}), mesh, 0, 0, ReduceOp::Sum).wait();
   });
@@ -112,7 +112,7 @@ TEST(ThreadWorld, AShapeThatIsWrongForOneMemberIsAnErrorOnAll) {
 }
 
 TEST(ThreadWorld, ARankThatHasStartedACallNeedNotWaitForIt) {
-  // The others finish its part; it is neither asked nor waited for.
+  // The other ranks complete its contribution without waiting for it.
   run_on_ranks(3, [](int64_t rank) {
     const auto mesh = init_device_mesh("cpu", {3}, {"tp"});
     const auto result = all_reduce(at::full({4}, rank + 1), mesh, 0, ReduceOp::Sum);
@@ -156,14 +156,14 @@ void run_on_two_threads(const std::function<void()>& first, const std::function<
   }
 }
 
-/// A few hundred calls, small and of two stages, with a value that is known.
+/// A few hundred calls, small and of two stages, with known results.
 void reduce_often(const DeviceMesh& mesh, int64_t rank, double weight) {
   for (int64_t i = 0; i < 300; ++i) {
     const auto length = i % 10 == 0 ? 200'000 : 8;
     const auto sum = all_reduce(at::full({length}, weight * (rank + 1), at::kDouble), mesh, 0, ReduceOp::Sum);
-    const auto parts = all_gather(at::full({2}, weight * rank + i, at::kDouble), mesh, 0, 0).wait();
+    const auto gathered = all_gather(at::full({2}, weight * rank + i, at::kDouble), mesh, 0, 0).wait();
     check_same(sum.wait(), at::full({length}, weight * 6, at::kDouble), "the sum of three ranks");
-    check_same(parts.select(0, 4), at::scalar_tensor(weight * 2 + i, at::kDouble), "what the last rank gives");
+    check_same(gathered.select(0, 4), at::scalar_tensor(weight * 2 + i, at::kDouble), "the value of the last rank");
   }
 }
 
@@ -219,7 +219,7 @@ TEST(ThreadWorld, ACallWhileAnotherThreadIsInOneOfTheSameMeshIsAnErrorForBoth) {
   auto first = all_gather(at::ones({1}), mesh, 0, 0);
   std::string text;
   std::thread intruder([&] {
-    // Until the first thread waits, the two make their calls one after the other, which is no mistake.
+    // Until the first thread waits, the two threads make their calls one after the other, which is allowed.
     std::vector<Pending> messages;
     while (text.empty()) {
       try {
@@ -241,7 +241,7 @@ TEST(ThreadWorld, ACallWhileAnotherThreadIsInOneOfTheSameMeshIsAnErrorForBoth) {
       text,
       "[send] one thread at a time may use group tp (ranks 0,1), but two threads have made calls at the same time. "
       "Make a "
-      "mesh with other names of dims for each thread.");
+      "mesh with other dim names for each thread.");
   expect_contains(own, "one thread at a time may use group tp (ranks 0,1)");
 }
 
@@ -250,12 +250,13 @@ TEST(ThreadHub, ARankThatHasLeftIsAnErrorForThoseThatWaitForIt) {
   const auto stays = hub->communicator(0);
   const DeviceMesh mesh(stays, c10::kCPU, {2}, {"tp"});
   auto waits = all_gather(at::ones({1}), mesh, 0, 0);
-  std::thread leaver([&] { hub->leave(1, "it went home"); });
+  std::thread leaver([&] { hub->leave(1, "it has left"); });
   const auto text = error_text<c10::DistBackendError>([&] { waits.wait(); });
   leaver.join();
   EXPECT_EQ(
       text,
-      "[all_gather f32[1]] call 0 of group tp (ranks 0,1) failed on rank 0: rank 1 takes no part: it went home. Every "
+      "[all_gather f32[1]] call 0 of group tp (ranks 0,1) failed on rank 0: rank 1 does not participate: it has left. "
+      "Every "
       "rank of the group must make this call.");
 }
 
@@ -265,7 +266,7 @@ TEST(ThreadHub, WhatARankHasStartedStaysGoodAfterItHasLeft) {
   const DeviceMesh second(hub->communicator(1), c10::kCPU, {2}, {"tp"});
   const auto mine = all_gather(at::zeros({1}), first, 0, 0);
   const auto theirs = all_gather(at::ones({1}), second, 0, 0);
-  hub->leave(1, "it went home");
+  hub->leave(1, "it has left");
   EXPECT_TRUE(at::equal(mine.wait(), at::tensor({0.0f, 1.0f})));
   EXPECT_TRUE(at::equal(theirs.wait(), at::tensor({0.0f, 1.0f})));
 }

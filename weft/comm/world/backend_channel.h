@@ -11,11 +11,11 @@
 
 namespace weft {
 
-/// What the members of a group talk through, as one of them sees it: connections, and the numbers of the calls made.
+/// The connections of a group's members, as seen by one member, and the sequence numbers of the calls made on them.
 class BackendChannel {
  public:
-  /// With a second backend of the same members, each pair has a connection per direction: a thread that sends then does
-  /// not hold up the one that receives. The store is where its members meet for what a backend has not.
+  /// With a second backend of the same members, each pair of members has one connection per direction, so that a thread
+  /// that sends does not block the thread that receives. The members exchange through the store what a backend cannot.
   BackendChannel(
       c10::intrusive_ptr<c10d::Store> store,
       c10::intrusive_ptr<c10d::Backend> backend,
@@ -25,7 +25,7 @@ class BackendChannel {
   c10d::Backend& backend() {
     return *backend_;
   }
-  /// The one that carries messages from one member to another.
+  /// The backend that carries messages from one member to another.
   c10d::Backend& backend(int64_t from, int64_t to) {
     return from < to || !downward_ ? *backend_ : *downward_;
   }
@@ -34,7 +34,7 @@ class BackendChannel {
   }
   uint64_t next_message(Collective direction, int64_t peer);
 
-  /// How many calls this member has made so far.
+  /// The numbers of calls that this member has made.
   struct Counters {
     uint64_t calls = 0;
     uint64_t sent = 0;
@@ -42,13 +42,14 @@ class BackendChannel {
     bool operator==(const Counters&) const = default;
   };
   Counters counters() const;
-  /// What a layer above keeps with the connections: made by the first call, which all members make together.
+  /// A value that a higher layer stores with the connections. The first call makes it; all members make this call
+  /// together.
   using MakeAttachment =
       std::function<std::shared_ptr<void>(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size)>;
   void* attachment(const MakeAttachment& make);
 
-  /// Raises an error that names the call, the group and its ranks; from then on every call on this channel fails at
-  /// once, since its members no longer agree on where they are.
+  /// Raises an error that names the call, the group and its ranks. Every later call on this channel fails at once,
+  /// because the members no longer agree on the number of calls made.
   [[noreturn]] void fail(const Group& group, const Call& call, std::string_view what);
   void check_usable(const Group& group, const Call& call);
   bool has_failed() const;
@@ -56,7 +57,8 @@ class BackendChannel {
  private:
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Backend> backend_;
-  c10::intrusive_ptr<c10d::Backend> downward_; // to lower members; none: backend_ carries everything
+  c10::intrusive_ptr<c10d::Backend>
+      downward_; // to members with a lower number; if empty, backend_ carries all messages
   std::atomic<uint64_t> calls_ = 0;
   mutable std::mutex mutex_;
   std::map<std::pair<Collective, int64_t>, uint64_t> messages_;
@@ -64,7 +66,7 @@ class BackendChannel {
   std::optional<std::shared_ptr<void>> attachment_;
 };
 
-/// A group on such a channel.
+/// A group on a BackendChannel.
 class BackendGroup : public Group {
  public:
   BackendGroup(Communicator& communicator, GroupDescription description, std::shared_ptr<BackendChannel> channel)
@@ -74,7 +76,7 @@ class BackendGroup : public Group {
     return *channel_;
   }
   std::chrono::milliseconds timeout() const;
-  /// Has a collective that goes through that memory counted as the others are.
+  /// Counts a collective that a higher layer performs through shared memory, as other collectives are counted.
   void log(Collective collective, const at::Tensor& input, int64_t received_bytes);
 
  protected:

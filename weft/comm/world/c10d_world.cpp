@@ -42,8 +42,8 @@ C10dCommunicator& c10d_world(const char* where, Communicator& world) {
   return *result;
 }
 
-/// A store that this rank serves lives as long as the process: when the world cannot be made here, the other ranks
-/// still ask it who has not come.
+/// Keeps a store that this rank serves alive until the process ends: if the world cannot be made on this rank, the
+/// other ranks still read from the store which ranks have not arrived.
 void keep_for_good(StorePtr store) {
   static auto* mutex = new std::mutex();
   static auto* kept = new std::vector<StorePtr>();

@@ -14,8 +14,8 @@ namespace {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-/// What one member says when a group is made: "7 0 12 0 0 3 40 1 1" offers the channels 0 and 3, which have seen 12 and
-/// 40 calls, no message and one each way; a new channel would have the id 7.
+/// The text that one member publishes when a group is made. "7 0 12 0 0 3 40 1 1" offers channel 0 with 12 calls and no
+/// messages, and channel 3 with 40 calls and one message in each direction; a new channel would get the id 7.
 struct Word {
   int64_t next_id = 0;
   std::map<int64_t, BackendChannel::Counters> offers = {};
@@ -49,8 +49,8 @@ struct Word {
   }
 };
 
-/// Whether everybody offers the channel and nobody has begun a call on it that others still have to come to. What is
-/// received was sent, so that equal sums mean that every message has been received.
+/// Whether every member offers the channel and no member has begun a call on it that other members have not begun.
+/// Every received message was sent, so equal sums mean that all messages have been received.
 bool is_free(int64_t id, const std::vector<Word>& words) {
   uint64_t sent = 0;
   uint64_t received = 0;
@@ -66,8 +66,8 @@ bool is_free(int64_t id, const std::vector<Word>& words) {
   return sent == received;
 }
 
-/// The channel that all members take: the first that is free, or else a new one, whose id the first member says. All
-/// have heard the same words.
+/// The channel that all members use: the first free one, or else a new one with the id that the first member proposes.
+/// All members have read the same texts and therefore agree.
 int64_t agreed_id(const std::vector<std::string>& texts) {
   std::vector<Word> words;
   for (const auto& text : texts) {
@@ -81,26 +81,26 @@ int64_t agreed_id(const std::vector<std::string>& texts) {
   return words[0].next_id;
 }
 
-StorePtr part_of_store(const StorePtr& store, const std::string& name) {
+StorePtr substore(const StorePtr& store, const std::string& name) {
   return c10::make_intrusive<c10d::PrefixStore>(name, store);
 }
 
-/// A thread that waits in a store keeps others from using its connection, and with it what they would wait for.
+/// A connection of its own, because a thread that waits in a store blocks the store's connection for all other threads.
 StorePtr own_connection(const StorePtr& store) {
   try {
-    store->check({"here"}); // fails at once where connecting would try for long
+    store->check({"here"}); // fails at once, whereas connecting would retry for a long time
     return store->clone();
   } catch (const std::exception&) {
-    return store; // whoever serves it is gone, which the meeting finds out and says
+    return store; // the serving rank is gone: the meeting will raise this error
   }
 }
 
-/// Says of which group an error of the store or of a connection is.
+/// Adds the group to an error of the store or of a connection.
 auto or_connection_error(const GroupDescription& group, int64_t rank, const auto& fn) {
   try {
     return fn();
   } catch (const c10::NotImplementedError&) {
-    throw; // the backend is not built in, which says all
+    throw; // the backend is not built in: the error is complete
   } catch (const std::exception& error) {
     const std::string_view what(error.what());
     TORCH_CHECK_WITH(
@@ -122,7 +122,7 @@ void ChannelPool::adopt(const GroupDescription& group, const c10::intrusive_ptr<
   auto& known = adopted_.by_backend[backend.get()];
   auto channel = known.lock();
   if (!channel) {
-    channel = std::make_shared<BackendChannel>(part_of_store(store_, "adopted/" + group.identity), backend);
+    channel = std::make_shared<BackendChannel>(substore(store_, "adopted/" + group.identity), backend);
     known = channel;
   }
   adopted_.by_identity.try_emplace(group.identity, channel);
@@ -144,7 +144,7 @@ std::shared_ptr<BackendChannel> ChannelPool::channel(const GroupDescription& gro
     if (auto channel = find_adopted(group)) {
       return channel;
     }
-    // The members of the other group decide within the timeout.
+    // The members of the other group decide about their offers within the timeout.
     decided_.wait(lock, [&] { return find(group.identity) == nullptr || find(group.identity)->offered_to.empty(); });
     if (const auto* entry = find(group.identity)) {
       return entry->channel;
@@ -152,7 +152,7 @@ std::shared_ptr<BackendChannel> ChannelPool::channel(const GroupDescription& gro
     word = offer(group);
   }
   const auto store = own_connection(store_);
-  const StoreMeeting meeting{part_of_store(store, "meeting/" + group.identity), group.ranks, rank_, timeout_};
+  const StoreMeeting meeting{substore(store, "meeting/" + group.identity), group.ranks, rank_, timeout_};
   std::shared_ptr<BackendChannel> channel;
   try {
     meeting.arrive("group " + group.label, word);
@@ -165,7 +165,8 @@ std::shared_ptr<BackendChannel> ChannelPool::channel(const GroupDescription& gro
           {.place = {group.ranks, group.device_type}, .id = id, .identity = group.identity, .channel = channel});
     }
   } catch (...) {
-    // Others may come later and take one of the channels that were offered, so that these cannot be used any more.
+    // Other members may arrive later and use one of the offered channels, so this member must not use these channels
+    // again.
     drop_offered(group);
     throw;
   }
@@ -193,7 +194,7 @@ std::string ChannelPool::offer(const GroupDescription& group) {
   const Place place{group.ranks, group.device_type};
   Word word{.next_id = next_id_[place]++};
   for (auto& entry : entries_) {
-    // Where only the pool holds the channel, nobody can make a call on it before asking the pool.
+    // If only the pool holds the channel, no thread can make a call on it without asking the pool first.
     const bool is_idle = entry.channel.use_count() == 1 && entry.offered_to.empty() && !entry.channel->has_failed();
     if (entry.place == place && is_idle) {
       entry.offered_to = group.identity;
@@ -220,7 +221,7 @@ std::shared_ptr<BackendChannel> ChannelPool::take(const GroupDescription& group,
 }
 
 void ChannelPool::drop_offered(const GroupDescription& group) {
-  std::list<Entry> dropped; // closed without the lock
+  std::list<Entry> dropped; // closed after the lock is released
   const std::lock_guard lock(mutex_);
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto next = std::next(entry);
@@ -235,15 +236,15 @@ void ChannelPool::drop_offered(const GroupDescription& group) {
 std::shared_ptr<BackendChannel> ChannelPool::connect(
     const GroupDescription& group,
     int64_t id,
-    const StorePtr& whole_store) const {
+    const StorePtr& pool_store) const {
   return or_connection_error(group, rank_, [&] {
     const auto size = static_cast<int64_t>(group.ranks.size());
     const auto device = c10::DeviceTypeName(group.device_type, /*lower_case=*/true);
-    const auto store = part_of_store(whole_store, c10::str(device, "/", join_ranks(group.ranks), "/", id));
+    const auto store = substore(pool_store, c10::str(device, "/", join_ranks(group.ranks), "/", id));
     if (group.device_type == c10::kCUDA) {
       return std::make_shared<BackendChannel>(store, make_nccl_backend(store, group.rank, size, timeout_));
     }
-    const auto down_store = part_of_store(store, "down");
+    const auto down_store = substore(store, "down");
     auto upward = make_gloo_backend(store, group.rank, size, timeout_);
     auto downward = make_gloo_backend(down_store, group.rank, size, timeout_);
     return std::make_shared<BackendChannel>(store, std::move(upward), std::move(downward));

@@ -8,26 +8,26 @@
 
 namespace weft {
 
-/// The channels of one rank to the groups of ranks that it is in. Every group has a channel of its own while it is held.
+/// The channels of one rank, one for each group that this rank holds.
 ///
-/// A channel whose group is held no more is idle, and goes on where it was when the group is made again: other ranks may
-/// hold the group still, as ranks let go of meshes at different times. When a new group of the same ranks is made, its
-/// members meet and take over a channel that all of them have idle and have made the same calls on; only where there is
-/// none are they connected anew. So there are as many connections as groups were held at once, however many meshes a
-/// program makes one after the other.
+/// A channel whose group is no longer held is idle. If the group is made again, it continues on the same channel,
+/// because ranks release meshes at different times and other ranks may still hold the group. When a new group of the
+/// same ranks is made, its members reuse a channel that is idle on all of them and on which they have made the same
+/// calls; only without such a channel do they connect again. So there are at most as many connections as groups were
+/// held at the same time, however many meshes a program makes one after the other.
 class ChannelPool {
  public:
   ChannelPool(c10::intrusive_ptr<c10d::Store> store, int64_t rank, std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), timeout_(timeout) {}
 
-  /// One thread at a time may ask for the same group.
+  /// Only one thread at a time may ask for the same group.
   std::shared_ptr<BackendChannel> channel(const GroupDescription& group);
 
-  /// The group, and those of the same ranks and label that have none of their own, use this backend from now on. The first
-  /// one counts. Groups that share a backend share a channel.
+  /// The group uses this backend from now on, and so do groups of the same ranks and label that have adopted none
+  /// themselves. The first adopted backend is kept. Groups that share a backend share a channel.
   void adopt(const GroupDescription& group, const c10::intrusive_ptr<c10d::Backend>& backend);
 
-  /// How many channels have been connected.
+  /// The number of channels that have been connected.
   size_t size() const;
 
  private:
@@ -37,7 +37,7 @@ class ChannelPool {
     int64_t id; // the same on all members
     std::string identity;
     std::shared_ptr<BackendChannel> channel;
-    std::string offered_to = {}; // the identity of a group whose members are about to decide whether it takes it over
+    std::string offered_to = {}; // the identity of a group whose members may take the channel over
   };
   struct Adopted {
     std::map<std::string, std::shared_ptr<BackendChannel>> by_identity;
@@ -47,16 +47,16 @@ class ChannelPool {
 
   std::shared_ptr<BackendChannel> find_adopted(const GroupDescription& group) const;
   Entry* find(const std::string& identity);
-  /// Offers the idle channels of the group's ranks to it: the word of this member.
+  /// Offers the idle channels of the group's ranks to the group; returns the text that this member publishes.
   std::string offer(const GroupDescription& group);
-  /// Ends the offers; the channel of this id becomes the group's if it was offered, otherwise the result is nullptr.
+  /// Ends the offers. The channel of this id becomes the group's if it was offered, otherwise the result is nullptr.
   std::shared_ptr<BackendChannel> take(const GroupDescription& group, int64_t id);
   void drop_offered(const GroupDescription& group);
   int64_t agree(const StoreMeeting& meeting, const GroupDescription& group) const;
   std::shared_ptr<BackendChannel> connect(
       const GroupDescription& group,
       int64_t id,
-      const c10::intrusive_ptr<c10d::Store>& whole_store) const;
+      const c10::intrusive_ptr<c10d::Store>& pool_store) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
   int64_t rank_;

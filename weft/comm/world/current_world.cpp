@@ -25,7 +25,7 @@ c10::intrusive_ptr<Communicator> current_world() {
   if (scoped_world) {
     return scoped_world;
   }
-  // Never destroyed: its groups must not be torn down after the libraries they stand on.
+  // Never destroyed, because its groups must not be destroyed after the libraries that they use.
   static auto* process_world = new c10::intrusive_ptr<Communicator>(make_process_world());
   return *process_world;
 }

@@ -6,15 +6,15 @@
 
 namespace weft {
 
-/// The world of this thread's rank: the innermost WorldScope's; else the process's, which is made when first asked for,
-/// from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT where a launcher has set them (torchrun, mpirun), and otherwise is
-/// one rank by itself.
+/// The world of this thread's rank: that of the innermost WorldScope, or else the process's world. The latter is made
+/// at the first call, from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT if a launcher has set them (torchrun, mpirun),
+/// and otherwise has one rank.
 c10::intrusive_ptr<Communicator> current_world();
 
-/// Whether this thread is a rank of its own, in a WorldScope; otherwise the process is one.
+/// Whether this thread is a rank, in a WorldScope; otherwise the process is a rank.
 bool in_world_scope();
 
-/// Makes `world` this thread's current world while it lasts.
+/// Makes `world` this thread's current world until the end of the scope.
 class WorldScope {
  public:
   explicit WorldScope(c10::intrusive_ptr<Communicator> world);

@@ -11,7 +11,7 @@ class FakeGroup : public Group {
   using Group::Group;
 
  protected:
-  // What would come from others is zero, so that runs can be repeated.
+  // Data of other ranks is received as zeros, so that runs are repeatable.
   Pending do_exchange(const Call& /*call*/, Tensors /*sends*/, Tensors recvs) override {
     for (int64_t i = 0; i < size(); ++i) {
       if (i != rank() && recvs[i].defined()) {

@@ -13,8 +13,8 @@ namespace weft {
 
 namespace {
 
-/// gloo writes to its sockets in a way that raises SIGPIPE where the other side is gone. That must be an error of the
-/// call and not the end of this rank; Python's interpreter ignores the signal anyway. The program's own handler stays.
+/// Writing to a gloo socket whose peer is gone raises SIGPIPE. That must become an error of the call and must not kill
+/// this rank, so the signal is ignored, as Python's interpreter does. A handler of the program is kept.
 void ignore_broken_pipes() {
   struct sigaction current {};
   if (sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {
@@ -26,8 +26,8 @@ void ignore_broken_pipes() {
 
 namespace {
 
-/// Threads that are started while it lasts do not preempt others when they wake. gloo's loop thread spins while another
-/// thread holds a connection's lock; were it to take that very thread's core, both would stand still for a time slice.
+/// Threads started in this scope do not preempt other threads when they wake up. gloo's loop thread spins while another
+/// thread holds a connection's lock; if it preempted that very thread, both would stall for a time slice.
 class BatchThreads {
  public:
   BatchThreads() {
@@ -66,7 +66,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(
   } else {
     options->devices.push_back(ProcessGroupGloo::createDefaultDevice());
   }
-  // Weft only sends and receives, which needs none of the group's worker threads.
+  // Weft only sends and receives, which does not use the group's worker threads.
   options->threads = 1;
   return c10::make_intrusive<ProcessGroupGloo>(
       store, static_cast<int>(rank), static_cast<int>(size), std::move(options));

@@ -7,8 +7,9 @@
 
 namespace weft {
 
-/// A gloo group of `size` processes that meet in `store`. Raises where Weft was built without gloo. From then on the
-/// process ignores SIGPIPE, unless it has a handler for it: a peer that is gone is an error, not the end of this rank.
+/// A gloo group of `size` processes that meet in `store`. Raises if Weft was built without gloo. From then on the
+/// process ignores SIGPIPE, unless it has a handler for it, so that a dead peer becomes an error and does not kill this
+/// rank.
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(
     const c10::intrusive_ptr<c10d::Store>& store,
     int64_t rank,

@@ -10,25 +10,26 @@ namespace weft {
 
 namespace {
 
-/// c10d's tags have 31 bits: whether it is a send or recv, whose calls are numbered apart, 14 bits of the call's
-/// number, so that calls under way differ, and 16 bits of what it is.
+/// The 31 bits of c10d's tags: whether it is a send or recv (these have sequence numbers of their own), 14 bits of the
+/// sequence number, which distinguish calls under way, and 16 bits of the call's fingerprint.
 int tag_of(const Call& call, const at::Tensor& message) {
-  // The finalizer of splitmix64: every bit of the input changes about half of the bits that are kept.
+  // The finalizer of splitmix64: every bit of the input flips about half of the bits that are kept.
   auto mixed = static_cast<uint64_t>(call.fingerprint()) << 32 ^ static_cast<uint64_t>(message.numel());
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
   mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
   return static_cast<int>((is_message(call.collective) ? 1U : 0U) << 30 | (call.sequence & 0x3fff) << 16 | mixed >> 48);
 }
 
-/// An exchange of pieces that are cut out of tensors must pack them. Large ones travel in parts of whole rows, so that
-/// one part is on its way while the next is packed. Both sides cut alike, since they have the same shape.
-std::vector<at::Tensor> parts_of(const Call& call, const at::Tensor& tensor) {
-  constexpr int64_t kPartBytes = 2 << 20;
-  if (call.collective != Collective::AllToAll || static_cast<int64_t>(tensor.nbytes()) <= 2 * kPartBytes) {
+/// An exchange of non-contiguous slices must pack them. A large slice is sent in chunks of complete rows, so that one
+/// chunk is on its way while the next is packed. Sender and receiver compute the same chunks, because both have the
+/// same shape.
+std::vector<at::Tensor> row_chunks(const Call& call, const at::Tensor& tensor) {
+  constexpr int64_t kChunkBytes = 2 << 20;
+  if (call.collective != Collective::AllToAll || static_cast<int64_t>(tensor.nbytes()) <= 2 * kChunkBytes) {
     return {tensor};
   }
   const auto row_bytes = static_cast<int64_t>(tensor.nbytes()) / tensor.size(0);
-  return tensor.split(std::max<int64_t>(kPartBytes / row_bytes, 1), 0);
+  return tensor.split(std::max<int64_t>(kChunkBytes / row_bytes, 1), 0);
 }
 
 bool carries_data(const at::Tensor& tensor) {
@@ -53,7 +54,7 @@ class MessageGroup : public BackendGroup {
     int64_t peer;
     bool incoming;
     at::Tensor buffer;
-    at::Tensor target; // where a received buffer is copied to, unless it arrived in place
+    at::Tensor target; // the copy target of a received buffer, unless it was received in place
     c10::intrusive_ptr<c10d::Work> work;
   };
 
@@ -80,13 +81,13 @@ class MessageGroup : public BackendGroup {
       if (i == rank() || !carries_data(recvs[i])) {
         continue;
       }
-      for (const auto& part : parts_of(call, recvs[i])) {
-        const bool in_place = part.is_contiguous();
+      for (const auto& chunk : row_chunks(call, recvs[i])) {
+        const bool in_place = chunk.is_contiguous();
         Message message{
             .peer = i,
             .incoming = true,
-            .buffer = in_place ? part : scratch_.take(part.sizes(), part.options()),
-            .target = in_place ? at::Tensor() : part,
+            .buffer = in_place ? chunk : scratch_.take(chunk.sizes(), chunk.options()),
+            .target = in_place ? at::Tensor() : chunk,
             .work = {}};
         post(call, std::move(message), messages, [this](auto& buffers, int peer, int tag) {
           return channel_->backend(peer, rank()).recv(buffers, peer, tag);
@@ -96,20 +97,21 @@ class MessageGroup : public BackendGroup {
   }
 
   void post_sends(const Call& call, Tensors sends, std::vector<Message>& messages) {
-    // A tensor that goes to several members is packed once. The tensors are held, so that addresses stay theirs.
+    // A tensor that goes to several members is packed once. `held` keeps the tensors alive, so that their addresses
+    // stay unique.
     std::vector<at::Tensor> held;
     std::map<const c10::TensorImpl*, at::Tensor> packed;
     for (int64_t step = 1; step < size(); ++step) {
-      // Everybody begins with its right neighbour, so that no member is sent to by all at once.
+      // Every member sends to its right neighbour first, so that the members do not all send to one member at once.
       const auto i = (rank() + step) % size();
       if (!carries_data(sends[i])) {
         continue;
       }
-      for (const auto& part : parts_of(call, sends[i])) {
-        auto& buffer = packed[part.unsafeGetTensorImpl()];
+      for (const auto& chunk : row_chunks(call, sends[i])) {
+        auto& buffer = packed[chunk.unsafeGetTensorImpl()];
         if (!buffer.defined()) {
-          held.push_back(part);
-          buffer = pack(part);
+          held.push_back(chunk);
+          buffer = pack(chunk);
         }
         Message message{.peer = i, .incoming = false, .buffer = buffer, .target = {}, .work = {}};
         post(call, std::move(message), messages, [this](auto& buffers, int peer, int tag) {

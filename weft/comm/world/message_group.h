@@ -4,10 +4,10 @@
 
 namespace weft {
 
-/// A group on a c10d backend's send and recv alone: all messages of a collective are posted at once, from and into the
-/// tensors themselves where those are contiguous, with no padding for uneven pieces and no worker thread in between.
-/// On gloo that is as fast as its own collectives or faster (bench/collectives), any dtype travels, and messages are
-/// tagged by what they belong to, so that ranks that make different calls never take each other's data.
+/// A group that uses only send and recv of a c10d backend. All messages of a collective are posted at once, directly
+/// from and into contiguous tensors, without padding for uneven sizes and without a worker thread. On gloo this is at
+/// least as fast as gloo's own collectives (bench/collectives) and supports every dtype. Messages are tagged by their
+/// call, so that ranks that make different calls never exchange each other's data.
 std::shared_ptr<Group> make_message_group(
     Communicator& communicator,
     GroupDescription description,

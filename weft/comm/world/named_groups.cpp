@@ -27,14 +27,14 @@ ProcessGroupPtr resolve(const std::string& name) {
   }
 }
 
-/// Names of mesh dims are words.
+/// Makes a valid mesh dim name: letters, digits and underscores.
 std::string label_of(const std::string& name) {
   auto label = "group_" + name;
   std::replace_if(label.begin(), label.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return label;
 }
 
-/// A mesh of one dim, the members of a process group.
+/// A mesh of one dim over the members of a process group.
 DeviceMesh wrap(const std::string& name, c10d::ProcessGroup& process_group, c10::DeviceType device_type) {
   const auto size = static_cast<int64_t>(process_group.getSize());
   const auto store = process_group.getStore();
@@ -44,14 +44,16 @@ DeviceMesh wrap(const std::string& name, c10d::ProcessGroup& process_group, c10:
   const auto world = join_c10d_world(own_store, process_group.getRank(), size, default_timeout());
   DeviceMesh mesh(world, device_type, {size}, {label_of(name)});
   const auto backend = process_group.getBackend(device_type);
-  // Over gloo Weft connects by itself, once per direction: on one connection sending and receiving meet.
+  // Over gloo, Weft makes one connection per direction itself, because sends and receives on one connection block each
+  // other.
   if (backend->getBackendName() != "gloo") {
     adopt_group(mesh, 0, {backend, mesh.ranks_along(0)});
   }
   return mesh;
 }
 
-/// The process groups that have been asked for. What stands for one that c10d has let go of goes at the next question.
+/// The process groups that operators have named. An entry of a group that c10d has released is removed at the next
+/// lookup.
 class WrappedGroups {
  public:
   DeviceMesh mesh(const std::string& name, c10::DeviceType device_type) {
@@ -79,7 +81,7 @@ class WrappedGroups {
 };
 
 WrappedGroups& wrapped_groups() {
-  static auto* groups = new WrappedGroups(); // for good: connections must not be closed while the process ends
+  static auto* groups = new WrappedGroups(); // never destroyed: connections must not be closed while the process exits
   return *groups;
 }
 
@@ -120,7 +122,7 @@ std::shared_ptr<Group> named_group(const std::string& name, c10::DeviceType devi
     return group;
   }
   struct Held {
-    DeviceMesh mesh; // a group needs its world
+    DeviceMesh mesh; // keeps the group's world alive
     std::shared_ptr<Group> group;
   };
   const auto mesh = wrapped_groups().mesh(name, device_type);

@@ -9,16 +9,16 @@
 
 namespace weft {
 
-/// The groups that operators name. What a name means on this thread is said by the innermost scope that knows it; else it
-/// is the process group that c10d has registered under it.
+/// Groups that operators refer to by name. A name is looked up in this thread's scopes, innermost first, and then among
+/// the process groups registered with c10d.
 ///
 ///   const NamedGroupScope scope(groups_of(mesh));
 ///   auto group = named_group("dp,tp", c10::kCPU);
 
-/// The group of a name, nullptr where there is none.
+/// The group of a name, or nullptr.
 using FindGroup = std::function<std::shared_ptr<Group>(const std::string& name)>;
 
-/// Names are those of mesh dims: "tp", "dp,tp". A name with any other word in it is unknown.
+/// The groups of a mesh by the names of mesh dims: "tp", "dp,tp". Any other name is unknown.
 FindGroup groups_of(const DeviceMesh& mesh);
 
 class NamedGroupScope {
@@ -28,7 +28,7 @@ class NamedGroupScope {
   NamedGroupScope(const NamedGroupScope&) = delete;
   NamedGroupScope& operator=(const NamedGroupScope&) = delete;
 
-  /// The group of this name, of this thread's innermost scope that knows it; nullptr where none does.
+  /// The group of this name in this thread's innermost scope that knows the name, or nullptr.
   static std::shared_ptr<Group> find(const std::string& name);
 
  private:
@@ -36,16 +36,16 @@ class NamedGroupScope {
   NamedGroupScope* outer_;
 };
 
-/// Raises where nobody knows the name. A process group of c10d is wrapped when it is first asked for, in which its members
-/// meet, and kept for as long as c10d has it.
+/// Raises if the name is unknown. A process group of c10d is wrapped at the first call, in which its members meet, and
+/// the wrapper is kept as long as c10d has the group.
 std::shared_ptr<Group> named_group(const std::string& name, c10::DeviceType device_type);
 
-/// This member's number and how many there are.
+/// This member's index and the number of members.
 struct GroupPlace {
   int64_t rank;
   int64_t size;
 };
-/// As named_group; a process group of c10d is not wrapped for it.
+/// As named_group, but does not wrap a process group of c10d.
 GroupPlace named_place(const std::string& name);
 
 } // namespace weft

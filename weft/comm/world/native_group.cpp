@@ -50,11 +50,12 @@ class NativeGroup : public BackendGroup {
   }
 
   Pending do_reduce_scatter(const Call& call, Tensors inputs, const at::Tensor& output) override {
-    std::vector<std::vector<at::Tensor>> pieces = {packed(inputs, output.options())};
+    std::vector<std::vector<at::Tensor>> packed_inputs = {packed(inputs, output.options())};
     auto outputs = buffers(output, output.options());
     c10d::ReduceScatterOptions options;
     options.reduceOp = native_op(call.op);
-    return start(call, {output}, outputs, [&] { return channel_->backend().reduce_scatter(outputs, pieces, options); });
+    return start(
+        call, {output}, outputs, [&] { return channel_->backend().reduce_scatter(outputs, packed_inputs, options); });
   }
 
   Pending do_all_reduce(const Call& call, const at::Tensor& input, const at::Tensor& output) override {
@@ -92,7 +93,7 @@ class NativeGroup : public BackendGroup {
     return result;
   }
 
-  /// Contiguous tensors to receive into: the targets themselves where they can be.
+  /// Contiguous tensors to receive into: the targets themselves if they are contiguous.
   static std::vector<at::Tensor> buffers(Tensors targets, const at::TensorOptions& options) {
     std::vector<at::Tensor> result;
     for (const auto& target : targets) {

@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// A group on a c10d backend's own collectives: for NCCL, whose collectives run on the device's streams. Waiting orders
-/// the current stream behind them and does not block the host.
+/// A group that uses the collectives of a c10d backend: for NCCL, whose collectives run on the device's streams. A wait
+/// orders the current stream after them and does not block the host.
 std::shared_ptr<Group> make_native_group(
     Communicator& communicator,
     GroupDescription description,

@@ -7,7 +7,8 @@
 
 namespace weft {
 
-/// An NCCL group of `size` processes, a CUDA device each, that meet in `store`. Raises where Weft was built without NCCL.
+/// An NCCL group of `size` processes with one CUDA device each, which meet in `store`. Raises if Weft was built without
+/// NCCL.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(
     const c10::intrusive_ptr<c10d::Store>& store,
     int64_t rank,

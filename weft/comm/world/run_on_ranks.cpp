@@ -13,7 +13,7 @@ namespace weft {
 
 namespace {
 
-/// The first error of all ranks: the later ones mostly follow from it.
+/// The first error of all ranks; later errors usually follow from it.
 class FirstError {
  public:
   void set(int64_t rank, std::exception_ptr error) {
@@ -68,7 +68,8 @@ void run_on_ranks(int64_t size, const std::function<void(int64_t)>& fn, RunOptio
   FirstError first_error;
   const auto intraop_threads = std::max<int>(1, at::get_num_threads() / static_cast<int>(size));
   const auto run_rank = [&](int64_t rank) {
-    // Backward runs on this thread: on a thread of the engine it would block the other ranks of the device.
+    // Runs backward on this thread, because on a thread of the autograd engine it would block the other ranks of the
+    // device.
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     at::set_num_threads(intraop_threads);
     try {

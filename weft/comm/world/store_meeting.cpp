@@ -36,21 +36,21 @@ void StoreMeeting::arrive(const std::string& what, const std::string& word) cons
     reason = error.what();
   }
   std::vector<int64_t> missing;
-  std::string who;
+  std::string absent;
   try {
     for (const auto r : ranks) {
       if (!store->check({key_of(r)})) {
         missing.push_back(r);
       }
     }
-    who = "ranks " + join_ranks(missing) + " of " + join_ranks(ranks) + " have not arrived";
+    absent = "ranks " + join_ranks(missing) + " of " + join_ranks(ranks) + " have not arrived";
   } catch (const std::exception&) {
-    who = "who of ranks " + join_ranks(ranks) +
-        " has not arrived is unknown, because the rank that serves the store is gone";
+    absent = "it is unknown which of ranks " + join_ranks(ranks) +
+        " have not arrived, because the rank that serves the store is gone";
   }
   TORCH_CHECK_WITH(
       DistBackendError, false, "[comm] ", what, " was not complete within ", timeout.count(), " ms on rank ", rank,
-      ": ", who, " (", reason.substr(0, reason.find('\n')), "). Every rank must make this mesh and use it.");
+      ": ", absent, " (", reason.substr(0, reason.find('\n')), "). Every rank must make this mesh and use it.");
 }
 
 std::vector<std::string> StoreMeeting::words() const {

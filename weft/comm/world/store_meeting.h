@@ -8,18 +8,19 @@
 
 namespace weft {
 
-/// Some ranks meet in a store: each says a word, and goes on when all have.
+/// A barrier of some ranks in a store: each rank publishes a text (its word) and continues when all ranks have done so.
 struct StoreMeeting {
-  c10::intrusive_ptr<c10d::Store> store; // for this meeting alone
+  c10::intrusive_ptr<c10d::Store> store; // used by this meeting only
   std::vector<int64_t> ranks;
   int64_t rank;
   std::chrono::milliseconds timeout;
 
-  /// Says this rank's word and waits for the others; raises with the ranks that have not come to `what` in time.
+  /// Publishes this rank's text and waits for the others; raises with the ranks that have not arrived at `what` in
+  /// time.
   void arrive(const std::string& what, const std::string& word) const;
-  /// What everybody has said, in the order of `ranks`; after arrive.
+  /// The texts of all ranks, in the order of `ranks`; call it after arrive.
   std::vector<std::string> words() const;
-  /// The last one to leave removes what the meeting has written, so that the same ranks may meet there again.
+  /// The last rank to leave removes the meeting's keys, so that the same ranks may meet there again.
   void leave() const;
 };
 

@@ -11,7 +11,7 @@ namespace weft {
 
 namespace {
 
-/// A rank's kernels may run on a stream of their own, while the ranks of a process meet on the default one.
+/// A rank's kernels may run on a stream of their own, but the exchange runs on the default stream.
 void synchronize_own_stream(Tensors tensors) {
   for (const auto& tensor : tensors) {
     if (tensor.defined() && !tensor.is_cpu() && !tensor.is_meta()) {
@@ -25,23 +25,24 @@ void synchronize_own_stream(Tensors tensors) {
   }
 }
 
-/// The members of one call meet here. Everybody lays down its part: what it sends, and where it receives. Once all
-/// have, whoever waits does its own part and then those that nobody has taken yet, so that no rank has to wait for
-/// another one that has started the call, in whatever order the ranks wait for theirs.
+/// The meeting of one call's members. Every member puts down its contribution: the tensors that it sends, and those
+/// that it receives into. Once all have, a member that waits completes its own contribution and then every one that no
+/// member has taken. So no rank waits for another rank that has already started the call, in whatever order the ranks
+/// wait.
 struct Meeting {
-  struct Part {
+  struct Contribution {
     std::vector<at::Tensor> sends;
     std::vector<at::Tensor> recvs;
-    at::Tensor reduced; // instead of recvs: becomes the reduction of what is sent here
+    at::Tensor reduced; // instead of recvs: becomes the reduction of the tensors sent to this member
     bool present = false;
     bool taken = false;
     std::exception_ptr error = {};
     std::string error_text = {};
   };
 
-  explicit Meeting(int64_t members) : parts(members) {}
+  explicit Meeting(int64_t members) : contributions(members) {}
 
-  std::vector<Part> parts;
+  std::vector<Contribution> contributions;
   size_t arrived = 0;
   size_t done = 0;
   Call first_call{};
@@ -50,14 +51,14 @@ struct Meeting {
   bool is_given_up = false; // by a member that has not met all others
 };
 
-/// A collective is named by its number; a message also by sender and receiver.
+/// A collective is identified by its number, a message also by its sender and receiver.
 using MeetingKey = std::tuple<uint64_t, int64_t, int64_t, int64_t>;
 
 } // namespace
 
-/// Where the members of one group meet. It also numbers the calls of each of them, and lives as long as one holds it:
-/// a member that lets go of the group while others hold it, and comes back, goes on where it was. When all have let go
-/// they have made the same calls, since none ends before everybody has come to it, unless one has failed.
+/// The meetings of one group, and the call numbers of each member. It lives as long as one member holds it, so that a
+/// member that releases the group while others hold it continues with its old numbers when it returns. When all members
+/// have released it, their numbers are equal, because a call ends only after every member has made it (or has failed).
 struct ThreadHub::Room {
   struct Calls {
     uint64_t collectives = 0;
@@ -177,7 +178,7 @@ class ThreadGroup : public Group {
       const MeetingKey& key,
       const std::vector<int64_t>& members,
       const Call& call,
-      Meeting::Part part) {
+      Meeting::Contribution contribution) {
     auto& room = *room_;
     const std::lock_guard lock(room.mutex);
     auto& slot = room.meetings[key];
@@ -196,13 +197,13 @@ class ThreadGroup : public Group {
           "all ranks must make the same call, but rank ", ranks()[slot->first_member], " called ",
           slot->first_call.to_string(), " and rank ", ranks()[rank()], " called ", call.to_string());
     }
-    if (!slot->first_call.brings_tensor()) {
+    if (!slot->first_call.has_tensor()) {
       slot->first_call = call;
       slot->first_member = rank();
     }
     const auto meeting = slot;
-    part.present = true;
-    meeting->parts[rank()] = std::move(part);
+    contribution.present = true;
+    meeting->contributions[rank()] = std::move(contribution);
     if (++meeting->arrived == members.size()) {
       room.meetings.erase(key);
     }
@@ -218,58 +219,58 @@ class ThreadGroup : public Group {
     const auto mine = std::find(members.begin(), members.end(), rank()) - members.begin();
     for (size_t step = 0; step < members.size(); ++step) {
       const auto member = members[(mine + step) % members.size()];
-      if (meeting.parts[member].taken) {
+      if (meeting.contributions[member].taken) {
         continue;
       }
-      meeting.parts[member].taken = true;
+      meeting.contributions[member].taken = true;
       lock.unlock();
-      do_part(meeting, member);
+      complete(meeting, member);
       lock.lock();
       if (++meeting.done == members.size()) {
         room.changed.notify_all();
       }
     }
     room.changed.wait(lock, [&] { return meeting.done == members.size(); });
-    // Every rank takes out its own tensors and its own error. Otherwise whichever rank lets go of the meeting last would
+    // Every rank takes out its own tensors and its own error. Otherwise whichever rank releases the meeting last would
     // free them, which may be late, and while this rank still handles the error. The text stays for the other ranks.
-    own = std::move(meeting.parts[rank()]);
-    meeting.parts[rank()].error_text = own.error_text;
+    own = std::move(meeting.contributions[rank()]);
+    meeting.contributions[rank()].error_text = own.error_text;
     if (own.error) {
       remember_failure(own.error_text);
       std::rethrow_exception(own.error);
     }
     for (const auto member : members) {
-      if (const auto& text = meeting.parts[member].error_text; !text.empty()) {
+      if (const auto& text = meeting.contributions[member].error_text; !text.empty()) {
         fail(call, c10::str("it failed on rank ", ranks()[member], ": ", text), "Look at the shapes on that rank");
       }
     }
   }
 
-  /// Does a member's part; its error is kept for it.
-  void do_part(Meeting& meeting, int64_t member) const {
-    auto& part = meeting.parts[member];
+  /// Completes a member's contribution; an error is kept for that member.
+  void complete(Meeting& meeting, int64_t member) const {
+    auto& contribution = meeting.contributions[member];
     try {
-      if (part.reduced.defined()) {
-        reduce_into(part.reduced, meeting, member);
+      if (contribution.reduced.defined()) {
+        reduce_into(contribution.reduced, meeting, member);
       } else {
-        receive_into(part.recvs, meeting, member);
+        receive_into(contribution.recvs, meeting, member);
       }
     } catch (const c10::Error& error) {
-      part.error = std::current_exception();
-      part.error_text = error.what_without_backtrace();
+      contribution.error = std::current_exception();
+      contribution.error_text = error.what_without_backtrace();
     } catch (const std::exception& error) {
-      part.error = std::current_exception();
-      part.error_text = error.what();
+      contribution.error = std::current_exception();
+      contribution.error_text = error.what();
     }
   }
 
   void receive_into(Tensors targets, const Meeting& meeting, int64_t member) const {
     for (int64_t i = 0; i < size(); ++i) {
-      if (i == member || !targets[i].defined() || !meeting.parts[i].present) {
+      if (i == member || !targets[i].defined() || !meeting.contributions[i].present) {
         continue;
       }
-      const auto& sent = meeting.parts[i].sends[member];
-      check_piece(meeting, sent, targets[i], i, member);
+      const auto& sent = meeting.contributions[i].sends[member];
+      check_sizes(meeting, sent, targets[i], i, member);
       if (targets[i].numel() > 0) {
         targets[i].copy_(sent.sizes() == targets[i].sizes() ? sent : sent.reshape(targets[i].sizes()));
       }
@@ -278,17 +279,17 @@ class ThreadGroup : public Group {
   }
 
   void reduce_into(const at::Tensor& output, const Meeting& meeting, int64_t member) const {
-    std::vector<at::Tensor> pieces;
+    std::vector<at::Tensor> terms;
     for (int64_t i = 0; i < size(); ++i) {
-      const auto& sent = meeting.parts[i].sends[member];
-      check_piece(meeting, sent, output, i, member);
-      pieces.push_back(sent.reshape(output.sizes()));
+      const auto& sent = meeting.contributions[i].sends[member];
+      check_sizes(meeting, sent, output, i, member);
+      terms.push_back(sent.reshape(output.sizes()));
     }
-    reduce_pieces(output, pieces, meeting.first_call.op);
+    reduce_pieces(output, terms, meeting.first_call.op);
     synchronize_own_stream(output);
   }
 
-  void check_piece(
+  void check_sizes(
       const Meeting& meeting,
       const at::Tensor& sent,
       const at::Tensor& target,
@@ -300,7 +301,7 @@ class ThreadGroup : public Group {
         sent.defined() ? c10::str(sent.sizes()) : "nothing", ". The ranks must agree on the shapes.");
   }
 
-  /// Waits until every member has laid down its part.
+  /// Waits until every member has put down its contribution.
   void wait_for_all(
       std::unique_lock<std::mutex>& lock,
       Meeting& meeting,
@@ -310,7 +311,7 @@ class ThreadGroup : public Group {
     const auto all_there = [&] { return meeting.arrived == members.size(); };
     const auto lost_member = [&]() -> int64_t {
       for (const auto member : members) {
-        if (!meeting.parts[member].present && hub.has_left(ranks()[member])) {
+        if (!meeting.contributions[member].present && hub.has_left(ranks()[member])) {
           return member;
         }
       }
@@ -330,12 +331,12 @@ class ThreadGroup : public Group {
     meeting.is_given_up = true;
     if (const auto lost = lost_member(); lost >= 0) {
       fail(
-          call, c10::str("rank ", ranks()[lost], " takes no part: ", hub.why_left(ranks()[lost])),
+          call, c10::str("rank ", ranks()[lost], " does not participate: ", hub.why_left(ranks()[lost])),
           "Every rank of the group must make this call");
     }
     std::string missing;
     for (const auto member : members) {
-      if (!meeting.parts[member].present) {
+      if (!meeting.contributions[member].present) {
         missing += (missing.empty() ? "" : ",") + std::to_string(ranks()[member]);
       }
     }

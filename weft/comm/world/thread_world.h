@@ -7,9 +7,9 @@
 
 namespace weft {
 
-/// Ranks that are threads of one process: tensors are read where they lie, nothing is packed or sent.
+/// A world whose ranks are threads of one process: they read each other's tensors directly, without packing or sending.
 ///
-/// Shared by all ranks; each rank has its own communicator.
+/// All ranks share the hub; each rank has its own communicator.
 class ThreadHub : public std::enable_shared_from_this<ThreadHub> {
  public:
   ThreadHub(int64_t size, std::chrono::milliseconds timeout);
@@ -18,10 +18,10 @@ class ThreadHub : public std::enable_shared_from_this<ThreadHub> {
   /// The communicator of one rank, to be used by that rank's thread.
   c10::intrusive_ptr<Communicator> communicator(int64_t rank);
 
-  /// How many groups have a member that holds them.
+  /// The number of groups that at least one member holds.
   size_t room_count() const;
 
-  /// Says that a rank takes part in nothing any more. Whoever waits for it gets an error that says why.
+  /// States that a rank makes no further calls. Ranks that wait for it get an error with the reason.
   void leave(int64_t rank, std::string reason);
 
  private:
@@ -40,7 +40,7 @@ class ThreadHub : public std::enable_shared_from_this<ThreadHub> {
   std::vector<std::atomic<bool>> left_;
   std::vector<std::string> reasons_;
   std::map<std::string, std::weak_ptr<Room>> rooms_; // by the identity of the group
-  std::set<std::shared_ptr<Room>> failed_rooms_;     // for ranks that are still to come to the call that failed
+  std::set<std::shared_ptr<Room>> failed_rooms_;     // kept for ranks that have not reached the failed call yet
 };
 
 } // namespace weft
