@@ -108,7 +108,7 @@ CallKey with_layout(const Layout& layout) {
   return key;
 }
 
-TEST(CallKey, LayoutsThatDifferInAPlacementOrInTheOrderOfCutsAreOthers) {
+TEST(CallKey, LayoutsThatDifferInAPlacementOrInTheShardOrderHaveOtherKeys) {
   const std::vector<Layout> layouts = {
       {Replicate(), Replicate()},
       {Shard(0), Replicate()},

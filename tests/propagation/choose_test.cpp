@@ -9,7 +9,7 @@ namespace weft {
 namespace choose_test {
 using namespace weft::testing;
 
-/// A call whose operands lie as the specs say; a spec that begins with "*" is of a parameter.
+/// The strategy of a call whose operands have these specs; a spec that begins with "*" is that of a parameter.
 std::optional<Strategy> choice(
     const char* op,
     const std::vector<std::string>& specs,
@@ -25,7 +25,7 @@ std::optional<Strategy> choice(
   return choose(RuleCall(op, shapes, arguments).rule().value(), operands, stored);
 }
 
-/// "{S(0)} {R} -> {S(0)}"; "moves: ..." where an operand must be communicated, "nothing" where no way is possible.
+/// "{S(0)} {R} -> {S(0)}"; "moves: ..." if an operand must be communicated, "nothing" if no strategy is possible.
 std::string choice_text(
     const char* op,
     const std::vector<std::string>& specs,
@@ -62,7 +62,7 @@ TEST(Choose, OperandsThatFitStayWhereTheyAre) {
   EXPECT_EQ(choice_text("aten::relu", {"f32[8,4] @ mesh(tp=2) {R}"}), "{R} -> {R}");
 }
 
-TEST(Choose, ADimOfOneElementThatIsCutStaysSo) {
+TEST(Choose, AShardedDimOfOneElementStaysSharded) {
   EXPECT_EQ(choice_text("aten::clone", {"f32[1,4] @ mesh(tp=2) {S(0)}"}), "{S(0)} -> {S(0)}");
   EXPECT_EQ(choice_text("aten::relu", {"f32[1,4] @ mesh(tp=2) {R}"}), "{R} -> {R}");
 }
@@ -76,14 +76,14 @@ TEST(Choose, EveryMeshDimHasARoleOfItsOwn) {
       "{S(0), S(1)} {R, S(0)} -> {S(0), P(sum)}");
 }
 
-TEST(Choose, CuttingAContractedDimGivesPartialSums) {
+TEST(Choose, ShardingAContractedDimGivesPartialSums) {
   EXPECT_EQ(
       choice_text("aten::mm", {"f32[8,4] @ mesh(tp=2) {S(1)}", "f32[4,6] @ mesh(tp=2) {S(0)}"}),
       "{S(1)} {S(0)} -> {P(sum)}");
   EXPECT_EQ(choice_text("aten::amax", {"f32[8,4] @ mesh(tp=2) {S(1)}"}, {{"dim", Ints{1}}}), "{S(1)} -> {P(max)}");
 }
 
-TEST(Choose, AReplicatedOperandIsCutToFitWithoutMoving) {
+TEST(Choose, AReplicatedOperandIsSlicedWithoutCommunication) {
   EXPECT_EQ(
       choice_text("aten::mul.Tensor", {"f32[8,4] @ mesh(tp=2) {S(1)}", "f32[4] @ mesh(tp=2) {R}"}),
       "{S(1)} {S(0)} -> {S(1)}");
@@ -123,7 +123,7 @@ TEST(Choose, WhatIsLinearInOneOperationPassesItsPartialValuesAlone) {
 }
 
 TEST(Choose, PartialSumsAreReducedBeforeWhatIsNotLinear) {
-  // Dim 0 is whole, so that one reduce-scatter into dim 1 is the cheapest.
+  // Dim 0 must not be sharded, so one reduce-scatter into dim 1 is the cheapest.
   EXPECT_EQ(choice_text("aten::_softmax", {"f32[8,4] @ mesh(tp=2) {P(sum)}"}, {{"dim", 0}}), "moves: {S(1)} -> {S(1)}");
 }
 
@@ -147,7 +147,7 @@ TEST(Choose, WhatIsAddedToPartialSumsBecomesPartial) {
   EXPECT_EQ(strategy.outputs[0], Layout::parse("{P(sum)}"));
 }
 
-TEST(Choose, AReplicatedOperandStaysAsItIsBesideAnAverage) {
+TEST(Choose, AReplicatedOperandStaysReplicatedNextToAnAverage) {
   EXPECT_EQ(
       choice_text("aten::add.Tensor", {"f32[8] @ mesh(tp=2) {P(avg)}", "i64[] @ mesh(tp=2) {R}"}),
       "{P(avg)} {R} -> {P(avg)}");
@@ -159,7 +159,7 @@ TEST(Choose, AReplicatedOperandStaysAsItIsBesideAnAverage) {
       "{P(max)} {R} -> {P(max)}");
 }
 
-TEST(Choose, AWholeDimIsNotCut) {
+TEST(Choose, AnUnshardedFactorIsNotSharded) {
   EXPECT_EQ(choice_text("aten::_softmax", {"f32[8,4] @ mesh(tp=2) {S(1)}"}, {{"dim", 1}}), "moves: {S(0)} -> {S(0)}");
 }
 
@@ -177,7 +177,7 @@ TEST(Choose, WhereAStoredOutputCannotKeepItsLayoutThereIsNothing) {
   EXPECT_EQ(choice_text("aten::relu_", {"f32[8,4] @ mesh(tp=2) {P(sum)}"}, {}, kInFirst), "nothing");
 }
 
-TEST(Choose, AMergedDimIsCutInStridesByTheMeshDimOfItsFasterPart) {
+TEST(Choose, AMergedDimIsStridedByTheMeshDimOfItsFasterFactor) {
   const Arguments flat = {{"size", Ints{24}}};
   EXPECT_EQ(
       choice_text("aten::view", {"f32[4,6] @ mesh(dp=2,tp=2) {S(0), S(1)}"}, flat), "{S(0), S(1)} -> {S(0), SS(0,2)}");
@@ -185,19 +185,19 @@ TEST(Choose, AMergedDimIsCutInStridesByTheMeshDimOfItsFasterPart) {
       choice_text("aten::view", {"f32[4,6] @ mesh(dp=2,tp=2) {S(1), S(0)}"}, flat), "{S(1), S(0)} -> {SS(0,4), S(0)}");
 }
 
-TEST(Choose, ASplitDimIsCutAlongItsSlowestPart) {
+TEST(Choose, ASplitDimIsShardedAlongItsSlowestFactor) {
   EXPECT_EQ(choice_text("aten::view", {"f32[24] @ mesh(tp=2) {S(0)}"}, {{"size", Ints{4, 6}}}), "{S(0)} -> {S(0)}");
   EXPECT_EQ(
       choice_text("aten::view", {"f32[24] @ mesh(tp=2) {SS(0,4)}"}, {{"size", Ints{4, 6}}}), "{SS(0,4)} -> {S(1)}");
 }
 
-TEST(Choose, APartOfAMergedDimIsNotCutUnevenlyUnlessItIsTheFastest) {
+TEST(Choose, AFactorOfAMergedDimIsNotShardedUnevenlyUnlessItIsTheFastest) {
   EXPECT_EQ(
       choice_text("aten::view", {"f32[3,4] @ mesh(tp=2) {S(0)}"}, {{"size", Ints{12}}}), "moves: {S(1)} -> {SS(0,3)}");
   EXPECT_EQ(choice_text("aten::view", {"f32[3,5] @ mesh(tp=2) {S(1)}"}, {{"size", Ints{15}}}), "{S(1)} -> {SS(0,3)}");
 }
 
-TEST(Choose, AFactorThatMustBeFilledIsCutWhereEveryRankHoldsSome) {
+TEST(Choose, AFactorThatMustBeFilledIsShardedIfEveryRankHoldsSome) {
   const auto pool = [](const std::string& spec) { return choice_text("aten::avg_pool2d", {spec}); };
   EXPECT_EQ(pool("f32[5,6,6] @ mesh(tp=3) {S(0)}"), "{S(0)} -> {S(0)}");
   EXPECT_EQ(pool("f32[4,6,6] @ mesh(tp=3) {S(0)}"), "moves: {R} -> {R}");
@@ -226,9 +226,9 @@ TEST(Choose, AnOperandOfAnyLayoutStaysWhereItIs) {
       "{S(0)} {P(sum)} -> {S(0)}");
 }
 
-// Programs of any length are asked about with primes in place of their symbols; times a multiple of the ranks, where a
+// Programs with symbolic sizes are planned with primes in place of their symbols, times a multiple of the ranks if a
 // symbol is known to be one.
-TEST(Choose, ASymbolIsCutUnevenlyUnlessItIsMerged) {
+TEST(Choose, ASymbolIsShardedUnevenlyUnlessItIsMerged) {
   EXPECT_EQ(
       choice_text("aten::reshape", {"f32[10007,16] @ mesh(tp=2) {S(0)}"}, {{"shape", Ints{10007, 4, 4}}}),
       "{S(0)} -> {S(0)}");
@@ -246,7 +246,7 @@ TEST(Choose, ASymbolIsCutUnevenlyUnlessItIsMerged) {
 }
 
 TEST(Choose, SizesAreNotCountedThrough) {
-  // Of a loop over one of them this test would not live to see the end.
+  // A loop over one of these sizes would not end within the test.
   const std::string mesh = " @ mesh(dp=2,tp=4) ";
   const auto batch = std::to_string(int64_t{8} * 10000019);
   const auto length = std::to_string(int64_t{8} * 10000079);

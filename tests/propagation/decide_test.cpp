@@ -17,12 +17,12 @@ CallOperand operand(int32_t argument, const char* spec, bool is_stationary = fal
   return {argument, -1, TensorSpec::parse(spec), is_stationary};
 }
 
-TEST(Decide, WhatLiesWrongIsToldWhereToGo) {
+TEST(Decide, AnOperandInAnotherLayoutGetsATarget) {
   const auto op = op_of("aten::mm");
   const std::vector<CallOperand> operands = {
       operand(0, "f32[8,4] @ mesh(tp=2) {S(0)}"), operand(1, "f32[4,6] @ mesh(tp=2) {S(1)}", /*is_stationary=*/true)};
   const auto decision =
-      decide(op, OperatorTraits(op), {c10::IValue(), c10::IValue()}, operands, /*may_move_stored=*/false);
+      decide(op, OperatorTraits(op), {c10::IValue(), c10::IValue()}, operands, /*may_redistribute_stored=*/false);
   EXPECT_EQ(decision.targets[0].to_string(), "{R}");
   EXPECT_EQ(decision.targets[1].to_string(), "{S(1)}");
   EXPECT_TRUE(decision.moves(0, operands[0].spec));
@@ -33,23 +33,23 @@ TEST(Decide, WhatLiesWrongIsToldWhereToGo) {
       decision.reason, "by the rule ([a,b],[b,c])->([a,c]) sum={b} linear={0}{1}; parameters stay where they are");
 }
 
-TEST(Decide, SizesAreStatedWholeWithTheLayoutThatIsLeftOfThem) {
+TEST(Decide, SizeArgumentsHaveGlobalSizesAndALayout) {
   const auto op = op_of("aten::view");
   const auto decision = decide(
       op, OperatorTraits(op), {c10::IValue(), c10::IValue(std::vector<int64_t>{8, 2, 3})},
-      {operand(0, "f32[8,6] @ mesh(tp=2) {S(1)}")}, /*may_move_stored=*/false);
+      {operand(0, "f32[8,6] @ mesh(tp=2) {S(1)}")}, /*may_redistribute_stored=*/false);
   ASSERT_EQ(decision.size_arguments.size(), 1U);
   EXPECT_EQ(decision.size_arguments[0].argument, 1);
   EXPECT_EQ(decision.size_arguments[0].sizes, (std::vector<int64_t>{8, 2, 3}));
   EXPECT_EQ(decision.size_arguments[0].layout.to_string(), "{S(1)}");
 }
 
-TEST(Decide, ATableThatIsCutByRowsIsLookedUpInParts) {
+TEST(Decide, ATableWithShardedRowsIsLookedUpPerShard) {
   const auto op = op_of("aten::embedding");
   const auto decision = decide(
       op, OperatorTraits(op), {c10::IValue(), c10::IValue(), -1, false, false},
       {operand(0, "f32[10,4] @ mesh(tp=2) {S(0)}", true), operand(1, "i64[3] @ mesh(tp=2) {R}")},
-      /*may_move_stored=*/false);
+      /*may_redistribute_stored=*/false);
   ASSERT_TRUE(decision.lookup.has_value());
   EXPECT_EQ(decision.lookup->operand, 1);
   EXPECT_EQ(decision.lookup->size, 10);
@@ -64,17 +64,17 @@ TEST(Decide, WithoutARuleEverythingIsReplicated) {
       op, OperatorTraits(op), {c10::IValue(), c10::IValue(), c10::IValue(), false},
       {operand(0, "f32[8] @ mesh(tp=2) {R}"), operand(1, "i64[2] @ mesh(tp=2) {S(0)}"),
        operand(2, "f32[2] @ mesh(tp=2) {S(0)}")},
-      /*may_move_stored=*/false);
+      /*may_redistribute_stored=*/false);
   EXPECT_TRUE(decision.is_fallback);
   EXPECT_EQ(decision.targets[1].to_string(), "{R}");
   EXPECT_TRUE(decision.expected.empty());
 }
 
-TEST(Decide, AMeanOverACutDimIsRunAsOtherOperators) {
+TEST(Decide, AMeanOverAShardedDimRunsAsOtherOperators) {
   const auto op = op_of("aten::mean", "dim");
   const auto decision = decide(
       op, OperatorTraits(op), {c10::IValue(), c10::IValue(std::vector<int64_t>{1}), false, c10::IValue()},
-      {operand(0, "f32[8,6] @ mesh(tp=2) {S(1)}")}, /*may_move_stored=*/false);
+      {operand(0, "f32[8,6] @ mesh(tp=2) {S(1)}")}, /*may_redistribute_stored=*/false);
   EXPECT_NE(decision.decomposition, nullptr);
 }
 
@@ -82,8 +82,8 @@ TEST(Decide, AWrittenTensorStaysUnlessItMayMove) {
   const auto op = op_of("aten::add_", "Tensor");
   const std::vector<CallOperand> operands = {
       operand(0, "f32[8] @ mesh(tp=2) {P(max)}"), operand(1, "f32[8] @ mesh(tp=2) {R}")};
-  const auto decided = [&](bool may_move_stored) {
-    return decide(op, OperatorTraits(op), {c10::IValue(), c10::IValue(), 1}, operands, may_move_stored);
+  const auto decided = [&](bool may_redistribute_stored) {
+    return decide(op, OperatorTraits(op), {c10::IValue(), c10::IValue(), 1}, operands, may_redistribute_stored);
   };
   expect_contains(
       error_text<c10::ValueError>([&] { decided(false); }),

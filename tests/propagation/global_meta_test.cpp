@@ -33,15 +33,15 @@ TEST(GlobalMeta, AViewHasAnOffset) {
   const auto results = results_of("aten::select", "int", {at::empty({4, 6}), 0, 2});
   ASSERT_TRUE(results.has_value());
   EXPECT_EQ(results->at(0).offset, 12);
-  // Against the tensor it was taken of, wherever that lies itself.
+  // The offset is relative to the tensor that is viewed, whatever that tensor's own offset is.
   EXPECT_EQ(results_of("aten::select", "int", {at::empty({5, 6}).slice(0, 1), 0, 2})->at(0).offset, 12);
 }
 
 TEST(GlobalMeta, ListsAndSeveralReturnsAreOneAfterTheOther) {
-  const auto pieces = results_of("aten::split", "Tensor", {at::empty({5, 2}), 2, 0});
-  ASSERT_EQ(pieces->size(), 3U);
-  EXPECT_EQ(c10::IntArrayRef(pieces->at(2).sizes), (c10::IntArrayRef{1, 2}));
-  EXPECT_EQ(pieces->at(2).offset, 8);
+  const auto chunks = results_of("aten::split", "Tensor", {at::empty({5, 2}), 2, 0});
+  ASSERT_EQ(chunks->size(), 3U);
+  EXPECT_EQ(c10::IntArrayRef(chunks->at(2).sizes), (c10::IntArrayRef{1, 2}));
+  EXPECT_EQ(chunks->at(2).offset, 8);
   const auto sorted = results_of("aten::sort", "", {at::empty({5, 2}), 0, false});
   ASSERT_EQ(sorted->size(), 2U);
   EXPECT_EQ(sorted->at(1).dtype, at::kLong);
@@ -59,7 +59,7 @@ TEST(GlobalMeta, AnOutArgumentThatWouldBeResizedIsAnError) {
   }
 }
 
-TEST(GlobalMeta, ANumberKeepsItsRankInTypePromotion) {
+TEST(GlobalMeta, ANumberKeepsItsPriorityInTypePromotion) {
   auto number = at::scalar_tensor(2.5, at::kDouble);
   EXPECT_EQ(results_of("aten::mul", "Tensor", {at::empty({2}), number})->at(0).dtype, at::kFloat);
   number.unsafeGetTensorImpl()->set_wrapped_number(true);

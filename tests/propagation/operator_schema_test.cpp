@@ -71,7 +71,7 @@ TEST(OperatorSchema, AListOfViewsSharesTheMemoryOfItsBase) {
 TEST(OperatorSchema, AListOfTensorsIsKnownAsSuch) {
   const auto schema = schema_of("aten::cat", "");
   EXPECT_EQ(schema.arguments, (std::vector<Kind>{Kind::TensorList, Kind::Static}));
-  // Places of an index may be absent.
+  // Tensors of an index may be absent.
   EXPECT_EQ(schema_of("aten::index", "Tensor").arguments, (std::vector<Kind>{Kind::Tensor, Kind::OptionalTensorList}));
 }
 

@@ -20,7 +20,7 @@ TEST(Attention, SamplesAndHeadsPass) {
       "([a,b,-,-],[a,b,-,-],[a,b,-,-])->([a,b,-,-],[a,b,-]) filled={a,b}");
 }
 
-TEST(Attention, SeveralHeadsOfTheQueryMayShareOneOfTheKey) {
+TEST(Attention, SeveralHeadsOfTheQueryMayUseOneHeadOfTheKey) {
   EXPECT_EQ(
       rule_text("aten::_scaled_dot_product_flash_attention_for_cpu", {{5, 4, 6, 8}, {5, 2, 3, 8}, {5, 2, 3, 8}}),
       "([a,(b c),-,-],[a,b,-,-],[a,b,-,-])->([a,(b c),-,-],[a,(b c),-]) filled={a,b,c}");

@@ -63,7 +63,7 @@ TEST(Builders, AReductionDropsTheNamedDims) {
   EXPECT_EQ(built(reduction(ReduceOp::Sum), "aten::sum", {{5, 4}}), "([a,b])->([]) sum={a,b} linear={0}");
 }
 
-TEST(Builders, AReductionThatKeepsItsDimsLeavesThemUncut) {
+TEST(Builders, AReductionThatKeepsItsDimsLeavesThemUnsharded) {
   EXPECT_EQ(
       built(reduction(ReduceOp::Sum), "aten::sum.dim_IntList", {{5, 4}}, {{"dim", Ints{0}}, {"keepdim", true}}),
       "([a,b])->([-,b]) sum={a} linear={0}");
@@ -86,17 +86,17 @@ TEST(Builders, ASumInAnotherKindOfNumberIsNotLinear) {
   EXPECT_EQ(as(at::kLong), "([a])->([]) sum={a}");
 }
 
-TEST(Builders, AReductionOfWholeDimsGivesAnyNumberOfOutputs) {
-  EXPECT_EQ(built(reduction_of_whole(2), "aten::max.dim", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a],[a]) whole={b}");
-  EXPECT_EQ(built(reduction_of_whole(1, {{0}}), "aten::mean", {{5, 4}}), "([a,b])->([]) whole={a,b} linear={0}");
+TEST(Builders, AReductionOfUnshardedDimsGivesAnyNumberOfOutputs) {
+  EXPECT_EQ(built(unsharded_reduction(2), "aten::max.dim", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a],[a]) whole={b}");
+  EXPECT_EQ(built(unsharded_reduction(1, {{0}}), "aten::mean", {{5, 4}}), "([a,b])->([]) whole={a,b} linear={0}");
 }
 
-TEST(Builders, AlongDimKeepsTheNamedDimWhole) {
+TEST(Builders, AlongDimForbidsShardsOfTheNamedDim) {
   EXPECT_EQ(built(along_dim("dim"), "aten::cumsum", {{5, 4}}, {{"dim", -1}}), "([a,b])->([a,b]) whole={b}");
   EXPECT_EQ(built(along_dim("dim", 2), "aten::cummax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) whole={a}");
 }
 
-TEST(Builders, ASingleNumberHasNoDimToKeepWhole) {
+TEST(Builders, ASingleNumberHasNoDimToForbidShardsOf) {
   EXPECT_EQ(built(along_dim("dim"), "aten::cumsum", {{}}, {{"dim", -1}}), "([])->([])");
   EXPECT_EQ(
       built(reduction(ReduceOp::Sum), "aten::sum.dim_IntList", {{}}, {{"dim", Ints{0}}}), "([])->([]) linear={0}");
@@ -107,7 +107,8 @@ TEST(Builders, DimsAreRearrangedAsTheOrderSays) {
   EXPECT_EQ(natural_order(flip.call()), Ints({0, 1, 2}));
   EXPECT_EQ(rearranged(flip.call(), {2, -1, 0}).to_string(), "([a,b,c])->([c,-,a]) sum={b} linear*={0}");
   EXPECT_EQ(
-      with_whole(rearranged(flip.call(), {0, 1, 2}), {1}).to_string(), "([a,b,c])->([a,b,c]) whole={b} linear*={0}");
+      with_unsharded(rearranged(flip.call(), {0, 1, 2}), {1}).to_string(),
+      "([a,b,c])->([a,b,c]) whole={b} linear*={0}");
 }
 
 TEST(Builders, NarrowIntegersAndTruthValuesAreNoTerms) {
@@ -116,7 +117,7 @@ TEST(Builders, NarrowIntegersAndTruthValuesAreNoTerms) {
   EXPECT_FALSE(has_terms(at::kBool) || has_terms(at::kByte) || has_terms(at::kInt));
 }
 
-TEST(Builders, TermsAreCastAsTheirSumIsIfNothingIsCutOff) {
+TEST(Builders, TermsAreCastAsTheirSumIsIfNothingIsTruncated) {
   EXPECT_TRUE(casts_terms(at::kFloat, at::kBFloat16) && casts_terms(at::kInt, at::kInt));
   EXPECT_FALSE(casts_terms(at::kFloat, at::kLong) || casts_terms(at::kBool, at::kFloat));
   EXPECT_FALSE(casts_terms(at::kComplexFloat, at::kFloat));
@@ -144,7 +145,7 @@ TEST(Builders, TheLargerOfTwoPassesMaxima) {
 }
 
 TEST(Builders, ARuleMayAskForDims) {
-  const auto rule = of_rank(2, copying());
+  const auto rule = of_ndim(2, copying());
   EXPECT_FALSE(rule(RuleCall("aten::clone", {{5}}).call()).has_value());
   EXPECT_TRUE(rule(RuleCall("aten::clone", {{5, 4}}).call()).has_value());
 }

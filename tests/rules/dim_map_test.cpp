@@ -26,15 +26,15 @@ TEST(DimMap, EqualDimsAreEqualFactors) {
   EXPECT_EQ(map_text({5, 4}, {5, 4}), "([a,b])->([a,b]) 5 4");
 }
 
-TEST(DimMap, ASplitDimIsMadeOfItsParts) {
+TEST(DimMap, ASplitDimConsistsOfItsFactors) {
   EXPECT_EQ(map_text({12, 8}, {3, 4, 8}), "([(a b),c])->([a,b,c]) 3 4 8");
 }
 
-TEST(DimMap, MergedDimsAreParts) {
+TEST(DimMap, MergedDimsAreFactors) {
   EXPECT_EQ(map_text({2, 3, 5}, {30}), "([a,b,c])->([(a b c)]) 2 3 5");
 }
 
-TEST(DimMap, DimsThatOverlapShareAFactor) {
+TEST(DimMap, DimsThatIntersectHaveACommonFactor) {
   EXPECT_EQ(map_text({4, 6}, {8, 3}), "([a,(b c)])->([(a b),c]) 4 2 3");
 }
 
@@ -45,18 +45,18 @@ TEST(DimMap, DimsOfOneElementHaveNoFactor) {
   EXPECT_EQ(map_text({5, 1, 4}, {5, 4}), "([a,-,b])->([a,b]) 5 4");
 }
 
-TEST(DimMap, ASingleElementHasNoDimToCut) {
+TEST(DimMap, ASingleElementHasNoDimToShard) {
   EXPECT_EQ(map_text({}, {1, 1}), "([])->([-,-])");
   EXPECT_EQ(map_text({1}, {}), "([-])->([])");
 }
 
-TEST(DimMap, DimsWithoutACommonFactorCannotBeCut) {
+TEST(DimMap, DimsWithoutACommonFactorCannotBeSharded) {
   EXPECT_EQ(map_text({12, 8}, {16, 6}), "([-,-])->([-,-])");
-  // The run that cannot be cut ends where the sizes meet again.
+  // The group of dims that cannot be sharded ends where the products of the sizes are equal again.
   EXPECT_EQ(map_text({2, 3, 5}, {3, 2, 5}), "([-,-,a])->([-,-,a]) 5");
 }
 
-TEST(DimMap, ATensorWithoutElementsIsNotCutWhereItsShapeChanges) {
+TEST(DimMap, ATensorWithoutElementsIsNotShardedIfItsShapeChanges) {
   EXPECT_EQ(map_text({0, 4}, {4, 0}), "([-,-])->([-,-])");
   EXPECT_EQ(map_text({0}, {0, 3}), "([-])->([-,-])");
 }

@@ -28,7 +28,7 @@ TEST(Foreach, NumbersOfTheElementsAreNotBroadcastAgainstThem) {
   EXPECT_EQ(rule_text("aten::_foreach_addcdiv.Scalar", {{5}, {5}, {5}}), "([a],[a],[a])->([a]) linear={0,1}");
 }
 
-TEST(Foreach, PowersAreSummedOverParts) {
+TEST(Foreach, PowersAreSummedOverShards) {
   EXPECT_EQ(rule_text("aten::_foreach_powsum.Scalar", {{5, 4}}), "([a,b])->([]) sum={a,b}");
 }
 

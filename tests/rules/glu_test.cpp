@@ -7,7 +7,7 @@ namespace weft {
 namespace glu_test {
 using namespace weft::testing;
 
-TEST(Glu, TheHalvedDimIsWhole) {
+TEST(Glu, TheHalvedDimIsNotSharded) {
   EXPECT_EQ(rule_text("aten::glu", {{5, 6}}, {{"dim", -1}}), "([a,-])->([a,-])");
   EXPECT_EQ(rule_text("aten::glu", {{4, 3}}, {{"dim", 0}}), "([-,b])->([-,b])");
 }

@@ -7,7 +7,7 @@ namespace weft {
 namespace indexing_test {
 using namespace weft::testing;
 
-TEST(Indexing, TheIndexTakesThePlaceOfTheDimThatIsPickedFrom) {
+TEST(Indexing, TheIndexReplacesTheIndexedDim) {
   EXPECT_EQ(rule_text("aten::index_select", {{5, 4}, {3}}, {{"dim", 1}}), "([a,b],[c])->([a,c]) whole={b} linear*={0}");
   EXPECT_EQ(rule_text("aten::index_select", {{5, 4}, {}}, {{"dim", 0}}), "([a,b],[])->([-,b]) whole={a} linear*={0}");
   EXPECT_EQ(
@@ -33,7 +33,7 @@ TEST(Indexing, WhatIsScatteredMayOverwriteWhatCameEarlier) {
       "([-,b],[a,b],[-,b])->([-,b]) whole={a}");
 }
 
-TEST(Indexing, WhatIsScatteredByPartsIsAdded) {
+TEST(Indexing, ScatteringByShardsOfTheIndexIsAdded) {
   EXPECT_EQ(
       rule_text("aten::scatter_add", {{5, 4}, {5, 3}, {5, 3}}, {{"dim", 1}}),
       "([b,-],[b,a],[b,a])->([b,-]) sum={a} added={0} linear={0,2}");
@@ -77,7 +77,7 @@ TEST(Indexing, WhatIsPutMayReplaceWhatCameEarlier) {
   EXPECT_EQ(rule_text("aten::index_put", {{5, 4}, {3}, {3, 1}}), "([b,c],[a],[a,-])->([b,c]) whole={a,b}");
 }
 
-TEST(Indexing, WhatIsPutByPartsIsAdded) {
+TEST(Indexing, PuttingByShardsOfTheIndexIsAdded) {
   EXPECT_EQ(
       rule_text("aten::index_put", {{5, 4}, kAbsent, {3}, {5, 3}}, {{"accumulate", true}}),
       "([b,c],[a],[b,a])->([b,c]) sum={a} whole={c} added={0} linear={0,2}");

@@ -7,17 +7,17 @@ namespace weft {
 namespace joining_test {
 using namespace weft::testing;
 
-TEST(Joining, TheDimAlongWhichTensorsOfDifferentSizesAreJoinedCannotBeCut) {
+TEST(Joining, TheDimAlongWhichTensorsOfDifferentSizesAreJoinedCannotBeSharded) {
   EXPECT_EQ(rule_text("aten::cat", {{5, 4}, {5, 2}}, {{"dim", -1}}), "([a,-],[a,-])->([a,-]) linear*={0,1}");
   EXPECT_EQ(rule_text("aten::cat", {{5}, {3}, {2}}), "([-],[-],[-])->([-]) linear*={0,1,2}");
 }
 
-TEST(Joining, TensorsOfOneSizeAreJoinedAsTheyAreCut) {
+TEST(Joining, TensorsOfOneSizeAreJoinedAsTheyAreSharded) {
   EXPECT_EQ(rule_text("aten::cat", {{5, 4}, {5, 4}}, {{"dim", 1}}), "([a,b],[a,b])->([a,(c b)]) linear*={0,1}");
   EXPECT_EQ(rule_text("aten::cat", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a,b]) linear*={0}");
 }
 
-TEST(Joining, ATensorOfNothingMayStandAmongOthersOfAnyRank) {
+TEST(Joining, AnEmptyTensorIsAllowedAmongOthersOfAnyNdim) {
   EXPECT_EQ(rule_text("aten::cat", {{0}, {5, 4}}, {{"dim", 1}}), "([-],[a,-])->([a,-]) linear*={0,1}");
   EXPECT_EQ(rule_text("aten::cat", {{0}, {0}}), "none");
 }
@@ -51,7 +51,7 @@ TEST(Joining, ARepeatedDimIsOneOfCopies) {
   EXPECT_EQ(rule_text("aten::repeat", {{5}}, {{"repeats", Ints{0}}}), "none");
 }
 
-TEST(Joining, DimsWhoseOrderChangesAreWhole) {
+TEST(Joining, DimsWhoseOrderChangesAreNotSharded) {
   EXPECT_EQ(rule_text("aten::flip", {{5, 4}}, {{"dims", Ints{-1}}}), "([a,b])->([a,b]) whole={b} linear*={0}");
   EXPECT_EQ(rule_text("aten::flip", {{5, 4}}, {{"dims", Ints{}}}), "([a,b])->([a,b]) linear*={0}");
   EXPECT_EQ(
@@ -64,12 +64,12 @@ TEST(Joining, DimsWhoseOrderChangesAreWhole) {
   EXPECT_EQ(rule_text("aten::rot90", {{5, 4}}, {{"k", 2}}), "([a,b])->([a,b]) whole={a,b} linear*={0}");
 }
 
-TEST(Joining, ATriangleNeedsItsMatrixWhole) {
+TEST(Joining, ATriangleNeedsItsMatrixUnsharded) {
   EXPECT_EQ(rule_text("aten::tril", {{5, 4, 3}}), "([a,b,c])->([a,b,c]) whole={b,c} linear*={0}");
   EXPECT_EQ(rule_text("aten::triu", {{3}}), "none");
 }
 
-TEST(Joining, APaddedDimCannotBeCut) {
+TEST(Joining, APaddedDimCannotBeSharded) {
   EXPECT_EQ(
       rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{1, 0}}}), "([a,b])->([a,-]) whole={b} linear={0}");
   EXPECT_EQ(

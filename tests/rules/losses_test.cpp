@@ -21,13 +21,13 @@ TEST(Losses, WithoutAReductionTheyArePointwise) {
       "([a,b],[a,b],[a,b])->([a,b]) linear={0}");
 }
 
-TEST(Losses, ASumIsThatOfTheParts) {
+TEST(Losses, ASumIsPartialOverShards) {
   EXPECT_EQ(rule_text("aten::smooth_l1_loss", {{5, 4}, {5, 4}}, kSum), "([a,b],[a,b])->([]) sum={a,b}");
   EXPECT_EQ(
       rule_text("aten::soft_margin_loss_backward", {{}, {5, 4}, {5, 4}}, kSum), "([],[a,b],[a,b])->([a,b]) linear={0}");
 }
 
-TEST(Losses, AMeanIsOfTheWhole) {
+TEST(Losses, AMeanForbidsShards) {
   EXPECT_EQ(rule_text("aten::mse_loss", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([]) whole={a,b}");
   EXPECT_EQ(
       rule_text("aten::mse_loss_backward", {{}, {5, 4}, {5, 4}}, kMean),
@@ -42,7 +42,7 @@ TEST(Losses, BinaryCrossEntropyDoesNotBroadcastItsTarget) {
       "([a,b],[a,b],[a,b])->([a,b]) linear={0}");
 }
 
-TEST(Losses, ClassesAreWholeAndRowsPass) {
+TEST(Losses, ClassesAreNotShardedAndRowsPass) {
   EXPECT_EQ(
       rule_text("aten::nll_loss_forward", {{5, 4}, {5}, {4}}, kNone),
       "([a,-],[a],[-])->([a],[]) linear={0} constant={1}");
@@ -80,7 +80,7 @@ TEST(Losses, MarginsAreOfAllClasses) {
       "([],[a,-],[a])->([a,-]) whole={a} linear={0}");
 }
 
-TEST(Losses, CrossEntropyCutsRows) {
+TEST(Losses, CrossEntropyShardsRows) {
   EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4}, {5}}, kSum), "([a,-],[a])->([]) sum={a}");
   EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4, 3}, {5, 3}}, kNone), "([a,-,b],[a,b])->([a,b])");
   EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4}, {5, 4}}, kSum), "([a,-],[a,-])->([]) sum={a}");

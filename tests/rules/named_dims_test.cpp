@@ -9,7 +9,7 @@ namespace weft {
 namespace named_dims_test {
 using namespace weft::testing;
 
-TEST(NamedDims, OperandsThatAreNotNamedCannotBeCut) {
+TEST(NamedDims, OperandsThatAreNotNamedCannotBeSharded) {
   const RuleCall linear("aten::linear", {{2, 4}, {3, 4}, {3}});
   const auto dims = dims_by_name(linear.call(), {{"input", {{0}, {1}}}, {"bias", {{2}}}});
   ASSERT_EQ(dims.size(), 3);

@@ -36,7 +36,7 @@ TEST(Norms, RmsNormHasNoMean) {
       "([a,-],[a,-],[a,-],[-])->([a,-],[-]) linear={0}");
 }
 
-TEST(Norms, GroupNormCutsSamplesAndGroups) {
+TEST(Norms, GroupNormShardsSamplesAndGroups) {
   const Arguments sizes = {{"N", 5}, {"C", 6}, {"HxW", 3}, {"group", 2}};
   EXPECT_EQ(
       rule_text("aten::native_group_norm", {{5, 6, 3}, {6}, {6}}, sizes),
@@ -62,7 +62,7 @@ TEST(Norms, ABatchNormThatTrainsUpdatesTheRunningStatistics) {
       "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a]) filled={a} updated={3,4}");
 }
 
-TEST(Norms, ABatchNormByRunningStatisticsCutsAllButTheChannels) {
+TEST(Norms, ABatchNormByRunningStatisticsShardsAllButTheChannels) {
   EXPECT_EQ(
       rule_text("aten::native_batch_norm", {{5, 6, 3}, {6}, {6}, {6}, {6}}, {{"training", false}}),
       "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-]) whole={b} filled={a,b,c} constant={1,2}");
@@ -75,7 +75,7 @@ TEST(Norms, ABatchNormByRunningStatisticsCutsAllButTheChannels) {
   EXPECT_EQ(rule_text("aten::native_batch_norm", {{5, 6, 3}}, {{"training", false}}), "none");
 }
 
-TEST(Norms, NothingIsCutWhereTheBackendKeepsSomethingForItself) {
+TEST(Norms, NothingIsShardedIfTheBackendKeepsABuffer) {
   const std::vector<Ints> shapes = {{5, 6, 3}, {6}, {6}, {6}, {6}};
   EXPECT_EQ(
       rule_text("aten::cudnn_batch_norm", shapes, {{"training", true}}),
@@ -112,7 +112,7 @@ TEST(Norms, ABatchNormsBackwardReadsTheStatisticsThatForwardUsed) {
       "([a,b,c],[a,b,c],[b],[b],[b],[-],[-])->([a,b,c],[b],[b])");
 }
 
-TEST(Norms, BackwardIsCutIfTheBackendKeptNothing) {
+TEST(Norms, BackwardIsShardedIfTheBackendKeptNothing) {
   EXPECT_EQ(
       rule_text("aten::batch_norm_backward", {{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {6}, {6}, {0}}, {{"update", true}}),
       "([-,a,-],[-,a,-],[a],[a],[a],[a],[a],[-])->([-,a,-],[a],[a]) filled={a} linear={0} unread={3,4}");
@@ -137,7 +137,7 @@ TEST(Norms, WithoutWhatBackwardNeedsThereIsOneResult) {
       "([a,b,c],[b],[b],[b],[b])->([a,b,c]) filled={a,b,c}");
 }
 
-TEST(Norms, InstanceNormCutsSamplesUnlessTheirStatisticsAreKept) {
+TEST(Norms, InstanceNormShardsSamplesUnlessTheirStatisticsAreKept) {
   const auto norm = [](std::vector<Ints> shapes, bool use_input_stats) {
     return rule_text("aten::instance_norm", std::move(shapes), {{"use_input_stats", use_input_stats}});
   };

@@ -101,7 +101,7 @@ TEST(Pointwise, ABufferThatADeviceDoesNotKeepStaysAsItIs) {
 }
 
 TEST(Pointwise, EveryOperatorThatATenCallsPointwiseHasARule) {
-  // Gives no tensor; and those of random numbers are not of this family.
+  // Excludes an operator that returns no tensor, and those of random numbers, which belong to another family.
   const std::vector<std::string> others = {"aten::equal", "aten::native_dropout_backward"};
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
@@ -147,7 +147,7 @@ TEST(Pointwise, ANumberThatIsPickedIsNoTerm) {
   EXPECT_EQ(rule_text("aten::where", {{5}}), "none");
 }
 
-TEST(Pointwise, ASlopePerChannelIsCutAsTheChannels) {
+TEST(Pointwise, ASlopePerChannelIsShardedAsTheChannels) {
   EXPECT_EQ(rule_text("aten::prelu", {{5, 4, 2}, {4}}), "([a,b,c],[b])->([a,b,c])");
   EXPECT_EQ(rule_text("aten::prelu", {{5, 4, 2}, {1}}), "([a,b,c],[-])->([a,b,c])");
 }

@@ -7,7 +7,7 @@ namespace weft {
 namespace reductions_test {
 using namespace weft::testing;
 
-TEST(Reductions, ASumOfPartsIsASum) {
+TEST(Reductions, ASumOverShardsIsPartial) {
   EXPECT_EQ(rule_text("aten::sum", {{5, 4}}), "([a,b])->([]) sum={a,b} linear={0}");
   EXPECT_EQ(rule_text("aten::sum.dim_IntList", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a]) sum={b} linear={0}");
   EXPECT_EQ(
@@ -39,12 +39,12 @@ TEST(Reductions, TruthIsNotReducedWhereAListNamesNoDim) {
   EXPECT_EQ(rule_text("aten::all.dims", {{5, 4}}), "([a,b])->([]) min={a,b}");
 }
 
-TEST(Reductions, AnExtremumOfAllIsOneOfTheParts) {
+TEST(Reductions, AnExtremumOfAllElementsIsPartialOverShards) {
   EXPECT_EQ(rule_text("aten::max", {{5, 4}}), "([a,b])->([]) max={a,b} filled={a,b} linear(max)={0}");
   EXPECT_EQ(rule_text("aten::min", {{5, 4}}), "([a,b])->([]) min={a,b} filled={a,b} linear(min)={0}");
 }
 
-TEST(Reductions, AnExtremumWithItsIndexNeedsTheDimWhole) {
+TEST(Reductions, AnExtremumWithItsIndexNeedsTheDimUnsharded) {
   EXPECT_EQ(rule_text("aten::max.dim", {{5, 4}}, {{"dim", -1}}), "([a,b])->([a],[a]) whole={b}");
   EXPECT_EQ(rule_text("aten::min.dim", {{5, 4}}, {{"dim", 0}, {"keepdim", true}}), "([a,b])->([-,b],[-,b]) whole={a}");
   EXPECT_EQ(rule_text("aten::argmax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([b]) whole={a}");
@@ -57,7 +57,7 @@ TEST(Reductions, AMedianOfADimComesWithItsIndex) {
   EXPECT_EQ(rule_text("aten::median.dim", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a],[a]) whole={b}");
 }
 
-TEST(Reductions, MomentsNeedTheDimWhole) {
+TEST(Reductions, MomentsNeedTheDimUnsharded) {
   EXPECT_EQ(rule_text("aten::var.correction", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a]) whole={b}");
   EXPECT_EQ(rule_text("aten::var_mean.correction", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a],[a]) whole={b}");
   EXPECT_EQ(rule_text("aten::logsumexp", {{5, 4}}, {{"dim", Ints{0}}}), "([a,b])->([b]) whole={a}");
@@ -69,14 +69,14 @@ TEST(Reductions, AMeanAndATraceAreLinear) {
   EXPECT_EQ(rule_text("aten::trace", {{5, 4}}), "([a,b])->([]) whole={a,b} linear={0}");
 }
 
-TEST(Reductions, AScanKeepsItsDimWhole) {
+TEST(Reductions, AScanKeepsItsDimUnsharded) {
   EXPECT_EQ(rule_text("aten::cumsum", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a,b]) whole={b} linear={0}");
   EXPECT_EQ(rule_text("aten::cumprod", {{5, 4}}, {{"dim", -2}}), "([a,b])->([a,b]) whole={a}");
   EXPECT_EQ(rule_text("aten::cummax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) whole={a}");
   EXPECT_EQ(rule_text("aten::cumsum", {{}}, {{"dim", 0}}), "([])->([]) linear={0}");
 }
 
-TEST(Reductions, RenormKeepsTheDimsOfItsNormsWhole) {
+TEST(Reductions, RenormKeepsTheDimsOfItsNormsUnsharded) {
   EXPECT_EQ(
       rule_text("aten::renorm", {{5, 4, 3}}, {{"p", 2}, {"dim", 1}, {"maxnorm", 1}}),
       "([a,b,c])->([a,b,c]) whole={a,c}");

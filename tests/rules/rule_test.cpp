@@ -53,18 +53,18 @@ TEST(Rule, PrintsTheOperationThatReduces) {
   EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) max={b}");
 }
 
-TEST(Rule, PrintsAWholeFactorAsWholeAndNotAsReduced) {
+TEST(Rule, PrintsAnUnshardedFactorAsSuchAndNotAsReduced) {
   auto rule = addmm_rule();
-  rule.whole = {1, 0};
+  rule.unsharded = {1, 0};
   EXPECT_TRUE(rule.is_whole(0));
   EXPECT_TRUE(rule.is_whole(1));
   EXPECT_FALSE(rule.is_whole(2));
   EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) whole={a,b}");
 }
 
-TEST(Rule, PrintsAddendsAndLinearSets) {
+TEST(Rule, PrintsAddedOperandsAndLinearSets) {
   auto rule = addmm_rule();
-  rule.addends = {0};
+  rule.added = {0};
   rule.linear = {{0, 1}, {0, 2}};
   EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) sum={b} added={0} linear={0,1}{0,2}");
   rule.linear_op = ReduceOp::Max;
@@ -80,7 +80,7 @@ TEST(Rule, PrintsFactorsThatMustNotBeEmptyAndOperandsThatAreUpdated) {
   EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) sum={b} filled={a,c} updated={0}");
 }
 
-TEST(Rule, PrintsMergedDimsAndDimsThatCannotBeCut) {
+TEST(Rule, PrintsMergedDimsAndDimsThatCannotBeSharded) {
   Rule rule;
   const auto a = rule.add_factor(3);
   const auto b = rule.add_factor(4);
@@ -96,14 +96,14 @@ TEST(Rule, FactorsAfterTheLastLetterAreNumbered) {
   }
   rule.inputs = {{{25}, {26}, {27}}};
   rule.outputs = {{{25}, {26}, {27}}};
-  rule.whole.resize(25);
+  rule.unsharded.resize(25);
   for (Rule::Factor f = 0; f < 25; ++f) {
-    rule.whole[f] = f;
+    rule.unsharded[f] = f;
   }
   EXPECT_EQ(rule.to_string(), "([z,a1,b1])->([z,a1,b1]) whole={a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y}");
 }
 
-TEST(Rule, OperandsThatLieAnyWayAreNamed) {
+TEST(Rule, OperandsOfAnyLayoutAreNamed) {
   Rule rule;
   const auto a = rule.add_factor(5);
   rule.inputs = {{{a}}, {{}}};

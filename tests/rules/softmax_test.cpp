@@ -7,7 +7,7 @@ namespace weft {
 namespace softmax_test {
 using namespace weft::testing;
 
-TEST(Softmax, TheNormalizedDimIsWhole) {
+TEST(Softmax, TheNormalizedDimIsNotSharded) {
   EXPECT_EQ(rule_text("aten::_softmax", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a,b]) whole={b}");
   EXPECT_EQ(rule_text("aten::_log_softmax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) whole={a}");
 }
@@ -16,7 +16,7 @@ TEST(Softmax, ANegativeDimIsCountedFromTheEnd) {
   EXPECT_EQ(rule_text("aten::_softmax", {{5, 4, 3}}, {{"dim", -2}}), "([a,b,c])->([a,b,c]) whole={b}");
 }
 
-TEST(Softmax, GradientAndResultAreCutAlike) {
+TEST(Softmax, GradientAndResultAreShardedAlike) {
   const Arguments last = {{"dim", -1}};
   EXPECT_EQ(mapping_text("aten::_softmax_backward_data", {{5, 4}, {5, 4}}, last), "([a,b],[a,b])->([a,b])");
   EXPECT_EQ(mapping_text("aten::_log_softmax_backward_data", {{5, 4}, {5, 4}}, last), "([a,b],[a,b])->([a,b])");
@@ -28,11 +28,11 @@ TEST(Softmax, TheBackwardFormIsLinearInTheGradient) {
       "([a,b],[a,b])->([a,b]) whole={b} linear={0}");
 }
 
-TEST(Softmax, ASingleNumberHasNoDimToKeepWhole) {
+TEST(Softmax, ASingleNumberHasNoDimToForbidShardsOf) {
   EXPECT_EQ(rule_text("aten::_softmax", {{}}, {{"dim", -1}}), "([])->([])");
 }
 
-TEST(Softmax, TheNormalizedDimIsWholeInTheBackwardFormToo) {
+TEST(Softmax, TheNormalizedDimIsNotShardedInTheBackwardFormEither) {
   const auto rule = RuleCall("aten::_softmax_backward_data", {{5, 4}, {5, 4}}, {{"dim", -1}}).rule();
   EXPECT_TRUE(rule->is_whole(1));
   EXPECT_FALSE(rule->is_whole(0));

@@ -7,7 +7,7 @@ namespace weft {
 namespace sorting_test {
 using namespace weft::testing;
 
-TEST(Sorting, TheDimThatIsSortedIsWhole) {
+TEST(Sorting, TheSortedDimIsNotSharded) {
   EXPECT_EQ(rule_text("aten::sort", {{5, 4}}), "([a,b])->([a,b],[a,b]) whole={b}");
   EXPECT_EQ(rule_text("aten::sort.stable", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) whole={a}");
   EXPECT_EQ(rule_text("aten::sort", {{}}), "([])->([],[])");
@@ -30,7 +30,7 @@ TEST(Sorting, ValuesAreLookedForOneByOne) {
   EXPECT_EQ(rule_text("aten::searchsorted.Tensor", {{3}, {5, 4}}), "([-],[a,b])->([a,b])");
 }
 
-TEST(Sorting, ASingleNumberIsNotLookedForByParts) {
+TEST(Sorting, ASingleNumberIsNotSearchedForInShards) {
   EXPECT_EQ(rule_text("aten::bucketize.Scalar", {{3}}, {{"self", 1}}), "none");
   EXPECT_EQ(rule_text("aten::isin.Scalar_Tensor", {{3}}, {{"element", 1}}), "none");
   EXPECT_EQ(rule_text("aten::searchsorted.Scalar", {{3}}, {{"self", 1}}), "none");

@@ -7,7 +7,7 @@ namespace weft {
 namespace splitting_test {
 using namespace weft::testing;
 
-TEST(Splitting, EveryPartHasTheOtherDims) {
+TEST(Splitting, EveryChunkHasTheOtherDims) {
   EXPECT_EQ(
       rule_text("aten::split.Tensor", {{5, 4}}, {{"split_size", 2}, {"dim", 0}}),
       "([a,b])->([-,b],[-,b],[-,b]) whole={a} linear*={0}");
@@ -22,7 +22,7 @@ TEST(Splitting, EveryPartHasTheOtherDims) {
       "([a,b])->([-,b],[-,b],[-,b]) whole={a} linear*={0}");
 }
 
-TEST(Splitting, EqualPartsMayBeCut) {
+TEST(Splitting, EqualChunksMayBeSharded) {
   EXPECT_EQ(
       rule_text("aten::split.Tensor", {{5, 12}}, {{"split_size", 4}, {"dim", 1}}),
       "([a,(c b)])->([a,b],[a,b],[a,b]) whole={c} filled={b} linear*={0} split_size=[b]");
@@ -43,7 +43,7 @@ TEST(Splitting, WhatATensorSaysIsNotKnown) {
   EXPECT_EQ(rule_text("aten::tensor_split.tensor_indices_or_sections", {{6, 4}, {}}), "none");
 }
 
-TEST(Splitting, ASingleNumberHasNoParts) {
+TEST(Splitting, ASingleNumberHasNoChunks) {
   EXPECT_EQ(rule_text("aten::chunk", {{}}, {{"chunks", 2}}), "none");
   EXPECT_EQ(rule_text("aten::split.Tensor", {{}}, {{"split_size", 2}}), "none");
 }

@@ -44,7 +44,7 @@ TEST(Views, TransposedDimsChangePlaces) {
   EXPECT_EQ(rule_text("aten::permute", {{}}, {{"dims", Ints{}}}), "([])->([]) linear*={0}");
 }
 
-TEST(Views, ANewDimCannotBeCut) {
+TEST(Views, ANewDimCannotBeSharded) {
   EXPECT_EQ(rule_text("aten::unsqueeze", {{5, 4}}, {{"dim", -1}}), "([a,b])->([a,b,-]) linear*={0}");
   EXPECT_EQ(rule_text("aten::unsqueeze", {{5, 4}}, {{"dim", 0}}), "([a,b])->([-,a,b]) linear*={0}");
   EXPECT_EQ(rule_text("aten::unsqueeze", {{}}, {{"dim", 0}}), "([])->([-]) linear*={0}");
@@ -63,7 +63,7 @@ TEST(Views, ADimThatIsNotSqueezedIsNotNamedLocally) {
   EXPECT_EQ(squeeze.rule()->size_arguments.at(0).sizes, Ints({1, 3}));
 }
 
-TEST(Views, ADimThatIsNotSqueezedButCannotBeLeftOutIsWhole) {
+TEST(Views, ADimThatIsNotSqueezedButCannotBeLeftOutIsNotSharded) {
   EXPECT_EQ(rule_text("aten::squeeze.dim", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) whole={a} linear*={0}");
   EXPECT_EQ(rule_text("aten::squeeze", {{5, 1, 4}}), "([a,b,c])->([a,c]) whole={a,c} linear*={0}");
 }
@@ -75,11 +75,11 @@ TEST(Views, WhatChangesAShapeInPlaceHasNoRule) {
   EXPECT_EQ(rule_text("aten::unsqueeze_", {{5, 1}}, {{"dim", 0}}), "none");
 }
 
-TEST(Views, AnExpandedDimCannotBeCut) {
+TEST(Views, AnExpandedDimCannotBeSharded) {
   EXPECT_EQ(mapping_text("aten::expand", {{1, 4}}, {{"size", Ints{3, 4}}}), "([a,b])->([-,b])");
 }
 
-TEST(Views, TheDimThatIsPickedFromIsWhole) {
+TEST(Views, TheIndexedDimIsNotSharded) {
   EXPECT_EQ(
       rule_text("aten::select.int", {{5, 4}}, {{"dim", 0}, {"index", 2}}), "([a,b])->([b]) whole={a} linear*={0}");
   EXPECT_EQ(
@@ -107,7 +107,7 @@ TEST(Views, NothingIsPickedFromASingleNumber) {
   EXPECT_EQ(rule_text("aten::unbind.int", {{}}), "none");
 }
 
-TEST(Views, EveryPartOfAnUnbindHasTheOtherDims) {
+TEST(Views, EveryTensorOfAnUnbindHasTheOtherDims) {
   EXPECT_EQ(rule_text("aten::unbind.int", {{2, 4}}), "([a,b])->([b],[b]) whole={a} linear*={0}");
 }
 
@@ -159,13 +159,13 @@ TEST(Views, FlattenedDimsAreMerged) {
   EXPECT_EQ(rule_text("aten::ravel", {{2, 3}}), "([a,b])->([(a b)]) linear*={0}");
 }
 
-TEST(Views, AnUnflattenedDimStatesItsParts) {
+TEST(Views, AnUnflattenedDimStatesItsSizes) {
   const RuleCall call("aten::unflatten.int", {{5, 12}}, {{"dim", -1}, {"sizes", Ints{-1, 4}}});
   EXPECT_EQ(call.rule()->to_string(), "([a,(b c)])->([a,b,c]) linear*={0} sizes=[b,c]");
   EXPECT_EQ(call.rule()->size_arguments[0].sizes, Ints({3, 4}));
 }
 
-TEST(Views, AShapeOfAnotherTensorIsCutAsTheResult) {
+TEST(Views, AShapeOfAnotherTensorIsShardedAsTheResult) {
   EXPECT_EQ(rule_text("aten::view_as", {{12}, {3, 4}}), "([(a b)],[a,b])->([a,b]) linear*={0} unread={1}");
   EXPECT_EQ(rule_text("aten::expand_as", {{5, 1}, {5, 4}}), "([a,-],[a,b])->([a,b]) linear*={0} unread={1}");
   EXPECT_EQ(rule_text("aten::expand_as", {{5, 1}, {5}}), "none");
@@ -184,14 +184,14 @@ TEST(Views, DimsAreMovedByManyNames) {
   EXPECT_EQ(rule_text("aten::swapaxes_", {{2, 3}}, {{"axis0", 0}, {"axis1", 1}}), "none");
 }
 
-TEST(Views, WhereANarrowedPartBeginsMustBeKnown) {
+TEST(Views, TheStartOfANarrowMustBeKnown) {
   EXPECT_EQ(
       rule_text("aten::narrow", {{5, 4}}, {{"dim", 0}, {"start", 1}, {"length", 2}}),
       "([a,b])->([-,b]) whole={a} linear*={0}");
   EXPECT_EQ(rule_text("aten::narrow.Tensor", {{5, 4}, {}}, {{"dim", 0}, {"length", 2}}), "none");
 }
 
-// Programs of any length are asked about with primes in place of their symbols.
+// Programs with symbolic sizes are planned with primes in place of their symbols.
 TEST(Views, LargePrimesAreFactorsOfTheirOwn) {
   constexpr int64_t kBatch = 10007;
   constexpr int64_t kLength = 20011;

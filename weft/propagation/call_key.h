@@ -9,11 +9,12 @@
 
 namespace weft {
 
-/// Everything about a call that can change how it is run, in words: the operator, the specs of its tensors by address,
-/// the values of its static arguments, the types of its other ones. Hashed as it is built.
+/// A cache key of everything about a call that can change how it runs: the operator, the specs of its tensors by
+/// address, the values of its static arguments, and the types of its other arguments. The hash is computed as the key
+/// is built.
 class CallKey {
  public:
-  /// Apart from any small number that a value could be.
+  /// Differs from any small number that a value could be.
   static constexpr uint64_t kNone = 0x6e6f6e656e6f6e65;
   static constexpr uint64_t kDouble = 1;
 
@@ -28,14 +29,14 @@ class CallKey {
     hash_ ^= hash_ >> 29;
   }
   void add(const Layout& layout);
-  /// An argument whose value counts.
+  /// Adds an argument whose value matters.
   void add_static(const c10::IValue& value);
-  /// An argument of which the type counts alone: int and float numbers promote differently.
+  /// Adds an argument of which only the type matters: ints and floats promote differently.
   void add_type(const c10::IValue& value);
   void add_type(const at::Scalar& value) {
     add(value.isFloatingPoint() ? kDouble : value.isBoolean() ? kBool : value.isComplex() ? kComplex : kInt);
   }
-  /// A number that is filled in: whether it is zero counts as well.
+  /// Adds the type of a fill value and whether it is zero.
   void add_fill(const c10::IValue& value);
 
   uint64_t hash() const {

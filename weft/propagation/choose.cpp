@@ -13,17 +13,17 @@ namespace weft {
 
 namespace {
 
-/// Far above what any transfer costs: a parameter moves only where everything else is impossible.
+/// Far more than any transfer costs, so that a parameter is redistributed only if no other strategy is possible.
 constexpr double kStationarySeconds = 1e6;
 
-/// What one mesh dim does for a call.
+/// The use of one mesh dim in a call.
 struct Role {
-  enum class Kind : uint8_t { Replicate, Cut, Linear };
+  enum class Kind : uint8_t { Replicate, Shard, Linear };
   Kind kind = Kind::Replicate;
-  Rule::Factor factor = 0; // that is cut
-  int64_t split = 1;       // pieces into which the factor is cut first, as a strided shard does
+  Rule::Factor factor = 0; // the factor that is sharded
+  int64_t split = 1;       // the split factor of the shard
   size_t linear_set = 0;
-  ReduceOp op = ReduceOp::Sum; // of the partial values that pass through
+  ReduceOp op = ReduceOp::Sum; // of the partial operands and outputs
 };
 
 int64_t product(c10::ArrayRef<Rule::Factor> factors, const std::vector<int64_t>& sizes) {
@@ -34,7 +34,7 @@ int64_t product(c10::ArrayRef<Rule::Factor> factors, const std::vector<int64_t>&
   return result;
 }
 
-/// Expands a rule over a mesh: one role per mesh dim, all combinations, the cheapest wins.
+/// Expands a rule over a mesh: tries all combinations of one role per mesh dim and keeps the cheapest.
 class Chooser {
  public:
   Chooser(const Rule& rule, c10::ArrayRef<PlacedOperand> operands, c10::ArrayRef<StoredOutput> stored)
@@ -56,7 +56,7 @@ class Chooser {
   }
 
  private:
-  /// In which mesh dims cut: an earlier one first, and the orders in which operands are cut now.
+  /// The shard orders to try: the ascending order of mesh dims, and the orders of the operands' layouts.
   std::vector<MeshDims> present_orders() const {
     MeshDims ascending(mesh_.ndim());
     std::iota(ascending.begin(), ascending.end(), int64_t{0});
@@ -77,11 +77,11 @@ class Chooser {
     std::vector<Role> roles = {Role{}};
     for (size_t f = 0; f < rule_.sizes.size(); ++f) {
       const auto factor = static_cast<Rule::Factor>(f);
-      if (may_be_cut(factor)) {
-        roles.push_back({.kind = Role::Kind::Cut, .factor = factor});
+      if (may_be_sharded(factor)) {
+        roles.push_back({.kind = Role::Kind::Shard, .factor = factor});
         const bool is_looked_up = rule_.lookup && rule_.lookup->factor == factor;
         for (const auto split : is_looked_up ? std::vector<int64_t>{} : present_splits(m, factor)) {
-          roles.push_back({.kind = Role::Kind::Cut, .factor = factor, .split = split});
+          roles.push_back({.kind = Role::Kind::Shard, .factor = factor, .split = split});
         }
       }
     }
@@ -93,15 +93,15 @@ class Chooser {
     return roles;
   }
 
-  bool may_be_cut(Rule::Factor factor) const {
+  bool may_be_sharded(Rule::Factor factor) const {
     const auto has = [&](const Rule::Dims& dims) { return Rule::has(dims, factor); };
-    return !rule_.is_whole(factor) && (rule_.sizes[factor] > 1 || is_cut(factor)) &&
+    return !rule_.is_whole(factor) && (rule_.sizes[factor] > 1 || is_sharded(factor)) &&
         (std::any_of(rule_.inputs.begin(), rule_.inputs.end(), has) ||
          (rule_.lookup && rule_.lookup->factor == factor));
   }
 
-  /// Whether an operand is cut along the factor now, be it of one element, and the results have it too.
-  bool is_cut(Rule::Factor factor) const {
+  /// Whether an operand is sharded along the factor now, even if it has one element, and all outputs have the factor.
+  bool is_sharded(Rule::Factor factor) const {
     for (const auto& dims : rule_.outputs) {
       if (!Rule::has(dims, factor)) {
         return false;
@@ -117,7 +117,7 @@ class Chooser {
     return false;
   }
 
-  /// The split factors by which operands that have this factor as a dim of its own are cut on a mesh dim now.
+  /// The split factors by which operands with a dim of exactly this factor are sharded over a mesh dim now.
   std::vector<int64_t> present_splits(int64_t m, Rule::Factor factor) const {
     std::vector<int64_t> splits;
     for (size_t i = 0; i < operands_.size(); ++i) {
@@ -134,7 +134,7 @@ class Chooser {
     return splits;
   }
 
-  /// The operations of the partial values that operands of a linear set have on a mesh dim now.
+  /// The ops of the partial values that operands of a linear set have on a mesh dim now.
   std::vector<ReduceOp> partial_ops(int64_t m, const std::vector<int64_t>& set) const {
     std::vector<ReduceOp> ops;
     for (const auto i : set) {
@@ -156,7 +156,7 @@ class Chooser {
     if (m == mesh_.ndim()) {
       consider(chosen, orders_[0]);
       for (size_t i = 1; i < orders_.size() && !rule_.lookup; ++i) {
-        consider(chosen, orders_[i]); // a lookup reckons with the default order
+        consider(chosen, orders_[i]); // a lookup supports only the default order
       }
       return;
     }
@@ -166,11 +166,11 @@ class Chooser {
     }
   }
 
-  /// The placement that a cut gives a tensor; nothing where it falls between elements of the factor.
+  /// The placement of a tensor whose factor is sharded; empty if no placement has these shards.
   std::optional<Placement> placement(
       const Rule::Dims& dims,
       const Role& role,
-      int64_t parts,
+      int64_t ranks,
       const std::vector<int64_t>& sizes) const {
     for (size_t d = 0; d < dims.size(); ++d) {
       const auto found = std::find(dims[d].begin(), dims[d].end(), role.factor);
@@ -182,7 +182,7 @@ class Chooser {
       const auto slower = product(all.slice(0, position), sizes);
       const auto faster = product(all.slice(position + 1), sizes);
       const auto size = sizes[role.factor];
-      const bool is_even = size % role.split == 0 && (size / role.split) % parts == 0;
+      const bool is_even = size % role.split == 0 && (size / role.split) % ranks == 0;
       if (dims[d].size() > 1 && !is_even && (faster > 1 || role.split > 1)) {
         return std::nullopt;
       }
@@ -193,9 +193,9 @@ class Chooser {
 
   enum class Tensors : uint8_t { Inputs, Outputs, SizeArguments };
 
-  /// Whether operand number `i` is partial where its linear set passes partial values on. In an average, a maximum or a
-  /// minimum a replicated operand stays as it is: (avg of x) + 1 is the avg of (x + 1), also for the integer 1, which
-  /// could not be P(avg) itself.
+  /// Whether operand `i` must be partial when its linear set passes partial values. With an average, maximum or minimum
+  /// a replicated operand is kept: (avg of x) + 1 is the avg of (x + 1). This also allows the integer 1, which could
+  /// not be P(avg).
   bool is_term(size_t i, const Role& role, int64_t m) const {
     if (!contains(rule_.linear[role.linear_set], i)) {
       return false;
@@ -205,7 +205,7 @@ class Chooser {
     return !is_idempotent || (placement.is_partial() && placement.reduce_op() == role.op);
   }
 
-  /// What mesh dim `m` does to tensor number `i`; nothing where it cannot be.
+  /// The placement of tensor `i` on mesh dim `m`; empty if there is none.
   std::optional<Placement> placement_under(
       const Role& role,
       Tensors which,
@@ -222,9 +222,9 @@ class Chooser {
       case Role::Kind::Linear:
         return which == Tensors::Outputs || (which == Tensors::Inputs && is_term(i, role, m)) ? Partial(role.op)
                                                                                               : Replicate();
-      case Role::Kind::Cut:
+      case Role::Kind::Shard:
         if ((which == Tensors::Outputs && !Rule::has(dims, role.factor)) ||
-            (which == Tensors::Inputs && rule_.is_reduced(role.factor) && contains(rule_.addends, i))) {
+            (which == Tensors::Inputs && rule_.is_reduced(role.factor) && contains(rule_.added, i))) {
           return Partial(rule_.reduction);
         }
         return placement(dims, role, mesh_.size(m), sizes);
@@ -232,7 +232,7 @@ class Chooser {
     TORCH_INTERNAL_ASSERT(false);
   }
 
-  /// The layouts of some tensors under the chosen roles; nothing where one of them cannot be.
+  /// The layouts of some tensors under the chosen roles; empty if one of them has none.
   template <class Get>
   std::optional<std::vector<Layout>> layouts(
       const std::vector<Role>& chosen,
@@ -241,8 +241,8 @@ class Chooser {
       size_t count,
       Get dims_of) const {
     std::vector<Placements> placements(count, Placements(mesh_.ndim(), Replicate()));
-    std::vector<std::vector<int64_t>> turns(count, std::vector<int64_t>(mesh_.ndim(), 0));
-    auto sizes = rule_.sizes; // as mesh dims cut, what is left of each factor
+    std::vector<std::vector<int64_t>> positions(count, std::vector<int64_t>(mesh_.ndim(), 0));
+    auto sizes = rule_.sizes; // the local size of each factor, updated with every mesh dim
     for (const auto m : order) {
       const auto& role = chosen[m];
       for (size_t i = 0; i < count; ++i) {
@@ -250,19 +250,19 @@ class Chooser {
         if (!placed) {
           return std::nullopt;
         }
-        turns[i][m] = std::count_if(placements[i].begin(), placements[i].end(), [&](const Placement& other) {
+        positions[i][m] = std::count_if(placements[i].begin(), placements[i].end(), [&](const Placement& other) {
           return placed->is_shard() && other.is_shard(placed->dim());
         });
         placements[i][m] = *placed;
       }
-      if (role.kind == Role::Kind::Cut) {
+      if (role.kind == Role::Kind::Shard) {
         auto& size = sizes[role.factor];
         size = chunk(size, mesh_.size(m), 0).length;
       }
     }
     std::vector<Layout> result;
     for (size_t i = 0; i < count; ++i) {
-      result.emplace_back(placements[i], turns[i]);
+      result.emplace_back(placements[i], positions[i]);
     }
     return result;
   }
@@ -271,24 +271,24 @@ class Chooser {
     return std::find(numbers.begin(), numbers.end(), static_cast<int64_t>(number)) != numbers.end();
   }
 
-  /// Whether every rank holds some of a factor.
+  /// Whether every rank holds at least one index of a factor.
   bool fills(const std::vector<Role>& chosen, const MeshDims& order, Rule::Factor factor) const {
-    std::set<int64_t> pieces = {rule_.sizes[factor]}; // the sizes that ranks hold
+    std::set<int64_t> local_sizes = {rule_.sizes[factor]}; // of all ranks
     for (const auto m : order) {
-      if (chosen[m].kind != Role::Kind::Cut || chosen[m].factor != factor) {
+      if (chosen[m].kind != Role::Kind::Shard || chosen[m].factor != factor) {
         continue;
       }
-      const auto parts = mesh_.size(m);
+      const auto ranks = mesh_.size(m);
       std::set<int64_t> smaller;
-      for (const auto size : pieces) {
-        const auto longest = chunk(size, parts, 0).length;
-        const auto last = chunk(size, parts, parts - 1).length;
-        if (last == 0 || (chosen[m].split > 1 && size % (chosen[m].split * parts) != 0)) {
+      for (const auto size : local_sizes) {
+        const auto longest = chunk(size, ranks, 0).length;
+        const auto last = chunk(size, ranks, ranks - 1).length;
+        if (last == 0 || (chosen[m].split > 1 && size % (chosen[m].split * ranks) != 0)) {
           return false;
         }
         smaller.insert({longest, last});
       }
-      pieces = std::move(smaller);
+      local_sizes = std::move(smaller);
     }
     return true;
   }
@@ -318,7 +318,7 @@ class Chooser {
       const auto& kept = operands_[stored.operand].spec->layout();
       const auto& taken = (*inputs)[stored.operand];
       if ((stored.output != StoredOutput::kNone && (*outputs)[stored.output] != taken) ||
-          (taken != kept && !stored.may_move)) {
+          (taken != kept && !stored.may_redistribute)) {
         return;
       }
       total += return_cost(stored.operand, taken);
@@ -336,13 +336,13 @@ class Chooser {
     }
     best_ = Strategy{std::move(*inputs), std::move(*outputs), std::move(*size_arguments), {}, total};
     for (int64_t m = 0; m < mesh_.ndim(); ++m) {
-      if (rule_.lookup && chosen[m].kind == Role::Kind::Cut && chosen[m].factor == rule_.lookup->factor) {
-        best_->lookup_cuts.push_back(m);
+      if (rule_.lookup && chosen[m].kind == Role::Kind::Shard && chosen[m].factor == rule_.lookup->factor) {
+        best_->lookup_dims.push_back(m);
       }
     }
   }
 
-  /// Of bringing what was written in one layout back to the operand's own.
+  /// The cost of redistributing the written value back to the operand's own layout.
   double return_cost(size_t operand, const Layout& layout) const {
     const auto& spec = operands_[operand].spec;
     if (spec->layout() == layout) {
@@ -368,9 +368,9 @@ class Chooser {
     if (!is_refused(spec->layout(), layout)) {
       const auto found = plan(spec, spec->with(layout));
       seconds = cost(found);
-      const bool moves =
+      const bool transfers =
           std::any_of(found.steps.begin(), found.steps.end(), [](const Step& step) { return communicates(step.kind); });
-      seconds += is_stationary && moves ? kStationarySeconds : 0;
+      seconds += is_stationary && transfers ? kStationarySeconds : 0;
     }
     known.emplace_back(layout, seconds);
     return seconds;

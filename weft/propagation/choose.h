@@ -9,38 +9,39 @@
 
 namespace weft {
 
-/// An operand of a call: where it is, and whether it should stay there.
+/// An operand of a call with its spec.
 struct PlacedOperand {
   SpecPtr spec;
-  /// A parameter: moved only if nothing else is possible, so that activations come to the weights.
+  /// True of a parameter: it is redistributed only if nothing else is possible, so that activations are redistributed
+  /// instead.
   bool is_stationary = false;
 };
 
-/// An output that is stored in an operand (in-place and out= operators), which keeps its layout.
+/// An output that is stored in an operand (in-place and out= operators); the operand keeps its layout.
 struct StoredOutput {
-  /// Written to, but no output of the rule (running statistics).
+  /// The operand is written to but is no output of the rule (running statistics).
   static constexpr int64_t kNone = -1;
 
   int64_t output;
   int64_t operand;
-  /// Whether the operand may be moved first and the result moved back.
-  bool may_move = false;
+  /// Whether the operand may be redistributed first and the result redistributed back.
+  bool may_redistribute = false;
 };
 
-/// How one call is run: the layout every operand must have, and the one every output then has.
+/// The strategy for one call: the layout that every operand must have, and the layout that every output then has.
 struct Strategy {
   std::vector<Layout> inputs;
   std::vector<Layout> outputs;
-  std::vector<Layout> size_arguments; // of tensors that had the sizes which the rule's size arguments state
-  std::vector<int64_t> lookup_cuts;   // mesh dims that cut the factor of the rule's lookup
-  double cost = 0;                    // of redistributing the operands, in seconds by the link model
+  std::vector<Layout> size_arguments; // of tensors with the sizes that the rule's size arguments state
+  std::vector<int64_t> lookup_dims;   // the mesh dims that shard the factor of the rule's lookup
+  double cost = 0;                    // of redistributing the operands, in seconds, by the link model
 };
 
-/// The spec of an operand whose values are not read: a term of a partial value is as good as the value.
+/// The spec of an operand whose values are not read: partial placements count as R, because no reduction is needed.
 SpecPtr unread_spec(const SpecPtr& spec);
 
-/// The cheapest way to run a call under its rule; nothing where no way leaves stored outputs as they are.
-/// Pure: the same on every rank.
+/// The cheapest strategy for a call under its rule; empty if every strategy would change the layout of a stored output.
+/// It depends on its arguments only, so all ranks choose the same.
 std::optional<Strategy> choose(
     const Rule& rule,
     c10::ArrayRef<PlacedOperand> operands,

@@ -8,10 +8,10 @@ namespace weft {
 
 namespace {
 
-/// Some of a call's tensors, to which one rule applies: all of them, or one element of every list.
-struct Part {
-  std::vector<size_t> operands; // by number, those that are read first, out= ones last
-  std::vector<Operand> metas;   // of those that are read
+/// The operands of a call that one rule application covers: all of them, or one element of every list.
+struct Subset {
+  std::vector<size_t> operands; // indices: first the operands that are read, then the out= ones
+  std::vector<Operand> metas;   // of the operands that are read
   std::vector<OpCall::Range> ranges;
 };
 
@@ -22,12 +22,12 @@ class Deciding {
       const OperatorTraits& traits,
       c10::ArrayRef<c10::IValue> arguments,
       c10::ArrayRef<CallOperand> operands,
-      bool may_move_stored)
+      bool may_redistribute_stored)
       : op_(op),
         traits_(traits),
         arguments_(arguments),
         operands_(operands),
-        may_move_stored_(may_move_stored),
+        may_redistribute_stored_(may_redistribute_stored),
         mesh_(operands[0].spec->mesh()) {}
 
   Decision run() {
@@ -41,7 +41,7 @@ class Deciding {
     if (traits_.rule != nullptr && traits_.rule->per_element) {
       decide_elements();
     } else {
-      decide_whole();
+      decide_call();
     }
     if (has_stationary_) {
       result_.reason += "; parameters stay where they are";
@@ -59,62 +59,62 @@ class Deciding {
     if (decomposition == nullptr) {
       return false;
     }
-    const auto part = whole_part();
+    const auto subset = all_operands();
     std::vector<SpecPtr> specs;
     for (const auto& operand : operands_) {
       specs.push_back(operand.spec);
     }
-    if (!decomposition->applies(OpCall(op_.schema(), arguments_, part.metas, part.ranges), specs)) {
+    if (!decomposition->applies(OpCall(op_.schema(), arguments_, subset.metas, subset.ranges), specs)) {
       return false;
     }
     result_.decomposition = decomposition;
     return true;
   }
 
-  Part whole_part() const {
-    Part part;
-    part.ranges.assign(arguments_.size(), {0, 0});
+  Subset all_operands() const {
+    Subset subset;
+    subset.ranges.assign(arguments_.size(), {0, 0});
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (!traits_.schema.is_out[operands_[i].argument]) {
-        add_to(part, i);
+        add_to(subset, i);
       }
     }
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (traits_.schema.is_out[operands_[i].argument]) {
-        part.operands.push_back(i);
+        subset.operands.push_back(i);
       }
     }
-    return part;
+    return subset;
   }
 
-  void add_to(Part& part, size_t i) const {
+  void add_to(Subset& subset, size_t i) const {
     const auto& ref = operands_[i];
-    auto& range = part.ranges[ref.argument];
-    range = {range.count == 0 ? static_cast<int64_t>(part.metas.size()) : range.begin, range.count + 1};
-    part.metas.push_back({ref.spec->sizes(), ref.spec->dtype()});
-    part.operands.push_back(i);
+    auto& range = subset.ranges[ref.argument];
+    range = {range.count == 0 ? static_cast<int64_t>(subset.metas.size()) : range.begin, range.count + 1};
+    subset.metas.push_back({ref.spec->sizes(), ref.spec->dtype()});
+    subset.operands.push_back(i);
   }
 
-  std::optional<Rule> rule_of(const Part& part) const {
+  std::optional<Rule> rule_of(const Subset& subset) const {
     if (traits_.rule == nullptr) {
       return std::nullopt;
     }
-    auto rule = traits_.rule->rule(OpCall(op_.schema(), arguments_, part.metas, part.ranges));
+    auto rule = traits_.rule->rule(OpCall(op_.schema(), arguments_, subset.metas, subset.ranges));
     if (rule) {
-      // What is stored in an out= argument is cut as the output is.
-      for (size_t out = 0; part.metas.size() + out < part.operands.size(); ++out) {
+      // An out= argument has the sharding of the output that is stored in it.
+      for (size_t out = 0; subset.metas.size() + out < subset.operands.size(); ++out) {
         rule->inputs.push_back(rule->outputs[out]);
-        rule->unread.push_back(static_cast<int64_t>(part.metas.size() + out));
+        rule->unread.push_back(static_cast<int64_t>(subset.metas.size() + out));
       }
     }
     return rule;
   }
 
-  Strategy choose_for(const Rule& rule, const Part& part) {
+  Strategy choose_for(const Rule& rule, const Subset& subset) {
     std::vector<PlacedOperand> placed;
     std::vector<StoredOutput> stored;
-    for (size_t k = 0; k < part.operands.size(); ++k) {
-      const auto i = part.operands[k];
+    for (size_t k = 0; k < subset.operands.size(); ++k) {
+      const auto i = subset.operands[k];
       placed.push_back({operands_[i].spec, operands_[i].is_stationary});
       has_stationary_ = has_stationary_ || placed.back().is_stationary;
       if (traits_.schema.writes(operands_[i].argument) && !operands_[i].is_plain) {
@@ -122,9 +122,9 @@ class Deciding {
       }
     }
     auto strategy = choose(rule, placed, stored);
-    if (!strategy && may_move_stored_) {
+    if (!strategy && may_redistribute_stored_) {
       for (auto& output : stored) {
-        output.may_move = true;
+        output.may_redistribute = true;
       }
       strategy = choose(rule, placed, stored);
     }
@@ -132,8 +132,8 @@ class Deciding {
     TORCH_CHECK_VALUE(
         strategy.has_value(), "[", name(), "] the result cannot be stored in ", placed[keeps_layout].spec->to_string(),
         ", whose placements stay as they are. Redistribute it first, or use the functional form.");
-    for (size_t k = 0; k < part.operands.size(); ++k) {
-      const auto i = part.operands[k];
+    for (size_t k = 0; k < subset.operands.size(); ++k) {
+      const auto i = subset.operands[k];
       result_.targets[i] = strategy->inputs[k];
       const auto& unread = rule.unread;
       if (std::find(unread.begin(), unread.end(), static_cast<int64_t>(k)) != unread.end()) {
@@ -143,7 +143,8 @@ class Deciding {
     return std::move(*strategy);
   }
 
-  /// The output that an argument keeps: that of the return it is; of an operator that returns nothing, the first.
+  /// The output that is stored in an argument: that of the return aliasing it; the first output if the operator returns
+  /// nothing.
   int64_t output_stored_in(int64_t argument, const Rule& rule) const {
     const auto& returns = traits_.schema.returns;
     for (size_t r = 0; r < returns.size(); ++r) {
@@ -154,19 +155,19 @@ class Deciding {
     return returns.empty() && !rule.outputs.empty() ? 0 : StoredOutput::kNone;
   }
 
-  void decide_whole() {
-    const auto part = whole_part();
-    auto rule = rule_of(part);
+  void decide_call() {
+    const auto subset = all_operands();
+    auto rule = rule_of(subset);
     if (!rule) {
       result_.is_fallback = true;
       result_.reason = traits_.rule == nullptr ? "no rule for this operator: its inputs are replicated"
                                                : "no rule for these arguments: the inputs are replicated";
       return;
     }
-    const auto strategy = choose_for(*rule, part);
+    const auto strategy = choose_for(*rule, subset);
     result_.reason = "by the rule " + rule->to_string();
     take_size_arguments(*rule, strategy);
-    take_lookup(*rule, strategy, part);
+    take_lookup(*rule, strategy, subset);
     for (size_t o = 0; o < rule->outputs.size(); ++o) {
       expect_output(*rule, rule->outputs[o], strategy.outputs[o]);
     }
@@ -189,17 +190,17 @@ class Deciding {
     }
   }
 
-  void take_lookup(const Rule& rule, const Strategy& strategy, const Part& part) {
-    if (strategy.lookup_cuts.empty()) {
+  void take_lookup(const Rule& rule, const Strategy& strategy, const Subset& subset) {
+    if (strategy.lookup_dims.empty()) {
       return;
     }
     auto layout = replicated(mesh_);
-    for (const auto m : strategy.lookup_cuts) {
+    for (const auto m : strategy.lookup_dims) {
       layout = layout.with(m, Shard(0));
     }
     const auto factor = rule.lookup->factor;
     Decision::Lookup lookup{
-        .operand = static_cast<int64_t>(part.operands[rule.lookup->operand]),
+        .operand = static_cast<int64_t>(subset.operands[rule.lookup->operand]),
         .size = rule.sizes[factor],
         .layout = layout,
         .masks_output = rule.is_reduced(factor)};
@@ -207,7 +208,7 @@ class Deciding {
       const auto& dims = rule.inputs[i];
       const auto found = std::find(dims.begin(), dims.end(), Rule::Dim{factor});
       if (found != dims.end()) {
-        lookup.table = static_cast<int64_t>(part.operands[i]);
+        lookup.table = static_cast<int64_t>(subset.operands[i]);
         lookup.table_dim = found - dims.begin();
       }
     }
@@ -220,16 +221,16 @@ class Deciding {
       count = std::max(count, static_cast<size_t>(ref.position + 1));
     }
     for (size_t element = 0; element < count; ++element) {
-      Part part;
-      part.ranges.assign(arguments_.size(), {0, 0});
+      Subset subset;
+      subset.ranges.assign(arguments_.size(), {0, 0});
       for (size_t i = 0; i < operands_.size(); ++i) {
         if (operands_[i].position < 0 || operands_[i].position == static_cast<int32_t>(element)) {
-          add_to(part, i);
+          add_to(subset, i);
         }
       }
-      const auto rule = rule_of(part);
+      const auto rule = rule_of(subset);
       TORCH_INTERNAL_ASSERT(rule && rule->outputs.size() == 1, name(), " has no rule by element");
-      const auto strategy = choose_for(*rule, part);
+      const auto strategy = choose_for(*rule, subset);
       if (element == 0) {
         result_.reason = "each element by its own rule, the first by " + rule->to_string();
       }
@@ -241,7 +242,7 @@ class Deciding {
   const OperatorTraits& traits_;
   c10::ArrayRef<c10::IValue> arguments_;
   c10::ArrayRef<CallOperand> operands_;
-  bool may_move_stored_;
+  bool may_redistribute_stored_;
   const DeviceMesh& mesh_;
   Decision result_;
   bool has_stationary_ = false;
@@ -254,8 +255,8 @@ Decision decide(
     const OperatorTraits& traits,
     c10::ArrayRef<c10::IValue> arguments,
     c10::ArrayRef<CallOperand> operands,
-    bool may_move_stored) {
-  return Deciding(op, traits, arguments, operands, may_move_stored).run();
+    bool may_redistribute_stored) {
+  return Deciding(op, traits, arguments, operands, may_redistribute_stored).run();
 }
 
 } // namespace weft

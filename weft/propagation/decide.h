@@ -5,19 +5,19 @@
 
 namespace weft {
 
-/// A tensor argument of a call, as far as a decision goes.
+/// The properties of a tensor argument that the decision depends on.
 struct CallOperand {
   int32_t argument;
-  int32_t position; // in a list; -1 for a tensor argument
+  int32_t position; // in a tensor list; -1 for a tensor argument
   SpecPtr spec;
   bool is_stationary = false; // see PlacedOperand
-  bool is_plain = false;      // no distributed tensor: what is written to it stays on the rank
+  bool is_plain = false;      // not a distributed tensor: its values stay on the rank
 };
 
-/// How a call is run, as the rules and the costs of moving its operands have it: the same on every rank, and on none in
-/// particular.
+/// The decision how a call runs, from its rule and the cost of redistributing its operands. It depends on specs only,
+/// so all ranks make the same decision.
 struct Decision {
-  /// An argument that states sizes: locally it states what the layout leaves of them.
+  /// An argument that states sizes: its local value states the local sizes under the layout.
   struct SizeArgument {
     int64_t argument;
     std::vector<int64_t> sizes;
@@ -27,24 +27,24 @@ struct Decision {
   struct Lookup {
     int64_t operand;
     int64_t size;
-    Layout layout; // of a tensor of the positions' dim alone
+    Layout layout; // of a 1-D tensor along the looked-up dim
     bool masks_output;
     int64_t table = 0;
     int64_t table_dim = 0;
   };
 
-  /// What the rule says of an output; a size is -1 where it does not.
+  /// The layout and sizes of an output by the rule; a size is -1 if the rule does not determine it.
   struct ExpectedOutput {
     Layout layout;
     std::vector<int64_t> sizes;
   };
 
-  const Decomposition* decomposition = nullptr; // the call is run as other operators; nothing else is then said
-  std::vector<SpecPtr> sources;                 // of the operands as they are read
-  std::vector<Layout> targets;                  // of the operands
+  const Decomposition* decomposition = nullptr; // the call runs as other operators, and the fields below are unset
+  std::vector<SpecPtr> sources;                 // the specs that the operands are read with
+  std::vector<Layout> targets;                  // the layouts that the operands need
   std::vector<SizeArgument> size_arguments;
   std::optional<Lookup> lookup;
-  std::vector<ExpectedOutput> expected; // none in a fallback: every output is replicated
+  std::vector<ExpectedOutput> expected; // empty in a fallback: every output is replicated
   bool is_fallback = false;
   std::string reason;
 
@@ -54,8 +54,9 @@ struct Decision {
   }
 };
 
-/// Decides. The tensors among the arguments are not looked at, but for which of a list are there. `may_move_stored`: what
-/// is written to may be moved and brought back, if nothing else is possible.
+/// Decides how a call runs. Reads no tensors among the arguments, except which tensors of a list are present.
+/// `may_redistribute_stored`: an operand that is written to may be redistributed and redistributed back if nothing else is
+/// possible.
 ///
 ///   mm(f32[8,8] {S(0)}, f32[8,8] {S(1)})   ->   targets {S(0)} {R}, expected {S(0)}: the second operand is gathered
 Decision decide(
@@ -63,6 +64,6 @@ Decision decide(
     const OperatorTraits& traits,
     c10::ArrayRef<c10::IValue> arguments,
     c10::ArrayRef<CallOperand> operands,
-    bool may_move_stored);
+    bool may_redistribute_stored);
 
 } // namespace weft

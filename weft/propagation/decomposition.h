@@ -10,8 +10,9 @@
 
 namespace weft {
 
-/// An operator that is run as other operators on distributed tensors wherever `applies` says so: a mean over a cut dim
-/// is a sum and a division, which moves one number where gathering would move the tensor. Below autograd.
+/// An operator that runs as other operators on distributed tensors if `applies` returns true. For example, a mean over
+/// a sharded dim is a sum and a division, which transfers one number per mean instead of gathering the tensor. It runs
+/// below autograd.
 struct Decomposition {
   using Applies = bool (*)(const OpCall& call, c10::ArrayRef<SpecPtr> operands);
   Applies applies;
@@ -21,11 +22,11 @@ struct Decomposition {
 /// By full name: "aten::mean.dim".
 using Decompositions = std::unordered_map<std::string, Decomposition>;
 
-/// nullptr where an operator has none.
+/// The decomposition of an operator, or nullptr.
 const Decomposition* find_decomposition(const std::string& full_name);
 
-/// Says where decompositions come from, as the library is loaded. Their kernels work on distributed tensors, so that they
-/// are written in a layer above this one (tensor/decompositions).
+/// Registers the source of decompositions when the library is loaded. Their kernels work on distributed tensors, so
+/// they are in a layer above this one (tensor/decompositions).
 struct DecompositionSource {
   explicit DecompositionSource(Decompositions (*make)());
 };

@@ -7,7 +7,7 @@ namespace weft {
 namespace {
 
 at::Tensor without_data(const at::Tensor& tensor) {
-  // A number stays one: kernels in Python, which torch has for tensors without data, are given its value.
+  // Keeps a number as it is: torch's Python kernels for meta tensors read its value.
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     return tensor;
   }
@@ -83,7 +83,7 @@ std::optional<std::vector<GlobalMeta>> global_results(
     c10::ArrayRef<c10::IValue> arguments) {
   torch::jit::Stack stack;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    // Memory that is pinned is not for tensors without data.
+    // Meta tensors cannot be pinned.
     const bool pins = op.schema().arguments()[i].name() == "pin_memory";
     stack.push_back(pins ? c10::IValue() : without_data(arguments[i]));
   }
@@ -93,14 +93,15 @@ std::optional<std::vector<GlobalMeta>> global_results(
   } catch (const c10::NotImplementedError&) {
     return std::nullopt;
   } catch (const c10::Error& error) {
-    // Some operators call another device's kernel by name.
+    // Some operators call a kernel of another device by name.
     const std::string_view text = error.what_without_backtrace();
     if (text.find("Meta Backend") == std::string_view::npos && text.find("meta tensor") == std::string_view::npos) {
       throw;
     }
     return std::nullopt;
   } catch (const std::exception& error) {
-    // Kernels in Python divide by a number of elements, where those of a device give nan.
+    // Python kernels divide by the number of elements and raise an error at zero, where the kernels of a device return
+    // nan.
     if (std::string_view(error.what()).find("division by zero") == std::string_view::npos) {
       throw;
     }

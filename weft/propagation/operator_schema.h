@@ -7,18 +7,18 @@
 
 namespace weft {
 
-/// What is known of an operator from its schema alone, worked out once.
+/// Properties of an operator that follow from its schema, computed once per operator.
 struct OperatorSchema {
   enum class ArgumentKind : uint8_t {
     Tensor, // also optional
     TensorList,
     OptionalTensorList, // a list in which tensors may be absent
-    Static,             // its value may change what the rule says: part of the cache key
-    Value, // numbers, generators: only the type is part of the key, so that a changing learning rate does not fill the cache
-    Fill, // a number of which it counts, beside the type, whether it is zero: then the operator is linear
+    Static,             // its value may change the rule: the cache key contains it
+    Value, // numbers, generators: the key contains only the type, so that a changing learning rate does not fill the cache
+    Fill, // a number: the key contains its type and whether it is zero, since the operator is then linear
   };
   struct Return {
-    bool is_tensor = false; // or a list of tensors
+    bool is_tensor = false; // a tensor or a list of tensors
     int64_t stored_in = -1; // the argument it is written to (in-place, out=)
     int64_t view_of = -1;   // the argument whose memory it shares
   };

@@ -8,13 +8,13 @@
 
 namespace weft {
 
-/// What is known of an operator: worked out once.
+/// Properties of an operator, computed once.
 struct OperatorTraits {
   explicit OperatorTraits(const c10::OperatorHandle& op);
 
   OperatorSchema schema;
-  const RuleEntry* rule;              // none: the replicate fallback
-  const Decomposition* decomposition; // none: always by the rule
+  const RuleEntry* rule;              // nullptr: the inputs are replicated
+  const Decomposition* decomposition; // nullptr: the operator always runs by its rule
 };
 
 } // namespace weft

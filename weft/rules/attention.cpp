@@ -6,8 +6,8 @@ namespace weft {
 
 namespace {
 
-/// Query, key and value (samples, heads, length, size), or without heads, which attend within a sample and a head. Where
-/// several heads of the query share one of the key, they are the faster factor.
+/// Query, key and value have the dims (samples, heads, length, size), or no heads; attention stays within one sample
+/// and one head. If several heads of the query share one head of the key, they form a second factor that varies faster.
 struct Attention {
   explicit Attention(const OpCall& call) {
     const auto& query_sizes = call.operand(*call.operand_of("query")).sizes;
@@ -44,16 +44,17 @@ struct Attention {
     }
   }
 
-  /// Of a tensor that has something for every row of the query.
-  Rule::Dims per_row(int64_t rank) const {
+  /// The dims of a tensor with one value or vector per row of the query.
+  Rule::Dims per_row(int64_t ndim) const {
     auto dims = query;
     dims.resize(query.size() - 2);
-    dims.resize(rank);
+    dims.resize(ndim);
     return dims;
   }
 
-  /// Each row of the query attends by itself, if not to what comes before it.
-  void cut_rows(const OpCall& call) {
+  /// Makes the rows of the query a factor, because each row attends independently of the others unless is_causal is
+  /// set.
+  void shard_rows(const OpCall& call) {
     const auto operand = *call.operand_of("query");
     const auto dim = query.size() - 2;
     const auto row = rule.add_factor(call.operand(operand).sizes[dim]);
@@ -74,7 +75,7 @@ struct Attention {
   Rule::Dims mask;
 
  private:
-  /// Broadcasts against what query and key give, (samples, heads, length, length).
+  /// The mask broadcasts against (samples, heads, length, length), the product of query and key.
   Rule::Dims mask_dims(c10::IntArrayRef sizes) const {
     Rule::Dims dims(sizes.size());
     for (size_t d = 0; d + 2 < sizes.size(); ++d) {
@@ -85,23 +86,23 @@ struct Attention {
   }
 };
 
-/// Dropout differs by rank; other shapes go through the fallback.
+/// Whether the rule applies. Dropout would differ by rank, and other shapes run on replicated tensors.
 bool has_rule(const OpCall& call) {
   const auto& query = call.operand(*call.operand_of("query")).sizes;
   const auto& key = call.operand(*call.operand_of("key")).sizes;
   const auto& value = call.operand(*call.operand_of("value")).sizes;
-  const auto rank = query.size();
-  if (rank < 3 || rank > 4 || key.size() != rank || value.size() != rank) {
+  const auto ndim = query.size();
+  if (ndim < 3 || ndim > 4 || key.size() != ndim || value.size() != ndim) {
     return false;
   }
-  const auto heads = rank == 4 ? 1 : 0; // which may be shared, but for samples without heads
+  const auto heads = ndim == 4 ? 1 : 0; // the dim whose size may differ between query and key
   return query[0] == key[0] && query[0] == value[0] && key[heads] == value[heads] && key[heads] > 0 &&
       query[heads] % key[heads] == 0 && call.number("dropout_p") == 0 && !call.operand_of("dropout_mask") &&
       !call.operand_of("q_descale") && !call.operand_of("k_descale") && !call.operand_of("v_descale") &&
       !call.boolean("return_debug_mask");
 }
 
-/// Results besides the output and what is kept per row: the state of random numbers, lengths of nested tensors.
+/// Adds the outputs after the second one: the random number state and the lengths of nested tensors.
 void add_constants(Rule& rule, const OpCall& call) {
   for (size_t i = 2; i < call.schema().returns().size(); ++i) {
     const auto& result = call.schema().returns()[i];
@@ -115,28 +116,29 @@ void add_constants(Rule& rule, const OpCall& call) {
   }
 }
 
-/// `kept_rank` is the rank of what the second result has for a sample and a head: a number per row of the query, or a row.
-RuleFunction attention(int64_t kept_rank) {
-  return [kept_rank](const OpCall& call) -> std::optional<Rule> {
+/// `kept_ndim` is the ndim, per sample and head, of the second output: 1 for a number per row of the query, 2 for a
+/// vector.
+RuleFunction attention(int64_t kept_ndim) {
+  return [kept_ndim](const OpCall& call) -> std::optional<Rule> {
     if (!has_rule(call)) {
       return std::nullopt;
     }
     Attention attention(call);
     const auto leading = static_cast<int64_t>(attention.query.size()) - 2;
-    attention.rule.outputs = {attention.query, attention.per_row(leading + kept_rank)};
+    attention.rule.outputs = {attention.query, attention.per_row(leading + kept_ndim)};
     add_constants(attention.rule, call);
     return attention.rule;
   };
 }
 
-/// Chooses a kernel by itself.
+/// The rule of scaled_dot_product_attention, which chooses a kernel itself.
 std::optional<Rule> any_attention_rule(const OpCall& call) {
   if (!has_rule(call)) {
     return std::nullopt;
   }
   Attention attention(call);
   if (!call.boolean("is_causal")) {
-    attention.cut_rows(call);
+    attention.shard_rows(call);
   }
   attention.rule.outputs = {attention.query};
   return attention.rule;

@@ -15,12 +15,12 @@ namespace {
 std::vector<int64_t> broadcast_shape(c10::ArrayRef<Operand> operands) {
   std::vector<int64_t> shape;
   for (const auto& operand : operands) {
-    const auto rank = operand.sizes.size();
-    if (rank > shape.size()) {
-      shape.insert(shape.begin(), rank - shape.size(), 1);
+    const auto ndim = operand.sizes.size();
+    if (ndim > shape.size()) {
+      shape.insert(shape.begin(), ndim - shape.size(), 1);
     }
-    for (size_t d = 0; d < rank; ++d) {
-      auto& size = shape[shape.size() - rank + d];
+    for (size_t d = 0; d < ndim; ++d) {
+      auto& size = shape[shape.size() - ndim + d];
       size = size == 1 ? operand.sizes[d] : size;
     }
   }
@@ -40,13 +40,13 @@ Rule broadcasting(const OpCall& call) {
   return rule;
 }
 
-/// Whether an operand may be partial for all that its dtype, and the one it is cast to, say.
+/// Whether an operand may be partial, considering its dtype and the dtype it is cast to.
 bool passes_terms(const OpCall& call, int64_t operand) {
   const auto dtype = call.operand(operand).dtype;
   return has_terms(dtype) && casts_terms(dtype, call.dtype("dtype", dtype));
 }
 
-/// Adds the sets that the call has operands for, and whose operands may be terms.
+/// Adds the sets of operands that the call has and whose operands may all be partial.
 void add_linear(Rule& rule, const OpCall& call, const OperandSets& linear) {
   for (const auto& set : linear) {
     if (std::all_of(set.begin(), set.end(), [&](int64_t i) {
@@ -98,7 +98,7 @@ RuleFunction additive() {
     auto rule = broadcasting(call);
     add_linear(rule, call, {all_operands(call)});
     if (rule.inputs.size() == 1) {
-      // A number that is added to every term is added once per rank: it is part of the average, but not of the sum.
+      // The number is added to the term of every rank: that adds it once to the average, but once per rank to the sum.
       rule.linear_op = ReduceOp::Avg;
     }
     return rule;
@@ -132,7 +132,7 @@ RuleFunction contraction(std::string_view text) {
       sizes.push_back(operand.sizes);
     }
     if (!equation.fits(sizes)) {
-      return std::nullopt; // the operator raises, when it is run on the whole tensors
+      return std::nullopt; // the operator raises an error when it runs on replicated tensors
     }
     Rule rule;
     std::map<char, Rule::Factor> factors;
@@ -172,7 +172,7 @@ RuleFunction reduction(ReduceOp op, std::string_view dim_argument) {
     rule.reduction = op;
     for (const auto d : dims) {
       if ((op == ReduceOp::Max || op == ReduceOp::Min) && d < call.operand(0).dim()) {
-        rule.filled.push_back(rule.inputs[0][d][0]); // no elements have neither
+        rule.filled.push_back(rule.inputs[0][d][0]); // zero elements have no maximum or minimum
       }
     }
     add_linear(rule, call, {{0}});
@@ -181,12 +181,12 @@ RuleFunction reduction(ReduceOp op, std::string_view dim_argument) {
   };
 }
 
-RuleFunction reduction_of_whole(int64_t output_count, const OperandSets& linear) {
+RuleFunction unsharded_reduction(int64_t output_count, const OperandSets& linear) {
   return [output_count, linear](const OpCall& call) {
     auto rule = reduction(ReduceOp::Sum)(call).value();
     for (size_t f = 0; f < rule.sizes.size(); ++f) {
       if (rule.is_reduced(static_cast<Rule::Factor>(f))) {
-        rule.whole.push_back(static_cast<Rule::Factor>(f));
+        rule.unsharded.push_back(static_cast<Rule::Factor>(f));
       }
     }
     rule.outputs.resize(output_count, Rule::Dims(rule.outputs[0]));
@@ -203,7 +203,7 @@ RuleFunction along_dim(std::string_view dim_argument, int64_t output_count, cons
     rule.inputs.assign(call.operands().size(), dims);
     rule.outputs.assign(output_count, dims);
     add_linear(rule, call, linear);
-    return with_whole(std::move(rule), call.reduced_dims(dim_argument, call.operand(0).dim()));
+    return with_unsharded(std::move(rule), call.reduced_dims(dim_argument, call.operand(0).dim()));
   };
 }
 
@@ -240,14 +240,14 @@ std::vector<int64_t> natural_order(const OpCall& call) {
   return order;
 }
 
-RuleFunction of_rank(int64_t least, const RuleFunction& rule) {
+RuleFunction of_ndim(int64_t least, const RuleFunction& rule) {
   return [least, rule](const OpCall& call) { return call.operand(0).dim() < least ? std::nullopt : rule(call); };
 }
 
-Rule with_whole(Rule rule, c10::IntArrayRef dims) {
+Rule with_unsharded(Rule rule, c10::IntArrayRef dims) {
   for (const auto d : dims) {
-    if (d < static_cast<int64_t>(rule.inputs[0].size())) { // a single number takes dim 0 as well
-      rule.whole.push_back(rule.inputs[0][d][0]);
+    if (d < static_cast<int64_t>(rule.inputs[0].size())) { // a 0-dim tensor accepts dim 0 as well
+      rule.unsharded.push_back(rule.inputs[0][d][0]);
     }
   }
   return rule;

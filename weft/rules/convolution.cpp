@@ -5,8 +5,8 @@ namespace weft {
 
 namespace {
 
-/// Input (n, groups * in, ...), weight (groups * out, in, ...), or (groups * in, out, ...) where it is transposed. A
-/// window spans positions of several ranks: spatial dims cannot be cut.
+/// Input (n, groups * in, ...), weight (groups * out, in, ...), or (groups * in, out, ...) for a transposed
+/// convolution. Spatial dims cannot be sharded, because a window would span several shards.
 struct Convolution {
   explicit Convolution(const OpCall& call) {
     const auto& input_sizes = call.operand(*call.operand_of("input")).sizes;
@@ -58,12 +58,12 @@ std::optional<Rule> convolution_rule(const OpCall& call) {
   Convolution convolution(call);
   auto& rule = convolution.rule;
   rule.outputs = {convolution.output};
-  rule.addends = operands_by_name(call, {"bias"});
+  rule.added = operands_by_name(call, {"bias"});
   rule.linear = {operands_by_name(call, {"input", "bias"}), operands_by_name(call, {"weight", "bias"})};
   return rule;
 }
 
-/// Gradients of input, weight and bias, as far as `output_mask` asks for them.
+/// Gradients of input, weight and bias, as far as `output_mask` requests them.
 std::optional<Rule> convolution_backward_rule(const OpCall& call) {
   if (!Convolution::is_batched(call)) {
     return std::nullopt;
@@ -80,8 +80,8 @@ std::optional<Rule> convolution_backward_rule(const OpCall& call) {
     rule.unread.push_back(*call.operand_of("weight"));
   }
   if (wanted[2]) {
-    // Every part of the input channels would give all of the bias's gradient, not a part.
-    rule.whole = {convolution.in};
+    // If the input channels were sharded, every rank would compute the full gradient of the bias instead of a term.
+    rule.unsharded = {convolution.in};
   }
   if (call.has("bias_sizes")) {
     rule.size_arguments.push_back({"bias_sizes", call.integers("bias_sizes"), convolution.bias});

@@ -11,7 +11,8 @@ Rule like_rule(const OpCall& call) {
   return rule;
 }
 
-/// A tensor of another one's kind. Where it has its shape as well, it lies as that does.
+/// A new tensor with the dtype and device of an existing one. If it also has that tensor's shape, it gets the same
+/// layout.
 Rule new_rule(const OpCall& call) {
   Rule rule;
   const auto size = call.integers("size");

@@ -4,7 +4,7 @@ namespace weft {
 
 namespace {
 
-/// Splits runs of dims with the same number of elements into common factors, the slowest first.
+/// Splits groups of dims with the same number of elements into common factors, the slowest first.
 class Mapper {
  public:
   Mapper(Rule& rule, c10::IntArrayRef from, c10::IntArrayRef to) : rule_(rule), from_(from), to_(to) {
@@ -25,7 +25,7 @@ class Mapper {
         } else if (!grow_from && j_ < to_.size()) {
           elements_to *= to_[j_++];
         } else {
-          return result_; // what is left are dims of size 1, or nothing has elements
+          return result_; // only dims of size 1 remain, or there are no elements
         }
       }
       factor(begin_i, begin_j);
@@ -41,7 +41,7 @@ class Mapper {
     while (i < i_ && j < j_) {
       const auto size = std::min(left, right);
       if (size == 0 || left % size != 0 || right % size != 0) {
-        return; // no common factor: this run of dims cannot be cut
+        return; // no common factor: this group of dims cannot be sharded
       }
       common.emplace_back(i, j, size);
       left /= size;

@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// The dims of two shapes of the same number of elements, in factors of both: [12,8] and [3,4,8] are [(a b),c] and
-/// [a,b,c]. Dims that have no factor in common (12 x 8 and 16 x 6) cannot be cut and get none.
+/// The dims of two shapes with the same number of elements, as common factors: [12,8] and [3,4,8] are [(a b),c] and
+/// [a,b,c]. Dims without a common factor (12 x 8 and 16 x 6) cannot be sharded and get none.
 struct DimMap {
   Rule::Dims from;
   Rule::Dims to;

@@ -6,7 +6,7 @@ namespace weft {
 
 namespace {
 
-/// Rows of a table by their numbers: where rows are cut, a rank gives those it holds.
+/// Looks up rows of a table by index. If the rows are sharded, each rank contributes the rows that it holds.
 std::optional<Rule> embedding_rule(const OpCall& call) {
   if (call.operand(0).dim() != 2) {
     return std::nullopt;
@@ -23,7 +23,7 @@ std::optional<Rule> embedding_rule(const OpCall& call) {
   return rule;
 }
 
-/// Gradients are added up by row.
+/// Adds up the gradients of each row.
 std::optional<Rule> embedding_dense_backward_rule(const OpCall& call) {
   const auto& gradient = call.operand(0).sizes;
   const auto& indices = call.operand(1).sizes;
@@ -41,20 +41,20 @@ std::optional<Rule> embedding_dense_backward_rule(const OpCall& call) {
   rule.size_arguments = {{"num_weights", {rule.sizes[rows]}, {{rows}}}};
   if (call.integer("padding_idx") < 0) {
     rule.lookup = {.operand = 1, .factor = rows};
-    rule.filled.push_back(rows); // other ranks' positions are added, as zeros, to the first row
+    rule.filled.push_back(rows); // indices of other ranks' rows add zeros to the first local row
   } else {
-    rule.whole.push_back(rows); // the padding is the number of a row too, and not an operand
+    rule.unsharded.push_back(rows); // padding_idx is a global row index that is not adjusted per rank
   }
   if (call.boolean("scale_grad_by_freq")) {
     for (const auto& dim : positions) {
-      rule.whole.push_back(dim[0]); // every occurrence counts
+      rule.unsharded.push_back(dim[0]); // the frequency counts all occurrences of a row
     }
   }
   return rule;
 }
 
-/// Rows of a table by their numbers, added up, averaged or compared by bag. Numbers and bags are of no length that is known
-/// beforehand: columns alone may be cut.
+/// Looks up rows of a table by index and adds, averages or compares them by bag. The sizes of the bags depend on the
+/// values, so only columns may be sharded.
 std::optional<Rule> embedding_bag_rule(const OpCall& call) {
   constexpr int64_t kLargest = 2;
   if (call.operand(0).dim() != 2) {
@@ -66,9 +66,9 @@ std::optional<Rule> embedding_bag_rule(const OpCall& call) {
   rule.inputs = dims_by_name(call, {{"weight", columns}});
   rule.filled = {column};
   rule.outputs = {columns, Rule::Dims(1), Rule::Dims(1), Rule::Dims(1)};
-  rule.constant = {1, 2, 3}; // to which bag a number belongs, how many a bag has
+  rule.constant = {1, 2, 3}; // the bag of each index, and the size of each bag
   if (call.integer("mode") == kLargest) {
-    rule.outputs[3] = columns; // which of them was the largest
+    rule.outputs[3] = columns; // the index of the largest element
     rule.constant.pop_back();
   } else {
     rule.linear = {{0}};

@@ -14,13 +14,13 @@ struct Equation {
   std::vector<std::string> inputs;
   std::string output;
 
-  /// Whether no operand has a letter twice, and every letter is in at least two of the operands and the output.
+  /// Whether no operand has a letter twice, and every letter occurs in at least two of the operands and the output.
   bool is_contraction() const;
-  /// Whether operands of these sizes have a dim per letter, and a letter the same size everywhere: nothing broadcasts.
+  /// Whether operands of these sizes have one dim per letter, and every letter has one size: nothing broadcasts.
   bool fits(c10::ArrayRef<c10::IntArrayRef> sizes) const;
 };
 
-/// Nothing where the text is no equation, or has an ellipsis. Without an arrow the output has the letters that occur once,
+/// Empty if the text is no equation or has an ellipsis. Without an arrow, the output has the letters that occur once,
 /// in alphabetical order.
 std::optional<Equation> parse_equation(std::string_view text);
 

@@ -5,7 +5,8 @@ namespace weft {
 
 namespace {
 
-/// Of three tensors per element; a fourth holds one number for each element of the lists, and stays as it is.
+/// For operators on three tensors per list element. A fourth tensor holds one number per list element and is not
+/// sharded.
 RuleFunction of_three(const RuleFunction& rule) {
   return [rule](const OpCall& call) {
     auto result = rule(call.with(call.operands().slice(0, 3)));
@@ -27,7 +28,7 @@ std::optional<Rule> power_sum(const OpCall& call) {
 
 void add_foreach_rules(RuleRegistry& registry) {
   const auto of_element = [&](std::string_view name) { return registry.find("aten::" + std::string(name))->rule; };
-  // Each takes its elements as the operator of that name does.
+  // Applies the rule of the operator of that name to each list element.
   for (const std::string_view name :
        {"abs",    "acos", "add",   "asin",       "atan",  "ceil",  "clamp_max", "clamp_min", "clone", "copy",
         "cos",    "cosh", "div",   "erf",        "erfc",  "exp",   "expm1",     "floor",     "frac",  "lerp",

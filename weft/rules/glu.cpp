@@ -5,7 +5,7 @@ namespace weft {
 
 namespace {
 
-/// One half of a dim gates the other: it cannot be cut.
+/// The two halves of the dim are multiplied with each other, so the dim cannot be sharded.
 Rule glu_rule(const OpCall& call) {
   Rule rule;
   auto dims = own_factors(rule, call.operand(0).sizes);

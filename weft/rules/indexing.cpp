@@ -7,13 +7,13 @@ namespace weft {
 
 namespace {
 
-/// Truth values are added as well, but not to a sum.
+/// Bools are excluded, because adding them saturates.
 bool is_number(const Operand& operand) {
   return operand.dtype != c10::kBool;
 }
 
-/// The index has a factor of its own, which takes the place of the dim that is picked from. That dim must be whole, but
-/// for the first one: there a rank picks what it holds.
+/// The index has a factor of its own, which replaces the dim that is indexed. That dim must not be sharded, unless it
+/// is the first: then each rank contributes the rows that it holds.
 std::optional<Rule> index_select_rule(const OpCall& call) {
   const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
   if (call.operand(0).dim() == 0) {
@@ -27,29 +27,30 @@ std::optional<Rule> index_select_rule(const OpCall& call) {
     rule.lookup = Rule::Lookup{1, picked};
     rule.filled.push_back(picked);
   } else {
-    rule.whole.push_back(picked);
+    rule.unsharded.push_back(picked);
   }
   return rule;
 }
 
-/// What gather and scatter have in common: tensors of one rank, of which the first may be longer than the others. Along
-/// `dim` the index says where; along others position meets position, so they pass where all are equally long.
+/// The common rule of gather and scatter: tensors of the same ndim, of which the first may be longer than the others.
+/// The index selects positions along `dim`. Other dims are matched position by position, so they pass if all tensors
+/// have the same size.
 struct Aligned {
-  Rule rule; // inputs alone
+  Rule rule; // without outputs
   Rule::Factor along;
 };
 std::optional<Aligned> aligned(const OpCall& call) {
-  const auto rank = call.operand(0).dim();
+  const auto ndim = call.operand(0).dim();
   const auto tensors = call.operands();
-  if (rank == 0 || std::any_of(tensors.begin(), tensors.end(), [&](const Operand& t) { return t.dim() != rank; })) {
+  if (ndim == 0 || std::any_of(tensors.begin(), tensors.end(), [&](const Operand& t) { return t.dim() != ndim; })) {
     return std::nullopt;
   }
-  const auto dim = call.wrapped_dim("dim", rank);
+  const auto dim = call.wrapped_dim("dim", ndim);
   Aligned result;
   auto& rule = result.rule;
   rule.inputs.resize(tensors.size());
   result.along = rule.add_factor(call.operand(1).sizes[dim]);
-  for (int64_t d = 0; d < rank; ++d) {
+  for (int64_t d = 0; d < ndim; ++d) {
     const auto size = call.operand(0).sizes[d];
     const bool passes =
         d != dim && std::all_of(tensors.begin(), tensors.end(), [&](const Operand& t) { return t.sizes[d] == size; });
@@ -74,12 +75,12 @@ std::optional<Rule> gather_rule(const OpCall& call) {
   return rule;
 }
 
-/// As gather; without a dim it picks from all elements, as if there were one.
+/// As gather. Without a dim the operator indexes the flattened tensor, which has no rule.
 std::optional<Rule> take_along_dim_rule(const OpCall& call) {
   return call.has("dim") ? gather_rule(call) : std::nullopt;
 }
 
-/// Every number becomes a row of zeros with a one in it; how long it is must be said.
+/// Every number becomes a one-hot vector, whose length must be given.
 std::optional<Rule> one_hot_rule(const OpCall& call) {
   if (call.integer("num_classes", -1) < 0) {
     return std::nullopt;
@@ -89,54 +90,54 @@ std::optional<Rule> one_hot_rule(const OpCall& call) {
   return rule;
 }
 
-/// What is scattered later may overwrite what came earlier: the index must be whole.
+/// Later writes may overwrite earlier ones, so the index must not be sharded.
 std::optional<Rule> scatter_rule(const OpCall& call) {
   auto found = aligned(call);
   if (!found) {
     return std::nullopt;
   }
   found->rule.outputs.push_back(found->rule.inputs[0]);
-  found->rule.whole.push_back(found->along);
+  found->rule.unsharded.push_back(found->along);
   return found->rule;
 }
 
-/// Sums of parts are added.
+/// Shards of the index give terms of a sum, so the index may be sharded.
 std::optional<Rule> scatter_add_rule(const OpCall& call) {
   auto rule = scatter_rule(call);
   if (!rule || !is_number(call.operand(0))) {
     return rule;
   }
   if (call.operand(1).sizes == call.operand(2).sizes) {
-    rule->whole.clear();
-    rule->addends = {0};
+    rule->unsharded.clear();
+    rule->added = {0};
   }
   rule->linear = {{0, 2}};
   return rule;
 }
 
-/// self, index, source: the source has the dims of `self`, but along `dim` those of the index.
+/// self, index, source: the source has the dims of `self`, except that it has the size of the index along `dim`.
 std::optional<Rule> index_into_rule(const OpCall& call) {
-  const auto rank = call.operand(0).dim();
+  const auto ndim = call.operand(0).dim();
   const auto source = call.operand_of("source");
-  if (rank == 0 || call.operand(1).dim() > 1 || (source && call.operand(*source).dim() != rank)) {
+  if (ndim == 0 || call.operand(1).dim() > 1 || (source && call.operand(*source).dim() != ndim)) {
     return std::nullopt;
   }
-  const auto dim = call.wrapped_dim("dim", rank);
+  const auto dim = call.wrapped_dim("dim", ndim);
   Rule rule;
   auto dims = own_factors(rule, call.operand(0).sizes);
   rule.inputs.push_back(dims);
   rule.outputs.push_back(dims);
-  rule.whole.push_back(dims[dim][0]);
+  rule.unsharded.push_back(dims[dim][0]);
   const auto index = own_factors(rule, call.operand(1).sizes);
   rule.inputs.push_back(index);
   if (!index.empty()) {
-    rule.whole.push_back(index[0][0]);
+    rule.unsharded.push_back(index[0][0]);
   }
   if (source) {
     dims[dim] = index.empty() ? Rule::Dim{} : index[0];
     rule.inputs.push_back(dims);
   } else if (call.operands().size() > 2) {
-    rule.inputs.emplace_back(); // the value of index_fill, a single number
+    rule.inputs.emplace_back(); // the value of index_fill, a 0-dim tensor
   }
   return rule;
 }
@@ -144,14 +145,14 @@ std::optional<Rule> index_into_rule(const OpCall& call) {
 std::optional<Rule> index_add_rule(const OpCall& call) {
   auto rule = index_into_rule(call);
   if (rule && is_number(call.operand(0))) {
-    rule->whole.resize(1); // parts of the index give sums, which are added
-    rule->addends = {0};
+    rule->unsharded.resize(1); // shards of the index give terms of a sum
+    rule->added = {0};
     rule->linear = {{0, 2}};
   }
   return rule;
 }
 
-/// Every element is looked up by itself, in all of `self`.
+/// Every index is looked up on its own, in the full `self`.
 Rule take_rule(const OpCall& call) {
   Rule rule;
   rule.inputs.emplace_back(call.operand(0).dim());
@@ -162,10 +163,10 @@ Rule take_rule(const OpCall& call) {
   return rule;
 }
 
-/// self[indices]: the dims that are indexed must be whole; the indices broadcast, and their dims come where those were,
-/// or first of all where other dims lie between them.
+/// self[indices]: the indexed dims must not be sharded. The indices broadcast, and their dims replace the indexed dims,
+/// or come first if other dims are between the indexed ones.
 struct Indexed {
-  Rule rule; // of self and the indices
+  Rule rule; // with self and the indices as inputs
   Rule::Dims result;
   std::vector<Rule::Factor> indices;
 };
@@ -176,7 +177,7 @@ std::optional<Indexed> indexed(const OpCall& call) {
   const auto is_mask = [](const Operand& t) { return t.dtype == c10::kBool || t.dtype == c10::kByte; };
   if (places.empty() || places.back() >= call.operand(0).dim() ||
       std::any_of(tensors.begin(), tensors.end(), is_mask)) {
-    return std::nullopt; // as many elements as a mask has
+    return std::nullopt; // a mask gives a number of elements that depends on its values
   }
   Indexed found;
   found.rule = pointwise()(call.with(tensors)).value();
@@ -190,7 +191,7 @@ std::optional<Indexed> indexed(const OpCall& call) {
   const bool is_adjacent = places.back() - places.front() + 1 == static_cast<int64_t>(places.size());
   for (size_t d = 0; d < self.size(); ++d) {
     if (std::find(places.begin(), places.end(), static_cast<int64_t>(d)) != places.end()) {
-      found.rule.whole.push_back(self[d][0]);
+      found.rule.unsharded.push_back(self[d][0]);
     } else {
       found.result.push_back(self[d]);
     }
@@ -210,7 +211,8 @@ std::optional<Rule> index_rule(const OpCall& call) {
   return found->rule;
 }
 
-/// The values broadcast against self[indices]. Added, sums of parts are added; else later ones replace earlier ones.
+/// The values broadcast against self[indices]. With accumulate, shards of the index give terms of a sum; otherwise
+/// later writes may replace earlier ones, so the index must not be sharded.
 std::optional<Rule> index_put_rule(const OpCall& call) {
   auto found = indexed(call);
   const auto values = call.operand_of("values");
@@ -225,10 +227,10 @@ std::optional<Rule> index_put_rule(const OpCall& call) {
   rule.inputs.push_back(broadcast_dims(rule, factors, call.operand(*values).sizes));
   rule.outputs.push_back(rule.inputs[0]);
   if (call.boolean("accumulate") && is_number(call.operand(0))) {
-    rule.addends = {0};
+    rule.added = {0};
     rule.linear = {{0, *values}};
   } else {
-    rule.whole.insert(rule.whole.end(), found->indices.begin(), found->indices.end());
+    rule.unsharded.insert(rule.unsharded.end(), found->indices.begin(), found->indices.end());
   }
   return rule;
 }

@@ -15,7 +15,7 @@ bool is_of_one_dtype(const OpCall& call) {
   });
 }
 
-/// What is put together from operands passes partial values of any operation, if all have them.
+/// A tensor that is assembled from all operands may be partial with any op, if all operands are.
 Rule put_together(const OpCall& call, Rule rule) {
   if (is_of_one_dtype(call)) {
     rule.linear = {all_operands(call)};
@@ -24,8 +24,9 @@ Rule put_together(const OpCall& call, Rule rule) {
   return rule;
 }
 
-/// The dim along which tensors are joined cannot be cut where their sizes differ; otherwise it becomes one of parts, each
-/// cut as the tensors are. One of shape [0] may stand among tensors of any rank.
+/// The dim along which tensors are joined cannot be sharded if their sizes differ. Otherwise it has two factors: the
+/// number of tensors, and the dim of each tensor, which may be sharded. A tensor of shape [0] is allowed among tensors
+/// of any ndim.
 std::optional<Rule> joined_along(const OpCall& call, int64_t dim) {
   const auto is_skipped = [](const Operand& operand) { return operand.sizes == c10::IntArrayRef({0}); };
   const auto shaped = std::find_if_not(call.operands().begin(), call.operands().end(), is_skipped);
@@ -57,8 +58,8 @@ std::optional<Rule> cat_rule(const OpCall& call) {
   return joined_along(call, call.integer("dim"));
 }
 
-/// Tensors of fewer dims than they are joined along get some first.
-RuleFunction cat_of_rank(int64_t least, int64_t dim) {
+/// Tensors with fewer dims than needed are unsqueezed first by the operator.
+RuleFunction cat_of_ndim(int64_t least, int64_t dim) {
   return [least, dim](const OpCall& call) -> std::optional<Rule> {
     const bool has_dims = std::all_of(
         call.operands().begin(), call.operands().end(), [&](const Operand& operand) { return operand.dim() >= least; });
@@ -66,7 +67,7 @@ RuleFunction cat_of_rank(int64_t least, int64_t dim) {
   };
 }
 
-/// What has one dim is joined along it, all else along the second.
+/// Tensors of one dim are joined along it, all others along the second dim.
 std::optional<Rule> hstack_rule(const OpCall& call) {
   return joined_along(call, call.operand(0).dim() == 1 ? 0 : 1);
 }
@@ -85,8 +86,8 @@ std::optional<Rule> stack_rule(const OpCall& call) {
   return put_together(call, std::move(rule));
 }
 
-/// A tensor with another one in place of some of its elements. `places` has a dim of the tensor for every dim of the
-/// other; the dims that it has alone, or that the other fills in part, must be whole.
+/// A tensor with some of its elements replaced by another tensor. `places` has the dim of the first tensor for every
+/// dim of the second; dims that only the first has, or that the second does not fill, must not be sharded.
 std::optional<Rule> put_into(const OpCall& call, const std::vector<int64_t>& places) {
   if (call.operand(1).sizes.size() != places.size()) {
     return std::nullopt;
@@ -99,7 +100,7 @@ std::optional<Rule> put_into(const OpCall& call, const std::vector<int64_t>& pla
   }
   for (const auto& dim : dims) {
     if (!Rule::has(other, dim[0])) {
-      rule.whole.push_back(dim[0]);
+      rule.unsharded.push_back(dim[0]);
     }
   }
   rule.inputs.insert(rule.inputs.begin(), dims);
@@ -120,18 +121,19 @@ std::optional<Rule> select_scatter_rule(const OpCall& call) {
 }
 
 std::optional<Rule> diagonal_scatter_rule(const OpCall& call) {
-  const auto rank = call.operand(0).dim();
-  const auto a = call.wrapped_dim("dim1", rank);
-  const auto b = call.wrapped_dim("dim2", rank);
+  const auto ndim = call.operand(0).dim();
+  const auto a = call.wrapped_dim("dim1", ndim);
+  const auto b = call.wrapped_dim("dim2", ndim);
   auto places = natural_order(call);
   places.erase(std::remove_if(places.begin(), places.end(), [&](int64_t d) { return d == a || d == b; }), places.end());
   places.push_back(-1);
   return put_into(call, places);
 }
 
-/// A dim that is repeated is one of copies of it: cut, every rank has its part of each copy.
+/// A repeated dim has two factors: the copies, and the original dim. If the latter is sharded, every rank holds its
+/// shard of each copy.
 std::optional<Rule> repeat_rule(const OpCall& call) {
-  const bool is_tile = call.has("dims"); // as many as there are, counted from the back
+  const bool is_tile = call.has("dims"); // `dims` may be shorter than the shape: they are aligned with the last dims
   auto repeats = call.integers(is_tile ? "dims" : "repeats");
   if (is_tile && repeats.size() < call.operand(0).sizes.size()) {
     repeats.insert(repeats.begin(), call.operand(0).sizes.size() - repeats.size(), 1);
@@ -159,11 +161,12 @@ std::optional<Rule> repeat_rule(const OpCall& call) {
   return rule;
 }
 
-/// Copies follow each other: cut, every rank has all of those of its part. Without a dim it is repeated as if it had one.
+/// The copies of an element are consecutive: if the dim is sharded, every rank holds all copies of its shard. Without a
+/// dim the operator repeats the flattened tensor.
 std::optional<Rule> repeat_interleave_rule(const OpCall& call) {
   const auto repeats = call.integer("repeats");
   if (repeats < 1) {
-    return std::nullopt; // none, or as many as a tensor says
+    return std::nullopt; // no copies, or a tensor of counts
   }
   auto rule = rearranged(call, natural_order(call));
   const auto copies = rule.add_factor(repeats);
@@ -185,32 +188,33 @@ std::optional<Rule> repeat_interleave_rule(const OpCall& call) {
 
 Rule flip_rule(const OpCall& call) {
   const auto named = call.integers("dims");
-  return with_whole(
+  return with_unsharded(
       rearranged(call, natural_order(call)), named.empty() ? named : call.reduced_dims("dims", call.operand(0).dim()));
 }
 
-/// Without dims it is rolled as if it had one.
+/// Without dims the operator rolls the flattened tensor.
 Rule roll_rule(const OpCall& call) {
-  return with_whole(rearranged(call, natural_order(call)), call.reduced_dims("dims", call.operand(0).dim()));
+  return with_unsharded(rearranged(call, natural_order(call)), call.reduced_dims("dims", call.operand(0).dim()));
 }
 
-/// By one or three quarters the two dims change places.
+/// After one or three quarter rotations the two dims have changed places.
 Rule rot90_rule(const OpCall& call) {
   const auto dims = call.reduced_dims("dims", call.operand(0).dim());
   auto order = natural_order(call);
   if (call.integer("k", 1) % 2 != 0) {
     std::swap(order[dims[0]], order[dims[1]]);
   }
-  return with_whole(rearranged(call, order), dims);
+  return with_unsharded(rearranged(call, order), dims);
 }
 
-/// Triangles need their matrices whole.
+/// Triangles depend on the global row and column, so the matrix dims must not be sharded.
 Rule triangle_rule(const OpCall& call) {
-  const auto rank = call.operand(0).dim();
-  return with_whole(rearranged(call, natural_order(call)), {rank - 2, rank - 1});
+  const auto ndim = call.operand(0).dim();
+  return with_unsharded(rearranged(call, natural_order(call)), {ndim - 2, ndim - 1});
 }
 
-/// Dims that are padded cannot be cut; what they are padded with is no term.
+/// Padded dims cannot be sharded. A nonzero padding value would be added once per rank, so then the input must not be
+/// partial.
 Rule pad_rule(const OpCall& call) {
   const auto pad = call.integers("pad");
   auto order = natural_order(call);
@@ -223,12 +227,12 @@ Rule pad_rule(const OpCall& call) {
   for (const auto d : padded) {
     order[d] = -1;
   }
-  auto rule = with_whole(rearranged(call, order), padded);
+  auto rule = with_unsharded(rearranged(call, order), padded);
   if (call.has("mode") && call.text("mode") != "constant") {
     for (size_t d = 0; d < order.size(); ++d) {
       rule.filled.push_back(rule.inputs[0][d][0]);
     }
-    return rule; // with elements of the tensor
+    return rule; // the padding consists of elements of the tensor
   }
   rule.linear_in_any_op = false;
   if (call.number("value", 0) != 0) {
@@ -237,34 +241,34 @@ Rule pad_rule(const OpCall& call) {
   return rule;
 }
 
-/// The last dim becomes the diagonal of two new ones.
+/// The last dim becomes the diagonal of two new dims.
 Rule diag_embed_rule(const OpCall& call) {
-  const auto rank = call.operand(0).dim() + 1;
-  const auto a = call.wrapped_dim("dim1", rank);
-  const auto b = call.wrapped_dim("dim2", rank);
-  return with_whole(rearranged(call, order_around(rank, a, b)), {rank - 2});
+  const auto ndim = call.operand(0).dim() + 1;
+  const auto a = call.wrapped_dim("dim1", ndim);
+  const auto b = call.wrapped_dim("dim2", ndim);
+  return with_unsharded(rearranged(call, order_around(ndim, a, b)), {ndim - 2});
 }
 
 } // namespace
 
 void add_joining_rules(RuleRegistry& registry) {
   registry.add({"cat", "concat", "concatenate"}, cat_rule);
-  registry.add({"vstack", "row_stack"}, cat_of_rank(2, 0));
-  registry.add({"dstack"}, cat_of_rank(3, 2));
+  registry.add({"vstack", "row_stack"}, cat_of_ndim(2, 0));
+  registry.add({"dstack"}, cat_of_ndim(3, 2));
   registry.add({"hstack"}, hstack_rule);
-  registry.add({"column_stack"}, cat_of_rank(2, 1));
+  registry.add({"column_stack"}, cat_of_ndim(2, 1));
   registry.add({"stack", "_stack"}, stack_rule);
-  registry.add({"slice_scatter"}, of_rank(1, slice_scatter_rule));
-  registry.add({"select_scatter"}, of_rank(1, select_scatter_rule));
-  registry.add({"diagonal_scatter"}, of_rank(2, diagonal_scatter_rule));
+  registry.add({"slice_scatter"}, of_ndim(1, slice_scatter_rule));
+  registry.add({"select_scatter"}, of_ndim(1, select_scatter_rule));
+  registry.add({"diagonal_scatter"}, of_ndim(2, diagonal_scatter_rule));
   registry.add({"repeat", "tile"}, repeat_rule);
   registry.add({"repeat_interleave"}, repeat_interleave_rule);
   registry.add({"flip"}, flip_rule);
   registry.add({"roll"}, roll_rule);
-  registry.add({"rot90"}, of_rank(2, rot90_rule));
-  registry.add({"tril", "triu"}, of_rank(2, triangle_rule));
+  registry.add({"rot90"}, of_ndim(2, rot90_rule));
+  registry.add({"tril", "triu"}, of_ndim(2, triangle_rule));
   registry.add({"constant_pad_nd", "pad"}, pad_rule);
-  registry.add({"diag_embed"}, of_rank(1, diag_embed_rule));
+  registry.add({"diag_embed"}, of_ndim(1, diag_embed_rule));
 }
 
 } // namespace weft

@@ -8,10 +8,11 @@ namespace weft {
 
 namespace {
 
-/// Only of a sum are the terms of parts added up; a mean counts what it has.
-void keep_whole(Rule& rule) {
+/// Forbids sharding of every factor. Only a sum may be computed per shard; a mean would divide by the local number of
+/// elements.
+void forbid_shards(Rule& rule) {
   for (size_t f = 0; f < rule.sizes.size(); ++f) {
-    rule.whole.push_back(static_cast<Rule::Factor>(f));
+    rule.unsharded.push_back(static_cast<Rule::Factor>(f));
   }
 }
 
@@ -19,24 +20,24 @@ int64_t reduction_of(const OpCall& call) {
   return call.integer("reduction", at::Reduction::Mean);
 }
 
-/// A loss per element, then none, the mean or the sum of them.
+/// One loss per element, followed by no reduction, the mean or the sum.
 Rule elementwise_loss(const OpCall& call) {
   auto rule = *pointwise()(call);
   if (reduction_of(call) != at::Reduction::None) {
     rule.outputs = {{}};
   }
   if (reduction_of(call) == at::Reduction::Mean) {
-    keep_whole(rule);
+    forbid_shards(rule);
   }
   return rule;
 }
 
-/// The mean's divisor is the number of elements that are there.
+/// With a mean, the operator divides by the local number of elements, so nothing may be sharded.
 Rule elementwise_loss_backward(const OpCall& call) {
   auto rule = *pointwise()(call);
   rule.linear = {operands_by_name(call, {"grad_output"})};
   if (reduction_of(call) == at::Reduction::Mean) {
-    keep_whole(rule);
+    forbid_shards(rule);
   }
   return rule;
 }
@@ -45,7 +46,7 @@ bool has_equal_shapes(const OpCall& call) {
   return call.operand(*call.operand_of("self")).sizes == call.operand(*call.operand_of("target")).sizes;
 }
 
-/// Drops dims of one element before it compares shapes: what broadcasts would depend on the cut.
+/// The operator drops dims of size 1 before it compares shapes, so what broadcasts would depend on the local sizes.
 std::optional<Rule> binary_cross_entropy_rule(const OpCall& call) {
   return has_equal_shapes(call) ? std::optional(elementwise_loss(call)) : std::nullopt;
 }
@@ -54,7 +55,7 @@ std::optional<Rule> binary_cross_entropy_backward_rule(const OpCall& call) {
   return has_equal_shapes(call) ? std::optional(elementwise_loss_backward(call)) : std::nullopt;
 }
 
-/// Scores (n, classes, ...) against a target (n, ...), or of the scores' shape: classes cannot be cut.
+/// Scores (n, classes, ...) and a target (n, ...) or of the scores' shape. The classes cannot be sharded.
 struct ClassLoss {
   explicit ClassLoss(const OpCall& call) {
     const auto& sizes = call.operand(*call.operand_of("self")).sizes;
@@ -88,12 +89,12 @@ std::optional<Rule> cross_entropy_rule(const OpCall& call) {
   ClassLoss loss(call);
   loss.rule.outputs = {loss.loss};
   if (reduction_of(call) == at::Reduction::Mean) {
-    keep_whole(loss.rule);
+    forbid_shards(loss.rule);
   }
   return loss.rule;
 }
 
-/// Gives the loss and, to be divided by where it is a mean, the weight of all rows.
+/// Returns the loss and the total weight of all rows, by which a mean is divided.
 std::optional<Rule> nll_loss_rule(const OpCall& call) {
   if (!has_rows(call)) {
     return std::nullopt;
@@ -106,16 +107,16 @@ std::optional<Rule> nll_loss_rule(const OpCall& call) {
   }
   if (reduction_of(call) == at::Reduction::None) {
     if (gives_weight) {
-      loss.rule.constant = {1}; // zero
+      loss.rule.constant = {1}; // the total weight is zero
     }
     loss.rule.linear = {operands_by_name(call, {"self"})};
   } else if (reduction_of(call) == at::Reduction::Mean) {
-    keep_whole(loss.rule);
+    forbid_shards(loss.rule);
   }
   return loss.rule;
 }
 
-/// The mean divides by the weight that forward gave: rows may be cut.
+/// The mean divides by the total weight from forward, so the rows may be sharded.
 std::optional<Rule> nll_loss_backward_rule(const OpCall& call) {
   if (!has_rows(call)) {
     return std::nullopt;
@@ -135,10 +136,10 @@ std::optional<Rule> margin_loss_rule(const OpCall& call) {
   ClassLoss loss(call);
   loss.rule.outputs = {loss.loss};
   if (call.schema().returns().size() > 1) {
-    loss.rule.outputs.push_back(loss.scores); // which classes are targets
+    loss.rule.outputs.push_back(loss.scores); // marks the target classes
   }
   if (reduction_of(call) == at::Reduction::Mean) {
-    keep_whole(loss.rule);
+    forbid_shards(loss.rule);
   } else {
     loss.rule.filled = {loss.rows[0][0]};
   }
@@ -153,7 +154,7 @@ std::optional<Rule> margin_loss_backward_rule(const OpCall& call) {
   loss.rule.outputs = {loss.scores};
   loss.rule.linear = {operands_by_name(call, {"grad_output"})};
   if (reduction_of(call) == at::Reduction::Mean) {
-    keep_whole(loss.rule);
+    forbid_shards(loss.rule);
   }
   return loss.rule;
 }

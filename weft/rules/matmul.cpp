@@ -6,7 +6,7 @@ namespace weft {
 
 namespace {
 
-/// beta * input + alpha * (a @ b): the input broadcasts against the product, and is partial when the product is.
+/// beta * input + alpha * (a @ b): the input broadcasts against the product, and must be partial if the product is.
 std::optional<Rule> add_product(const OpCall& call, std::string_view equation) {
   auto product = contraction(equation)(call.with(call.operands().slice(1)));
   if (!product || call.operand(0).sizes.size() > product->outputs[0].size()) {
@@ -19,22 +19,24 @@ std::optional<Rule> add_product(const OpCall& call, std::string_view equation) {
   }
   rule.inputs.insert(rule.inputs.begin(), broadcast_dims(rule, output, call.operand(0).sizes));
   rule.linear = {{0, 1}, {0, 2}};
-  rule.addends = {0};
+  rule.added = {0};
   return rule;
 }
 
-/// What is made of the sum is not what is made of its terms.
+/// The activation is not linear: its value at a sum is not the sum of its values at the terms. So nothing may be
+/// partial, and the reduced factor must not be sharded.
 std::optional<Rule> add_product_with_activation(const OpCall& call) {
   auto rule = add_product(call, "mk,kn->mn");
   if (rule) {
-    rule->whole = {rule->inputs[1][1][0]};
-    rule->addends.clear();
+    rule->unsharded = {rule->inputs[1][1][0]};
+    rule->added.clear();
     rule->linear.clear();
   }
   return rule;
 }
 
-/// (..., k) times (n, k) or (k), plus what broadcasts against the product: the weight is as torch.nn.Linear keeps it.
+/// (..., k) times (n, k) or (k), plus a bias that broadcasts against the product. The weight is stored as in
+/// torch.nn.Linear.
 std::optional<Rule> linear_rule(const OpCall& call) {
   if (call.operand(0).dim() == 0 || call.operand(1).dim() == 0) {
     return std::nullopt;
@@ -60,7 +62,7 @@ std::optional<Rule> linear_rule(const OpCall& call) {
       return std::nullopt;
     }
     rule.inputs.push_back(broadcast_dims(rule, factors, call.operand(2).sizes));
-    rule.addends = {2};
+    rule.added = {2};
     rule.linear = {{0, 2}, {1, 2}};
   }
   return rule;
@@ -108,17 +110,18 @@ Rule matmul_rule(const OpCall& call) {
   return rule;
 }
 
-/// Linear in each operand; the dim of three must be whole.
+/// Linear in each single operand; the dim of size three must not be sharded.
 std::optional<Rule> cross_rule(const OpCall& call) {
   if (call.operand(0).dim() != call.operand(1).dim() || call.operand(0).dim() == 0) {
     return std::nullopt;
   }
   auto rule = pointwise({{0}, {1}})(call).value();
-  rule.whole.push_back(rule.outputs[0][call.wrapped_dim("dim", call.operand(0).dim())][0]);
+  rule.unsharded.push_back(rule.outputs[0][call.wrapped_dim("dim", call.operand(0).dim())][0]);
   return rule;
 }
 
-/// As the equation says; one with an ellipsis or the like is not run whole.
+/// The rule of the equation. An equation that is no contraction, or has an ellipsis, has no rule but decomposes into
+/// other operators.
 std::optional<Rule> einsum_rule(const OpCall& call) {
   const auto equation = parse_equation(call.text("equation"));
   return equation && equation->is_contraction() ? contraction(call.text("equation"))(call) : std::nullopt;

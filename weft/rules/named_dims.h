@@ -9,17 +9,17 @@
 
 namespace weft {
 
-/// For operators of many arguments, some of them absent: dims and operands by the names in the schema.
+/// Dims and operands by their names in the schema, for operators with many arguments, some of which may be absent.
 ///
 ///   rule.inputs = dims_by_name(call, {{"input", data}, {"weight", channel}});
 ///   rule.linear = {operands_by_name(call, {"grad_out"})};
 
-/// The dims of every operand; those that are not named cannot be cut.
+/// The dims of every operand; operands that are not named cannot be sharded.
 std::vector<Rule::Dims> dims_by_name(
     const OpCall& call,
     const std::vector<std::pair<std::string_view, Rule::Dims>>& named);
 
-/// The operands that the named arguments are; absent ones are left out.
+/// The operands of the named arguments, without the absent ones.
 std::vector<int64_t> operands_by_name(const OpCall& call, std::initializer_list<std::string_view> names);
 
 } // namespace weft

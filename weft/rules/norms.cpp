@@ -6,7 +6,7 @@ namespace weft {
 
 namespace {
 
-/// The dims that are normalized come last and cannot be cut; statistics have them with one element.
+/// The normalized dims come last and cannot be sharded; in the statistics they have size 1.
 Rule layer_norm_rule(const OpCall& call) {
   Rule rule;
   const auto& sizes = call.operand(*call.operand_of("input")).sizes;
@@ -25,7 +25,7 @@ Rule layer_norm_rule(const OpCall& call) {
   return rule;
 }
 
-/// Channels are normalized by group, so that groups may be cut.
+/// Channels are normalized by group, so the groups may be sharded.
 std::optional<Rule> group_norm_rule(const OpCall& call) {
   const auto& sizes = call.operand(*call.operand_of("input")).sizes;
   const bool states_sizes = call.has("N");
@@ -58,7 +58,7 @@ std::optional<Rule> group_norm_rule(const OpCall& call) {
     rule.outputs = {data, channel, channel};
     rule.linear = {gradient};
   }
-  rule.whole = {c};
+  rule.unsharded = {c};
   rule.filled = {g};
   if (states_sizes) {
     rule.size_arguments = {{"N", {sizes[0]}, {{n}}}, {"C", {sizes[1]}, {{g, c}}}};
@@ -67,7 +67,7 @@ std::optional<Rule> group_norm_rule(const OpCall& call) {
   return rule;
 }
 
-/// Every channel of every sample is normalized by itself. Running statistics are those of all samples.
+/// Every channel of every sample is normalized on its own, but running statistics are taken over all samples.
 Rule instance_norm_rule(const OpCall& call) {
   Rule rule;
   const auto& sizes = call.operand(*call.operand_of("input")).sizes;
@@ -80,28 +80,28 @@ Rule instance_norm_rule(const OpCall& call) {
       {{"input", data}, {"weight", channel}, {"bias", channel}, {"running_mean", channel}, {"running_var", channel}});
   rule.outputs = {data};
   if (call.boolean("use_input_stats") && call.operand_of("running_mean")) {
-    rule.whole = {data[0][0]};
+    rule.unsharded = {data[0][0]};
     rule.updated = operands_by_name(call, {"running_mean", "running_var"});
   }
   return rule;
 }
 
-/// Where the statistics come from.
+/// The source of the statistics.
 enum class Statistics : uint8_t { Batch, Running };
 
-/// Data whose channels are dim 1. Statistics of the batch are taken over all other dims, which then cannot be cut.
+/// The channels are dim 1. Statistics of the batch are taken over all other dims, which then cannot be sharded.
 struct BatchNorm {
   BatchNorm(const OpCall& call, Statistics statistics) {
     const auto& sizes = call.operand(*call.operand_of("input")).sizes;
     for (size_t d = 0; d < sizes.size(); ++d) {
-      const bool may_be_cut = d == 1 || statistics == Statistics::Running;
-      data.push_back(may_be_cut ? Rule::Dim{rule.add_factor(sizes[d])} : Rule::Dim{});
-      if (may_be_cut) {
+      const bool may_be_sharded = d == 1 || statistics == Statistics::Running;
+      data.push_back(may_be_sharded ? Rule::Dim{rule.add_factor(sizes[d])} : Rule::Dim{});
+      if (may_be_sharded) {
         rule.filled.push_back(data[d][0]);
       }
     }
     channel = {data[1]};
-    // What forward saved is empty where it used the running statistics.
+    // The saved statistics are empty if forward used the running statistics.
     const auto saved = [&](std::string_view name) {
       const auto operand = call.operand_of(name);
       return operand && call.operand(*operand).sizes[0] == sizes[1] ? channel : Rule::Dims(1);
@@ -120,9 +120,9 @@ struct BatchNorm {
          {"save_invstd", saved("save_invstd")}});
   }
 
-  void forbid_cuts() {
+  void forbid_shards() {
     for (size_t f = 0; f < rule.sizes.size(); ++f) {
-      rule.whole.push_back(static_cast<Rule::Factor>(f));
+      rule.unsharded.push_back(static_cast<Rule::Factor>(f));
     }
     rule.filled.clear();
   }
@@ -132,7 +132,7 @@ struct BatchNorm {
   Rule::Dims channel;
 };
 
-/// Uses the statistics of the batch, and updates the running ones, unless `training` says otherwise.
+/// Uses the statistics of the batch and updates the running statistics if `training`.
 std::optional<Rule> batch_norm_rule(const OpCall& call, bool training) {
   if (!training && !call.operand_of("running_mean")) {
     return std::nullopt;
@@ -145,9 +145,9 @@ std::optional<Rule> batch_norm_rule(const OpCall& call, bool training) {
     rule.outputs.resize(3, training ? norm.channel : Rule::Dims(1));
   }
   if (call.schema().returns().size() > 3) {
-    rule.outputs.emplace_back(1); // what cuDNN keeps for backward
+    rule.outputs.emplace_back(1); // the buffer that cuDNN reserves for backward
     if (training) {
-      norm.forbid_cuts(); // nothing is known of what it keeps
+      norm.forbid_shards(); // the contents of the buffer are unknown
     }
   }
   if (training) {
@@ -157,15 +157,16 @@ std::optional<Rule> batch_norm_rule(const OpCall& call, bool training) {
   if (!saves) {
     return rule;
   }
-  // What is saved is empty or, on some devices, a copy of the running statistics: the same if channels are not cut.
-  rule.whole.push_back(norm.channel[0][0]);
+  // The saved statistics are empty or, on some devices, a copy of the running statistics: the same on all ranks only if
+  // channels are not sharded.
+  rule.unsharded.push_back(norm.channel[0][0]);
   for (int64_t i = 1; i < static_cast<int64_t>(rule.outputs.size()); ++i) {
     rule.constant.push_back(i);
   }
   return rule;
 }
 
-/// The running statistics come out as results of their own, as they are or updated.
+/// The running statistics, updated or not, are outputs of this operator.
 std::optional<Rule> functional_batch_norm_rule(const OpCall& call) {
   const bool training = call.boolean("training", /*otherwise=*/true);
   BatchNorm norm(call, Statistics::Batch);
@@ -176,7 +177,7 @@ std::optional<Rule> functional_batch_norm_rule(const OpCall& call) {
     rule.outputs.emplace_back(1);
   }
   if (!training || call.schema().returns().size() > 5) {
-    norm.forbid_cuts();
+    norm.forbid_shards();
   }
   rule.outputs.push_back(norm.channel);
   rule.outputs.push_back(norm.channel);
@@ -191,7 +192,7 @@ std::optional<Rule> batch_norm_backward_rule(const OpCall& call, bool training) 
   for (const auto* name : {"reserve", "reserveSpace"}) {
     const auto reserve = call.operand_of(name);
     if (reserve && call.operand(*reserve).sizes != c10::IntArrayRef{0}) {
-      norm.forbid_cuts();
+      norm.forbid_shards();
     }
   }
   auto& rule = norm.rule;
@@ -210,7 +211,7 @@ void add_norm_rules(RuleRegistry& registry) {
        "rms_norm"},
       layer_norm_rule);
   registry.add({"native_group_norm", "native_group_norm_backward", "group_norm"}, group_norm_rule);
-  registry.add({"instance_norm"}, of_rank(2, instance_norm_rule));
+  registry.add({"instance_norm"}, of_ndim(2, instance_norm_rule));
   registry.add(
       {"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "batch_norm"},
       [](const OpCall& call) { return batch_norm_rule(call, call.boolean("training")); });

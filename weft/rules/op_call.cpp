@@ -86,18 +86,18 @@ std::vector<int64_t> OpCall::present(std::string_view name) const {
   return places;
 }
 
-int64_t OpCall::wrapped_dim(std::string_view name, int64_t rank) const {
-  return c10::maybe_wrap_dim(integer(name), rank);
+int64_t OpCall::wrapped_dim(std::string_view name, int64_t ndim) const {
+  return c10::maybe_wrap_dim(integer(name), ndim);
 }
 
-std::vector<int64_t> OpCall::reduced_dims(std::string_view name, int64_t rank) const {
+std::vector<int64_t> OpCall::reduced_dims(std::string_view name, int64_t ndim) const {
   auto dims = integers(name);
   if (dims.empty()) {
-    dims.resize(rank);
+    dims.resize(ndim);
     std::iota(dims.begin(), dims.end(), 0);
   }
   for (auto& dim : dims) {
-    dim = c10::maybe_wrap_dim(dim, rank);
+    dim = c10::maybe_wrap_dim(dim, ndim);
   }
   return dims;
 }

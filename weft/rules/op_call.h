@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// A tensor argument as a rule sees it: global metadata alone.
+/// A tensor argument as a rule sees it: only global metadata.
 struct Operand {
   c10::IntArrayRef sizes;
   c10::ScalarType dtype;
@@ -24,7 +24,7 @@ struct Operand {
 /// absent optional tensors are not counted.
 class OpCall {
  public:
-  /// Where an argument's tensors are among the operands.
+  /// The operands that belong to one argument.
   struct Range {
     int64_t begin;
     int64_t count;
@@ -50,29 +50,29 @@ class OpCall {
   const Operand& operand(int64_t index) const {
     return operands_[index];
   }
-  /// The operand that a tensor argument is; nothing where it is absent or there is no such argument.
+  /// The operand of a tensor argument; empty if the tensor is absent or there is no such argument.
   std::optional<int64_t> operand_of(std::string_view name) const;
   /// The operands of a tensor list.
   Range operands_of(std::string_view name) const;
 
   bool has(std::string_view name) const;
-  /// The value of a non-tensor argument; a default where the schema has no such argument or it is None.
+  /// The value of a non-tensor argument; a default if the schema has no such argument or it is None.
   int64_t integer(std::string_view name, int64_t otherwise = 0) const;
   bool boolean(std::string_view name, bool otherwise = false) const;
   double number(std::string_view name, double otherwise = 0) const;
-  /// Integers of a list or of a single one; empty where None.
+  /// The integers of a list, or a single integer as a list; empty for None.
   std::vector<int64_t> integers(std::string_view name) const;
-  /// Truth values of a list; empty where None.
+  /// The bools of a list; empty for None.
   std::vector<bool> booleans(std::string_view name) const;
   std::string_view text(std::string_view name) const;
   c10::ScalarType dtype(std::string_view name, c10::ScalarType otherwise) const;
-  /// The places in a list of optional tensors that hold one.
+  /// The positions in a list of optional tensors that hold a tensor.
   std::vector<int64_t> present(std::string_view name) const;
 
-  /// A dim argument counted from the front, for a tensor of `rank` dims.
-  int64_t wrapped_dim(std::string_view name, int64_t rank) const;
-  /// Dims of a reduction: all where none is named.
-  std::vector<int64_t> reduced_dims(std::string_view name, int64_t rank) const;
+  /// A dim argument counted from the front, for a tensor of `ndim` dims.
+  int64_t wrapped_dim(std::string_view name, int64_t ndim) const;
+  /// The dims of a reduction; all dims if none is named.
+  std::vector<int64_t> reduced_dims(std::string_view name, int64_t ndim) const;
 
  private:
   const c10::IValue* find(std::string_view name) const;

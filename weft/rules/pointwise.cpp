@@ -7,12 +7,13 @@ namespace weft {
 
 namespace {
 
-/// Dividing passes sums on; rounding the quotient does not.
+/// Dividing every term divides the sum; rounding the quotients does not round the sum's quotient.
 Rule division(const OpCall& call) {
   return call.has("rounding_mode") ? *pointwise()(call) : *pointwise({{0}})(call);
 }
 
-/// The operands of the set are picked from, by element: together they pass partial values of any operation.
+/// The operator picks each element from one operand of the set, so all operands of the set together may be partial with
+/// any op.
 Rule picked_from(const OpCall& call, const std::vector<int64_t>& set) {
   auto rule = pointwise()(call).value();
   const auto dtype = call.operand(set[0]).dtype;
@@ -23,7 +24,8 @@ Rule picked_from(const OpCall& call, const std::vector<int64_t>& set) {
   return rule;
 }
 
-/// A number would be a term on every rank. A condition alone gives the places where it holds.
+/// A number would be added as a term on every rank. With only a condition, the operator returns indices and has no
+/// rule.
 std::optional<Rule> where(const OpCall& call) {
   if (call.schema().arguments().size() == 1) {
     return std::nullopt;
@@ -31,14 +33,14 @@ std::optional<Rule> where(const OpCall& call) {
   return call.operands().size() == 3 ? picked_from(call, {1, 2}) : pointwise()(call);
 }
 
-/// Every operand by itself, in the shape of all.
+/// Every operand on its own, broadcast to the shape of all.
 Rule broadcast_together(const OpCall& call) {
   auto rule = *copying()(call);
   rule.outputs.resize(call.operands().size(), Rule::Dims(rule.outputs[0]));
   return rule;
 }
 
-/// With a tensor the value may be a term; a number would be one on every rank, unless it is zero.
+/// A value that is a tensor may be partial. A number would be added as a term on every rank, unless it is zero.
 Rule masked_fill(const OpCall& call) {
   if (call.operand_of("value")) {
     return picked_from(call, {0, 2});
@@ -46,7 +48,7 @@ Rule masked_fill(const OpCall& call) {
   return call.number("value", 1) == 0 ? *pointwise({{0}})(call) : *pointwise()(call);
 }
 
-/// The first operand gives the shape; its values are replaced by those of the second.
+/// The first operand gives the shape; the values of the second replace its values.
 Rule assignment(const OpCall& call) {
   auto rule = pointwise()(call).value();
   rule.unread = {0};
@@ -57,7 +59,7 @@ Rule assignment(const OpCall& call) {
   return rule;
 }
 
-/// To the dtype that is named, or to another tensor's.
+/// Casts to the given dtype, or to that of another tensor.
 Rule cast(const OpCall& call) {
   const auto from = call.operand(0).dtype;
   const auto other = call.operand_of("other");
@@ -71,17 +73,17 @@ Rule cast(const OpCall& call) {
   return rule;
 }
 
-/// Where nothing is dropped, nothing is done.
+/// Without dropping, dropout copies its input.
 std::optional<Rule> inactive_dropout(const OpCall& call) {
   return call.boolean("train") && call.number("p") != 0 ? std::nullopt : copying()(call);
 }
 
-/// The slope of what is negative is random while it is trained.
+/// In training the slope for negative elements is random.
 std::optional<Rule> inactive_rrelu(const OpCall& call) {
   return call.boolean("training") ? std::nullopt : pointwise()(call);
 }
 
-/// One slope for all, or one for every channel, which is dim 1.
+/// One slope for all elements, or one per channel, which is dim 1.
 Rule prelu(const OpCall& call) {
   auto rule = *pointwise()(call.with(call.operands().slice(0, 1)));
   const auto& slope = call.operand(1).sizes;
@@ -91,7 +93,7 @@ Rule prelu(const OpCall& call) {
   return rule;
 }
 
-/// Some devices keep no buffer between forward and backward, and give one without elements.
+/// Some devices keep no buffer between forward and backward and pass an empty one.
 Rule log_sigmoid_backward(const OpCall& call) {
   const bool has_buffer = call.operand(2).sizes == call.operand(1).sizes;
   auto rule = pointwise({{0}})(has_buffer ? call : call.with(call.operands().slice(0, 2))).value();
@@ -113,7 +115,7 @@ void add_linear_rules(RuleRegistry& registry) {
   registry.add({"addcdiv", "lerp"}, pointwise({{0, 1}}));
   registry.add({"maximum"}, larger_of(ReduceOp::Max));
   registry.add({"minimum"}, larger_of(ReduceOp::Min));
-  // Backward forms are linear in the gradient, which comes first.
+  // Backward operators are linear in the gradient, which is the first operand.
   registry.add(
       {"elu_backward", "gelu_backward", "hardshrink_backward", "hardsigmoid_backward", "hardswish_backward",
        "hardtanh_backward", "leaky_relu_backward", "logit_backward", "mish_backward", "rrelu_with_noise_backward",
@@ -171,7 +173,7 @@ void add_pointwise_rules(RuleRegistry& registry) {
        "tanh",       "threshold",     "trunc",
        "xlogy"},
       pointwise());
-  // Other names of the above, and what is made of several of them.
+  // Aliases of the operators above, and composites of several of them.
   registry.add(
       {"absolute",      "arccos",        "arccosh",       "arcsin",        "arcsinh",       "arctan",
        "arctan2",       "arctanh",       "clip",          "fix",           "float_power",   "greater",
@@ -218,7 +220,7 @@ void add_pointwise_rules(RuleRegistry& registry) {
        "special_xlog1py",
        "special_zeta"},
       pointwise());
-  // Truth values and bits.
+  // Bools and bits.
   registry.add(
       {"__ilshift__", "__irshift__", "__lshift__",
        "__rshift__",  "bitwise_and", "bitwise_left_shift",

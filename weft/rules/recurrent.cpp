@@ -5,8 +5,8 @@ namespace weft {
 
 namespace {
 
-/// Samples pass; each step needs all of the state that the last one gave. Data (length, samples, size), or samples first;
-/// states (layers, samples, size).
+/// Samples may be sharded; each time step needs the full state of the previous one. Data is (length, samples, size), or
+/// samples first; states are (layers, samples, size).
 std::optional<Rule> recurrent_rule(const OpCall& call) {
   const auto input = call.operand_of("input");
   const bool drops = call.boolean("train") && call.number("dropout") != 0;

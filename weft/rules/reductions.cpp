@@ -5,18 +5,18 @@ namespace weft {
 
 namespace {
 
-/// max() and min() reduce everything and may be taken of maxima; with a dim they also give the index. Of two tensors they
-/// are the larger and the smaller one.
+/// max() and min() without a dim reduce all dims, and the input may be partial with the same op; with a dim they also
+/// return the index. Of two tensors they take the larger or smaller elements.
 RuleFunction extremum(ReduceOp op) {
   return [op](const OpCall& call) {
     if (call.operand_of("other")) {
       return larger_of(op)(call);
     }
-    return call.has("dim") ? reduction_of_whole(2)(call) : reduction(op)(call);
+    return call.has("dim") ? unsharded_reduction(2)(call) : reduction(op)(call);
   };
 }
 
-/// Of two tensors that broadcast: a dim of both is reduced.
+/// The operands broadcast against each other, and a dim of both is reduced.
 std::optional<Rule> cosine_similarity_rule(const OpCall& call) {
   auto rule = pointwise()(call).value();
   auto& output = rule.outputs[0];
@@ -24,28 +24,29 @@ std::optional<Rule> cosine_similarity_rule(const OpCall& call) {
     return std::nullopt;
   }
   const auto dim = call.wrapped_dim("dim", static_cast<int64_t>(output.size()));
-  rule.whole.push_back(output[dim][0]);
+  rule.unsharded.push_back(output[dim][0]);
   output.erase(output.begin() + dim);
   return rule;
 }
 
-/// median() gives a value; with a dim also the index.
+/// median() returns a value; with a dim also the index.
 std::optional<Rule> median_rule(const OpCall& call) {
-  return reduction_of_whole(call.has("dim") ? 2 : 1)(call);
+  return unsharded_reduction(call.has("dim") ? 2 : 1)(call);
 }
 
-/// What is counted or filtered element by element adds up over parts, but is not that of terms.
+/// Counting or filtering element by element gives terms over shards, but the input must not be partial, because it is
+/// not linear.
 Rule counting(const OpCall& call) {
   auto rule = reduction(ReduceOp::Sum)(call).value();
   rule.linear.clear();
   return rule;
 }
 
-/// any() is the maximum of truth values, all() the minimum.
+/// any() is the maximum of bools, all() the minimum.
 RuleFunction truth(ReduceOp op) {
   return [op](const OpCall& call) {
     if (call.has("dim") && call.integers("dim").empty()) {
-      return *pointwise()(call); // unlike those of numbers, these reduce nothing where a list names no dim
+      return *pointwise()(call); // any() and all() reduce no dim if the list is empty, unlike sum()
     }
     auto rule = reduction(op)(call).value();
     rule.filled.clear();
@@ -59,14 +60,14 @@ RuleFunction truth(ReduceOp op) {
 }
 
 Rule trace_rule(const OpCall& call) {
-  return *reduction_of_whole(1, {{0}})(call);
+  return *unsharded_reduction(1, {{0}})(call);
 }
 
-/// renorm() scales the slices of a dim by their norms: the other dims must be whole.
+/// renorm() scales the slices of a dim by their norms, so the other dims must not be sharded.
 Rule renorm_rule(const OpCall& call) {
   auto others = natural_order(call);
   others.erase(others.begin() + call.wrapped_dim("dim", call.operand(0).dim()));
-  return with_whole(*pointwise()(call), others);
+  return with_unsharded(*pointwise()(call), others);
 }
 
 } // namespace
@@ -82,14 +83,14 @@ void add_reduction_rules(RuleRegistry& registry) {
   registry.add({"max"}, extremum(ReduceOp::Max));
   registry.add({"min"}, extremum(ReduceOp::Min));
   registry.add({"median", "nanmedian"}, median_rule);
-  registry.add({"mean"}, reduction_of_whole(1, {{0}}));
+  registry.add({"mean"}, unsharded_reduction(1, {{0}}));
   registry.add({"trace"}, trace_rule);
   registry.add(
       {"argmax", "argmin", "logsumexp", "special_logsumexp", "nanmean", "var", "std", "norm", "linalg_norm",
        "linalg_vector_norm"},
-      reduction_of_whole());
+      unsharded_reduction());
   registry.add({"cosine_similarity"}, cosine_similarity_rule);
-  registry.add({"var_mean", "std_mean", "aminmax", "_aminmax"}, reduction_of_whole(2));
+  registry.add({"var_mean", "std_mean", "aminmax", "_aminmax"}, unsharded_reduction(2));
   registry.add({"renorm"}, renorm_rule);
   registry.add({"cumsum"}, along_dim("dim", 1, {{0}}));
   registry.add({"cumprod", "logcumsumexp", "_logcumsumexp"}, along_dim("dim"));

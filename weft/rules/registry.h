@@ -9,26 +9,27 @@
 
 namespace weft {
 
-/// An operator's rule, and whether it holds for the whole call or for each element of its lists (foreach, fused
-/// optimizers): the i-th tensors of all lists, and the tensors that are in none.
+/// The rule of an operator, and whether it applies to each element of the operator's lists instead of to the call as
+/// one (foreach, fused optimizers). An element is the i-th tensors of all lists, together with the tensors outside of
+/// lists.
 struct RuleEntry {
   RuleFunction rule;
   bool per_element = false;
 };
 
-/// Rules by operator. A name stands for all overloads of an operator, in-place and out= forms included: "add" is
-/// aten::add.Tensor, aten::add_.Tensor, aten::add.out, aten::add.Scalar, and by element aten::_foreach_add.List. Their
-/// stored outputs are the caller's matter: a rule sees the functional form.
+/// Rules by operator. A name covers all overloads of an operator with in-place and out= forms: "add" is
+/// aten::add.Tensor, aten::add_.Tensor, aten::add.out, aten::add.Scalar, and per element aten::_foreach_add.List. A
+/// rule sees the functional form; the caller handles the output tensors.
 class RuleRegistry {
  public:
-  /// All rules, made when first asked for.
+  /// All rules, made at the first call.
   static const RuleRegistry& instance();
 
-  /// The rule for an aten operator's schema name ("aten::add_"); nothing where there is none.
+  /// The rule for an aten operator's schema name ("aten::add_"), or nullptr.
   const RuleEntry* find(std::string_view operator_name) const;
 
   void add(std::initializer_list<std::string_view> names, const RuleFunction& rule);
-  /// A rule for each element of the operator's lists.
+  /// Adds a rule for each element of the operator's lists.
   void add_per_element(std::initializer_list<std::string_view> names, const RuleFunction& rule);
   std::vector<std::string> names() const;
 
@@ -36,7 +37,7 @@ class RuleRegistry {
   std::unordered_map<std::string, RuleEntry> rules_;
 };
 
-/// The families, each in a file of its name.
+/// The families of operators, each in a file of its name.
 void add_pointwise_rules(RuleRegistry& registry);
 void add_matmul_rules(RuleRegistry& registry);
 void add_reduction_rules(RuleRegistry& registry);

@@ -62,7 +62,7 @@ bool Rule::has(const Dims& dims, Factor factor) {
 }
 
 bool Rule::is_whole(Factor factor) const {
-  return std::find(whole.begin(), whole.end(), factor) != whole.end();
+  return std::find(unsharded.begin(), unsharded.end(), factor) != unsharded.end();
 }
 
 bool Rule::is_reduced(Factor factor) const {
@@ -80,21 +80,21 @@ int64_t Rule::size_of(const Dim& dim) const {
 std::string Rule::to_string() const {
   auto text = tensors_text(inputs) + "->" + tensors_text(outputs);
   std::string reduced;
-  std::string kept_whole;
+  std::string not_sharded;
   for (size_t f = 0; f < sizes.size(); ++f) {
     const auto factor = static_cast<Factor>(f);
     const auto is_in = [&](const Dims& dims) { return has(dims, factor); };
     if (is_whole(factor)) {
-      kept_whole += (kept_whole.empty() ? "" : ",") + factor_text(factor);
+      not_sharded += (not_sharded.empty() ? "" : ",") + factor_text(factor);
     } else if (
         is_reduced(factor) && sizes[f] > 1 && !outputs.empty() && std::any_of(inputs.begin(), inputs.end(), is_in)) {
       reduced += (reduced.empty() ? "" : ",") + factor_text(factor);
     }
   }
   text += reduced.empty() ? "" : " " + std::string(weft::to_string(reduction)) + "={" + reduced + "}";
-  text += kept_whole.empty() ? "" : " whole={" + kept_whole + "}";
+  text += not_sharded.empty() ? "" : " whole={" + not_sharded + "}";
   text += filled.empty() ? "" : " filled=" + factors_text(filled);
-  text += addends.empty() ? "" : " added=" + set_text(addends);
+  text += added.empty() ? "" : " added=" + set_text(added);
   const auto linear_name = linear_in_any_op ? " linear*="
       : linear_op                           ? " linear(" + std::string(weft::to_string(*linear_op)) + ")="
                                             : std::string(" linear=");

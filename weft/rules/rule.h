@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// What an operator does to a sharding, for one call: its tensor dims are made of factors, as in einsum.
+/// The shardings that an operator supports, for one call. Its tensor dims consist of factors, as in einsum.
 ///
 ///   mm          ([a,b],[b,c])->([a,c]) sum={b} linear={0}{1}
 ///   add         ([a,b],[b])->([a,b]) linear={0,1}
@@ -20,50 +20,51 @@ namespace weft {
 ///   embedding   ([a,b],[c])->([c,b]) sum={a} lookup={1 in a}
 ///   amax        ([a,b])->([a]) max={b} filled={b} linear(max)={0}
 ///
-/// A factor may be cut unless it is `whole`: every tensor that has it is then sharded along it, an input that lacks it is
-/// replicated, and an output that lacks it is partial, for it holds what one part of the factor gives. Never listed:
-/// everything replicated, which is always right.
+/// A factor may be sharded unless it is listed in `whole={...}`. Then every tensor that has the factor is sharded along
+/// it, an input without it is replicated, and an output without it is partial, because each rank computes it from one
+/// shard of the factor. Replicating all operands is always correct and therefore not listed.
 struct Rule {
   using Factor = int16_t;
-  /// The factors that a tensor dim is made of, the one that varies slowest first; none where a dim cannot be cut.
+  /// The factors of a tensor dim, the slowest-varying first; empty if the dim cannot be sharded.
   using Dim = c10::SmallVector<Factor, 1>;
   using Dims = c10::SmallVector<Dim, 4>;
 
-  /// An argument that states sizes (of a view, say): locally it states what is left of them.
+  /// An argument that states sizes, for example of a view. Its local value states the local sizes.
   struct SizeArgument {
     std::string name;
-    std::vector<int64_t> sizes; // global; one for an integer argument
-    Dims dims;                  // of each size
+    std::vector<int64_t> sizes; // global sizes; one for an integer argument
+    Dims dims;                  // the factors of each size
   };
-  /// An operand that holds positions along a factor. Where that is cut, a rank looks up the positions it holds and gives
-  /// zeros for the others, so that the sum over ranks is the value.
+  /// An operand that holds positions along a factor. If the factor is sharded, a rank looks up the positions that it
+  /// holds and returns zeros for the others, so that the sum over the ranks is the result.
   struct Lookup {
     int64_t operand;
     Factor factor;
   };
 
-  std::vector<int64_t> sizes; // of the factors
-  std::vector<Dims> inputs;   // of every operand
-  std::vector<Dims> outputs;  // of every tensor that comes out
-  std::vector<Factor> whole;
-  /// Factors of which every rank must hold some: the local operator does not take tensors that are empty along them.
+  std::vector<int64_t> sizes;    // of the factors
+  std::vector<Dims> inputs;      // the dims of every operand
+  std::vector<Dims> outputs;     // the dims of every output
+  std::vector<Factor> unsharded; // factors that must not be sharded
+  /// Factors of which every rank must hold at least one index, because the local operator rejects empty tensors.
   std::vector<Factor> filled;
-  ReduceOp reduction = ReduceOp::Sum; // of outputs that lack a factor which is cut
-  /// Operands that are added to what is reduced: where a reduced factor is cut, they are partial and not replicated.
-  std::vector<int64_t> addends;
+  ReduceOp reduction = ReduceOp::Sum; // of outputs without a factor that is sharded
+  /// Operands that are added to the reduced value: if a reduced factor is sharded, they are partial instead of
+  /// replicated.
+  std::vector<int64_t> added;
   /// Sets of operands that may be partial together while the others are replicated; the outputs are then partial too.
   std::vector<std::vector<int64_t>> linear;
-  /// Whether the linear sets hold for partial values of any operation, not for sums and averages alone.
+  /// Whether the linear sets apply to partial values of any op, not only to sums and averages.
   bool linear_in_any_op = false;
-  /// The operation whose partial values the linear sets hold for, in place of sums and averages: amax passes maxima.
+  /// The op of the partial values that the linear sets apply to, instead of sums and averages: amax passes maxima.
   std::optional<ReduceOp> linear_op;
-  /// Operands of which only shape and dtype matter: partial values need not be reduced.
+  /// Operands of which only shape and dtype are read: partial values need not be reduced.
   std::vector<int64_t> unread;
-  /// Operands of which only the dtype matters: they lie as they do.
+  /// Operands of which only the dtype is read: they keep their layout.
   std::vector<int64_t> of_any_layout;
-  /// Operands that are updated in place without being returned (running statistics): they keep their layout.
+  /// Operands that are updated in place and not returned (running statistics): they keep their layout.
   std::vector<int64_t> updated;
-  /// Outputs that are the same whatever is cut.
+  /// Outputs that do not depend on which factors are sharded.
   std::vector<int64_t> constant;
   std::vector<SizeArgument> size_arguments;
   std::optional<Lookup> lookup;
@@ -73,16 +74,16 @@ struct Rule {
     return static_cast<Factor>(sizes.size() - 1);
   }
   bool is_whole(Factor factor) const;
-  /// Whether the factor is in no output.
+  /// Whether no output has the factor.
   bool is_reduced(Factor factor) const;
-  /// The number of elements that a dim has.
+  /// The number of elements of a dim.
   int64_t size_of(const Dim& dim) const;
   static bool has(const Dims& dims, Factor factor);
 
   std::string to_string() const;
 };
 
-/// The rule of one call, or none: the call then runs on replicated tensors. Pure.
+/// The rule of one call; without one, the call runs on replicated tensors. It depends on the call only.
 using RuleFunction = std::function<std::optional<Rule>(const OpCall&)>;
 
 } // namespace weft

@@ -5,20 +5,20 @@ namespace weft {
 
 namespace {
 
-/// The dim that is picked from must be whole, and is as long as what was asked for.
+/// The dim to choose from must not be sharded; its size in the output is k.
 Rule topk_rule(const OpCall& call) {
   auto order = natural_order(call);
   const auto dims = call.reduced_dims("dim", call.operand(0).dim());
   if (!order.empty()) {
     order[dims[0]] = -1;
   }
-  auto rule = with_whole(rearranged(call, order), dims);
+  auto rule = with_unsharded(rearranged(call, order), dims);
   rule.linear.clear();
   rule.outputs.resize(2, Rule::Dims(rule.outputs[0]));
   return rule;
 }
 
-/// Values that are looked for: each by itself, among others that must be whole.
+/// Every value is searched for on its own, in a second operand that must not be sharded.
 Rule looked_for(const OpCall& call, int64_t values, int64_t among) {
   Rule rule;
   rule.inputs.resize(2);
@@ -39,7 +39,7 @@ std::optional<Rule> isin_rule(const OpCall& call) {
   return call.operand_of("test_elements") ? looked_for(call, 0, 1) : pointwise()(call);
 }
 
-/// Values and sequences have their dims in common, but for the last; a single sequence is for all.
+/// Values and sequences have all dims but the last in common; a single sequence serves all values.
 std::optional<Rule> searchsorted_rule(const OpCall& call) {
   const bool is_one_sequence = call.operand(0).dim() == 1;
   if (!call.operand_of("self") || (!is_one_sequence && call.operand(0).dim() != call.operand(1).dim())) {
@@ -62,7 +62,7 @@ void add_sorting_rules(RuleRegistry& registry) {
   registry.add({"sort"}, along_dim("dim", 2));
   registry.add({"argsort"}, along_dim("dim"));
   registry.add({"topk"}, topk_rule);
-  registry.add({"kthvalue", "mode"}, reduction_of_whole(2));
+  registry.add({"kthvalue", "mode"}, unsharded_reduction(2));
   registry.add({"bucketize"}, bucketize_rule);
   registry.add({"isin"}, isin_rule);
   registry.add({"searchsorted"}, searchsorted_rule);

@@ -6,12 +6,12 @@ namespace weft {
 
 namespace {
 
-/// Operators that work on planes: the last dims are spatial and cannot be cut, channels and samples pass.
+/// Operators on planes: the last dims are spatial and cannot be sharded; channels and samples may be.
 Rule planes(const OpCall& call, size_t spatial_dims) {
   Rule rule;
   const auto& sizes = call.operand(0).sizes;
   auto dims = own_factors(rule, sizes.slice(0, sizes.size() - spatial_dims));
-  rule.filled = {dims.back()[0]}; // kernels take no samples, but not no channels
+  rule.filled = {dims.back()[0]}; // kernels accept zero samples, but not zero channels
   dims.resize(sizes.size());
   rule.inputs.assign(call.operands().size(), dims);
   rule.outputs.assign(call.schema().returns().size(), dims);
@@ -30,7 +30,7 @@ RuleFunction avg_pool(size_t spatial_dims) {
   };
 }
 
-/// Spreads the gradient, which comes first, over the shape of what was pooled.
+/// Distributes the gradient, which is the first operand, over the shape of the pooled tensor.
 RuleFunction pool_backward(size_t spatial_dims) {
   return [spatial_dims](const OpCall& call) {
     auto rule = planes(call, spatial_dims);
@@ -40,7 +40,7 @@ RuleFunction pool_backward(size_t spatial_dims) {
   };
 }
 
-/// Borders are copies of what is inside the plane.
+/// Pads with copies of elements of the plane.
 RuleFunction pad(size_t spatial_dims) {
   return [spatial_dims](const OpCall& call) -> std::optional<Rule> {
     if (call.operand(0).dim() <= static_cast<int64_t>(spatial_dims)) {
@@ -53,7 +53,7 @@ RuleFunction pad(size_t spatial_dims) {
   };
 }
 
-/// Windows of a plane (..., c, h, w) side by side, (..., c * window, places): `to_columns` says which comes first.
+/// Converts windows of a plane (..., c, h, w) to columns (..., c * window, positions), or back if not `to_columns`.
 std::optional<Rule> columns_rule(const OpCall& call, bool to_columns) {
   const auto& sizes = call.operand(0).sizes;
   const auto plane_dims = to_columns ? size_t{3} : size_t{2};
@@ -73,7 +73,7 @@ std::optional<Rule> columns_rule(const OpCall& call, bool to_columns) {
   columns.resize(leading + 2);
   rule.inputs = {to_columns ? plane : columns};
   rule.outputs = {to_columns ? columns : plane};
-  rule.whole = {w};
+  rule.unsharded = {w};
   rule.filled = {c};
   rule.linear = {{0}};
   return rule;
@@ -88,7 +88,7 @@ Rule upsample_rule(const OpCall& call) {
   return rule;
 }
 
-/// (..., c * r * r, h, w) and (..., c, h * r, w * r): `to_space` says which comes first.
+/// Converts (..., c * r * r, h, w) to (..., c, h * r, w * r), or back if not `to_space`.
 std::optional<Rule> pixel_shuffle_rule(const OpCall& call, int64_t r, bool to_space) {
   Rule rule;
   const auto& sizes = call.operand(0).sizes;
@@ -109,9 +109,9 @@ std::optional<Rule> pixel_shuffle_rule(const OpCall& call, int64_t r, bool to_sp
   }
   rule.inputs = {to_space ? deep : wide};
   rule.outputs = {to_space ? wide : deep};
-  rule.whole = {down, across};
+  rule.unsharded = {down, across};
   if (!to_space) {
-    // Of an empty tensor the kernel leaves the shape as it is.
+    // The kernel does not change the shape of an empty tensor.
     for (size_t f = 0; f < rule.sizes.size(); ++f) {
       rule.filled.push_back(static_cast<Rule::Factor>(f));
     }

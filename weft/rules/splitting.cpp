@@ -7,27 +7,28 @@ namespace weft {
 
 namespace {
 
-/// Every part has the dims of the whole but for the one that is split.
-Rule into_parts(const OpCall& call, int64_t parts) {
+/// Every output has the dims of the input; the dim that is split must not be sharded.
+Rule into_chunks(const OpCall& call, int64_t count) {
   auto order = natural_order(call);
   const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
   order[dim] = -1;
-  auto rule = with_whole(rearranged(call, order), {dim});
-  rule.outputs.resize(parts, Rule::Dims(rule.outputs[0]));
+  auto rule = with_unsharded(rearranged(call, order), {dim});
+  rule.outputs.resize(count, Rule::Dims(rule.outputs[0]));
   return rule;
 }
 
-/// Of equal parts each may be cut. A rank that held nothing of them would split nothing into one.
-Rule into_equal_parts(const OpCall& call, int64_t parts) {
+/// Chunks of equal size may be sharded themselves. Every rank must hold at least one element, because an empty tensor
+/// is split into one chunk.
+Rule into_equal_chunks(const OpCall& call, int64_t count) {
   auto rule = rearranged(call, natural_order(call));
   const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
   const auto inside = rule.inputs[0][dim][0];
-  const auto part = rule.add_factor(parts);
-  rule.sizes[inside] /= parts;
+  const auto chunk = rule.add_factor(count);
+  rule.sizes[inside] /= count;
   rule.filled.push_back(inside);
-  rule.whole.push_back(part);
-  rule.inputs[0][dim] = {part, inside};
-  rule.outputs.resize(parts, Rule::Dims(rule.outputs[0]));
+  rule.unsharded.push_back(chunk);
+  rule.inputs[0][dim] = {chunk, inside};
+  rule.outputs.resize(count, Rule::Dims(rule.outputs[0]));
   return rule;
 }
 
@@ -35,32 +36,32 @@ int64_t split_size(const OpCall& call) {
   return call.operand(0).sizes[call.wrapped_dim("dim", call.operand(0).dim())];
 }
 
-/// How many parts of a size hold so many elements.
+/// The number of chunks of the given size that hold so many elements.
 int64_t count_of(int64_t elements, int64_t size) {
   return (elements + size - 1) / size;
 }
 
 Rule split_rule(const OpCall& call) {
   if (call.schema().overload_name() == "sizes") {
-    return into_parts(call, static_cast<int64_t>(call.integers("split_size").size()));
+    return into_chunks(call, static_cast<int64_t>(call.integers("split_size").size()));
   }
   const auto size = split_size(call);
   const auto step = std::max<int64_t>(call.integer("split_size", 1), 1);
-  const auto parts = std::max<int64_t>(count_of(size, step), 1);
-  if (size != parts * step) {
-    return into_parts(call, parts);
+  const auto chunks = std::max<int64_t>(count_of(size, step), 1);
+  if (size != chunks * step) {
+    return into_chunks(call, chunks);
   }
-  auto rule = into_equal_parts(call, parts);
+  auto rule = into_equal_chunks(call, chunks);
   const auto inside = rule.inputs[0][call.wrapped_dim("dim", call.operand(0).dim())][1];
   rule.size_arguments.push_back({"split_size", {step}, {{inside}}});
   return rule;
 }
 
 Rule split_with_sizes_rule(const OpCall& call) {
-  return into_parts(call, static_cast<int64_t>(call.integers("split_sizes").size()));
+  return into_chunks(call, static_cast<int64_t>(call.integers("split_sizes").size()));
 }
 
-/// Parts as long as they must be for so many; there are fewer of them where that leaves nothing for the last.
+/// Chunks of size ceil(size / chunks); there are fewer than asked for if the last ones would be empty.
 std::optional<Rule> chunk_rule(const OpCall& call) {
   const auto size = split_size(call);
   const auto chunks = call.integer("chunks");
@@ -68,32 +69,32 @@ std::optional<Rule> chunk_rule(const OpCall& call) {
     return std::nullopt;
   }
   if (size % chunks == 0) {
-    return size == 0 ? into_parts(call, chunks) : into_equal_parts(call, chunks);
+    return size == 0 ? into_chunks(call, chunks) : into_equal_chunks(call, chunks);
   }
-  return into_parts(call, count_of(size, count_of(size, chunks)));
+  return into_chunks(call, count_of(size, count_of(size, chunks)));
 }
 
-/// Into so many parts, the first ones longer by one where they cannot be equal, or at these places.
+/// Splits into `sections` chunks, the first ones longer by one if the size is not divisible, or at the given indices.
 std::optional<Rule> tensor_split_rule(const OpCall& call) {
   if (call.has("indices")) {
-    return into_parts(call, static_cast<int64_t>(call.integers("indices").size()) + 1);
+    return into_chunks(call, static_cast<int64_t>(call.integers("indices").size()) + 1);
   }
   const auto sections = call.integer("sections");
   if (sections < 1) {
-    return std::nullopt; // a tensor says it
+    return std::nullopt; // the sections are given as a tensor
   }
   const auto size = split_size(call);
-  return size > 0 && size % sections == 0 ? into_equal_parts(call, sections) : into_parts(call, sections);
+  return size > 0 && size % sections == 0 ? into_equal_chunks(call, sections) : into_chunks(call, sections);
 }
 
 } // namespace
 
 void add_splitting_rules(RuleRegistry& registry) {
-  registry.add({"split", "split_copy", "unsafe_split"}, of_rank(1, split_rule));
+  registry.add({"split", "split_copy", "unsafe_split"}, of_ndim(1, split_rule));
   registry.add(
-      {"split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes"}, of_rank(1, split_with_sizes_rule));
-  registry.add({"chunk", "unsafe_chunk"}, of_rank(1, chunk_rule));
-  registry.add({"tensor_split"}, of_rank(1, tensor_split_rule));
+      {"split_with_sizes", "split_with_sizes_copy", "unsafe_split_with_sizes"}, of_ndim(1, split_with_sizes_rule));
+  registry.add({"chunk", "unsafe_chunk"}, of_ndim(1, chunk_rule));
+  registry.add({"tensor_split"}, of_ndim(1, tensor_split_rule));
 }
 
 } // namespace weft

@@ -14,7 +14,7 @@ namespace weft {
 
 namespace {
 
-/// In-place forms of these change the shape of what they are stored in, which a rule cannot say.
+/// The in-place forms of these change the shape of the tensor that they are called on, which a rule cannot express.
 RuleFunction functional(const RuleFunction& rule) {
   return [rule](const OpCall& call) { return call.schema().name().ends_with('_') ? std::nullopt : rule(call); };
 }
@@ -23,10 +23,10 @@ RuleFunction functional(const RuleFunction& rule) {
 RuleFunction transposed(std::string_view first, std::string_view second) {
   return [first = std::string(first), second = std::string(second)](const OpCall& call) {
     auto order = natural_order(call);
-    const auto rank = static_cast<int64_t>(order.size());
-    if (rank > 1) {
-      const auto a = call.has(first) ? call.wrapped_dim(first, rank) : 0;
-      const auto b = call.has(second) ? call.wrapped_dim(second, rank) : 1;
+    const auto ndim = static_cast<int64_t>(order.size());
+    if (ndim > 1) {
+      const auto a = call.has(first) ? call.wrapped_dim(first, ndim) : 0;
+      const auto b = call.has(second) ? call.wrapped_dim(second, ndim) : 1;
       std::swap(order[a], order[b]);
     }
     return rearranged(call, order);
@@ -72,8 +72,8 @@ Rule unsqueeze_rule(const OpCall& call) {
   return rearranged(call, order);
 }
 
-/// A dim that is longer than one stays, though a rank may hold one element of it alone: what is squeezed locally must be
-/// named, or the dim whole.
+/// squeeze() keeps a dim of global size greater than one, although its local size may be one. So the local call must
+/// name the squeezed dims, or the dim must not be sharded.
 Rule squeeze_rule(const OpCall& call) {
   const auto& sizes = call.operand(0).sizes;
   const bool names_dims = call.has("dim");
@@ -81,7 +81,7 @@ Rule squeeze_rule(const OpCall& call) {
                                                                 : call.reduced_dims("dim", call.operand(0).dim());
   std::vector<int64_t> kept;
   std::vector<int64_t> squeezed;
-  std::vector<int64_t> whole;
+  std::vector<int64_t> unsharded;
   for (int64_t d = 0; d < call.operand(0).dim(); ++d) {
     const bool is_named = std::find(named.begin(), named.end(), d) != named.end();
     if (is_named && sizes[d] == 1) {
@@ -90,12 +90,12 @@ Rule squeeze_rule(const OpCall& call) {
     }
     kept.push_back(d);
     if (is_named) {
-      whole.push_back(d);
+      unsharded.push_back(d);
     }
   }
   auto rule = rearranged(call, kept);
   if (!call.schema().overload_name().starts_with("dims")) {
-    return with_whole(std::move(rule), whole);
+    return with_unsharded(std::move(rule), unsharded);
   }
   rule.size_arguments.push_back({"dim", squeezed, Rule::Dims(squeezed.size())});
   return rule;
@@ -114,7 +114,7 @@ Rule expand_rule(const OpCall& call) {
   return rule;
 }
 
-/// As another tensor, of which only the shape is read: it is cut as the result.
+/// Expands to the shape of another tensor, whose values are not read: it is sharded as the result is.
 std::optional<Rule> expand_as_rule(const OpCall& call) {
   if (call.operand(0).dim() > call.operand(1).dim()) {
     return std::nullopt;
@@ -133,7 +133,7 @@ std::optional<Rule> expand_as_rule(const OpCall& call) {
   return rule;
 }
 
-/// Bits are read as another dtype: all dims pass where that has as many of them, all but the last where not.
+/// Reads the bits as another dtype. All dims pass if both dtypes have the same size, otherwise all but the last.
 Rule dtype_rule(const OpCall& call) {
   auto order = natural_order(call);
   const auto dtype = call.operand(0).dtype;
@@ -144,14 +144,14 @@ Rule dtype_rule(const OpCall& call) {
   }
   auto rule = rearranged(call, order);
   rule.linear.clear();
-  return is_same_size || last < 0 ? rule : with_whole(std::move(rule), {last});
+  return is_same_size || last < 0 ? rule : with_unsharded(std::move(rule), {last});
 }
 
 int64_t product(c10::IntArrayRef sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
 
-/// A size of -1 is what the others leave of the elements.
+/// Replaces a size of -1 by the size that the other sizes leave.
 std::vector<int64_t> with_open_size(std::vector<int64_t> sizes, c10::IntArrayRef of) {
   const auto open = std::find(sizes.begin(), sizes.end(), -1);
   if (open != sizes.end()) {
@@ -161,7 +161,7 @@ std::vector<int64_t> with_open_size(std::vector<int64_t> sizes, c10::IntArrayRef
   return sizes;
 }
 
-/// The elements in their order, in another shape.
+/// The elements in the same order, in another shape.
 Rule viewed(const OpCall& call, c10::IntArrayRef to) {
   Rule rule;
   auto map = map_dims(rule, call.operand(0).sizes, to);
@@ -183,7 +183,7 @@ Rule view_rule(const OpCall& call) {
   return rule;
 }
 
-/// Dims that follow each other become one. What is left of them on a rank does so by itself.
+/// Consecutive dims become one. The local call flattens the local dims in the same way.
 Rule flatten_rule(const OpCall& call) {
   const auto& sizes = call.operand(0).sizes;
   if (sizes.empty()) {
@@ -200,17 +200,17 @@ Rule flatten_rule(const OpCall& call) {
 Rule unflatten_rule(const OpCall& call) {
   const auto& from = call.operand(0).sizes;
   const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
-  const auto parts = with_open_size(call.integers("sizes"), from.slice(dim, 1));
+  const auto split = with_open_size(call.integers("sizes"), from.slice(dim, 1));
   auto to = from.slice(0, dim).vec();
-  to.insert(to.end(), parts.begin(), parts.end());
+  to.insert(to.end(), split.begin(), split.end());
   to.insert(to.end(), from.begin() + dim + 1, from.end());
   auto rule = viewed(call, to);
   const auto* dims = rule.outputs[0].begin() + dim;
-  rule.size_arguments.push_back({"sizes", parts, Rule::Dims(dims, dims + parts.size())});
+  rule.size_arguments.push_back({"sizes", split, Rule::Dims(dims, dims + split.size())});
   return rule;
 }
 
-/// As another tensor, of which only the shape is read: it is cut as the result.
+/// Views as the shape of another tensor, whose values are not read: it is sharded as the result is.
 Rule view_as_rule(const OpCall& call) {
   auto rule = viewed(call, call.operand(1).sizes);
   rule.inputs.push_back(rule.outputs[0]);
@@ -227,17 +227,17 @@ Rule view_as_real_rule(const OpCall& call) {
 Rule view_as_complex_rule(const OpCall& call) {
   auto order = natural_order(call);
   order.pop_back();
-  return with_whole(rearranged(call, order), {static_cast<int64_t>(order.size())});
+  return with_unsharded(rearranged(call, order), {static_cast<int64_t>(order.size())});
 }
 
 Rule select_rule(const OpCall& call) {
   const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
   auto order = natural_order(call);
   order.erase(order.begin() + dim);
-  return with_whole(rearranged(call, order), {dim});
+  return with_unsharded(rearranged(call, order), {dim});
 }
 
-/// Whether a slice leaves nothing of a dim of this size out.
+/// Whether a slice keeps all of a dim of this size.
 bool takes_all(const OpCall& call, int64_t size) {
   const auto start = call.integer("start", 0);
   return (start == 0 || start <= -size) && call.integer("end", std::numeric_limits<int64_t>::max()) >= size &&
@@ -251,7 +251,7 @@ Rule slice_rule(const OpCall& call) {
     return rearranged(call, order);
   }
   order[dim] = -1;
-  return with_whole(rearranged(call, order), {dim});
+  return with_unsharded(rearranged(call, order), {dim});
 }
 
 std::optional<Rule> narrow_rule(const OpCall& call) {
@@ -261,7 +261,7 @@ std::optional<Rule> narrow_rule(const OpCall& call) {
   auto order = natural_order(call);
   const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
   order[dim] = -1;
-  return with_whole(rearranged(call, order), {dim});
+  return with_unsharded(rearranged(call, order), {dim});
 }
 
 Rule unbind_rule(const OpCall& call) {
@@ -271,15 +271,15 @@ Rule unbind_rule(const OpCall& call) {
   return rule;
 }
 
-/// The dims that a diagonal is not of, then the diagonal.
+/// The dims outside the diagonal, then the diagonal.
 Rule diagonal_rule(const OpCall& call) {
-  const auto rank = call.operand(0).dim();
-  const auto a = call.wrapped_dim("dim1", rank);
-  const auto b = call.wrapped_dim("dim2", rank);
+  const auto ndim = call.operand(0).dim();
+  const auto a = call.wrapped_dim("dim1", ndim);
+  const auto b = call.wrapped_dim("dim2", ndim);
   auto order = natural_order(call);
   order.erase(std::remove_if(order.begin(), order.end(), [&](int64_t d) { return d == a || d == b; }), order.end());
   order.push_back(-1);
-  return with_whole(rearranged(call, order), {a, b});
+  return with_unsharded(rearranged(call, order), {a, b});
 }
 
 Rule unfold_rule(const OpCall& call) {
@@ -287,17 +287,17 @@ Rule unfold_rule(const OpCall& call) {
   const auto dim = call.wrapped_dim("dimension", call.operand(0).dim());
   order[dim] = -1;
   order.push_back(-1);
-  return with_whole(rearranged(call, order), {dim});
+  return with_unsharded(rearranged(call, order), {dim});
 }
 
-/// The gradient of a view that left something out: its dims are put where they came from, in a tensor of zeros.
-/// `places` has a dim of the gradient for every dim of that tensor, -1 for one that was not passed on.
+/// The gradient of a view that left elements out: the dims of the gradient are put back into a tensor of zeros.
+/// `places` has the dim of the gradient for every dim of that tensor, or -1 for a dim that the gradient does not have.
 Rule put_back(const OpCall& call, const std::vector<int64_t>& places) {
   auto rule = rearranged(call, places);
   for (size_t d = 0; d < rule.inputs[0].size(); ++d) {
     const auto factor = rule.inputs[0][d][0];
     if (rule.is_reduced(factor)) {
-      rule.whole.push_back(factor);
+      rule.unsharded.push_back(factor);
     }
   }
   rule.size_arguments.push_back({"input_sizes", call.integers("input_sizes"), rule.outputs[0]});
@@ -320,13 +320,13 @@ Rule select_backward_rule(const OpCall& call) {
 }
 
 Rule diagonal_backward_rule(const OpCall& call) {
-  const auto rank = call.operand(0).dim() + 1;
-  const auto a = call.wrapped_dim("dim1", rank);
-  const auto b = call.wrapped_dim("dim2", rank);
-  return put_back(call, order_around(rank, a, b));
+  const auto ndim = call.operand(0).dim() + 1;
+  const auto a = call.wrapped_dim("dim1", ndim);
+  const auto b = call.wrapped_dim("dim2", ndim);
+  return put_back(call, order_around(ndim, a, b));
 }
 
-/// Windows overlap and are added: sums alone pass.
+/// Windows that overlap are added, so only sums and averages may be partial.
 std::optional<Rule> unfold_backward_rule(const OpCall& call) {
   auto places = natural_order(call);
   if (call.integers("input_sizes").empty()) {
@@ -344,27 +344,27 @@ std::optional<Rule> unfold_backward_rule(const OpCall& call) {
 void add_view_rules(RuleRegistry& registry) {
   registry.add({"view", "view_copy", "_unsafe_view", "reshape"}, view_rule);
   registry.add({"flatten", "ravel"}, flatten_rule);
-  registry.add({"unflatten"}, of_rank(1, unflatten_rule));
+  registry.add({"unflatten"}, of_ndim(1, unflatten_rule));
   registry.add({"view_as", "reshape_as"}, view_as_rule);
   registry.add({"view_as_real", "view_as_real_copy"}, view_as_real_rule);
-  registry.add({"view_as_complex", "view_as_complex_copy"}, of_rank(1, view_as_complex_rule));
+  registry.add({"view_as_complex", "view_as_complex_copy"}, of_ndim(1, view_as_complex_rule));
   registry.add({"t", "t_copy", "transpose", "transpose_copy", "swapdims"}, functional(transposed("dim0", "dim1")));
   registry.add({"swapaxes"}, functional(transposed("axis0", "axis1")));
-  registry.add({"mT", "mH", "matrix_H", "adjoint"}, of_rank(2, matrix_transpose_rule));
+  registry.add({"mT", "mH", "matrix_H", "adjoint"}, of_ndim(2, matrix_transpose_rule));
   registry.add({"numpy_T"}, reverse_dims_rule);
   registry.add({"permute", "permute_copy"}, permute_rule);
-  registry.add({"movedim", "moveaxis"}, of_rank(1, movedim_rule));
+  registry.add({"movedim", "moveaxis"}, of_ndim(1, movedim_rule));
   registry.add({"unsqueeze", "unsqueeze_copy"}, functional(unsqueeze_rule));
   registry.add({"squeeze", "squeeze_copy"}, functional(squeeze_rule));
   registry.add({"expand", "expand_copy", "broadcast_to"}, expand_rule);
   registry.add({"expand_as"}, expand_as_rule);
-  registry.add({"select", "select_copy"}, of_rank(1, select_rule));
-  registry.add({"slice", "slice_copy"}, of_rank(1, slice_rule));
-  registry.add({"narrow", "narrow_copy"}, of_rank(1, narrow_rule));
-  registry.add({"unbind", "unbind_copy"}, of_rank(1, unbind_rule));
+  registry.add({"select", "select_copy"}, of_ndim(1, select_rule));
+  registry.add({"slice", "slice_copy"}, of_ndim(1, slice_rule));
+  registry.add({"narrow", "narrow_copy"}, of_ndim(1, narrow_rule));
+  registry.add({"unbind", "unbind_copy"}, of_ndim(1, unbind_rule));
   registry.add({"diagonal", "diagonal_copy"}, diagonal_rule);
-  registry.add({"unfold", "unfold_copy"}, of_rank(1, unfold_rule));
-  registry.add({"slice_backward"}, of_rank(1, slice_backward_rule));
+  registry.add({"unfold", "unfold_copy"}, of_ndim(1, unfold_rule));
+  registry.add({"slice_backward"}, of_ndim(1, slice_backward_rule));
   registry.add({"select_backward"}, select_backward_rule);
   registry.add({"diagonal_backward"}, diagonal_backward_rule);
   registry.add({"unfold_backward"}, unfold_backward_rule);

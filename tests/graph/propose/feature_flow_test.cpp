@@ -40,7 +40,7 @@ TEST(FeatureFlow, FollowsFeaturesThroughViewsToTheirHeads) {
 TEST(FeatureFlow, WhatAViewLeavesOutAreParts) {
   const auto features = FeatureDims::last({5, 36});
   auto chunk = rule_of({5, 3, 12}, {{0}, {1, 2}}, {{{0}, {2}}, {{0}, {2}}, {{0}, {2}}});
-  chunk.whole = {1};
+  chunk.unsharded = {1};
   const auto parts = pass_features(chunk, 0, features, /*is_view=*/true);
   ASSERT_EQ(parts.kind, Kind::Passes);
   EXPECT_EQ(parts.outputs[2]->parts, 3);
@@ -50,7 +50,7 @@ TEST(FeatureFlow, WhatAViewLeavesOutAreParts) {
   // Half of every head is left out: the heads stay.
   FeatureDims heads{.dims = {{{12, 4}}, {{4, 1}}}};
   auto halves = rule_of({12, 2, 2}, {{0}, {1, 2}}, {{{0}, {2}}, {{0}, {2}}});
-  halves.whole = {1};
+  halves.unsharded = {1};
   const auto half = pass_features(halves, 0, heads, /*is_view=*/true);
   ASSERT_EQ(half.kind, Kind::Passes);
   EXPECT_EQ(half.outputs[0]->parts, 1);
@@ -61,7 +61,7 @@ TEST(FeatureFlow, SumsAndWholeDimsEndIt) {
   const auto features = FeatureDims::last({5, 8});
   EXPECT_EQ(pass_features(rule_of({5, 8}, {{0}, {1}}, {{{0}}}), 0, features, false).kind, Kind::Reduced);
   auto softmax = rule_of({5, 8}, {{0}, {1}}, {{{0}, {1}}});
-  softmax.whole = {1};
+  softmax.unsharded = {1};
   EXPECT_EQ(pass_features(softmax, 0, features, false).kind, Kind::Stopped);
   EXPECT_EQ(pass_features(rule_of({5}, {{0}, {}}, {{{0}, {}}}), 0, features, false).kind, Kind::Stopped);
   // Sizes that do not meet: 8 features and factors of 3.

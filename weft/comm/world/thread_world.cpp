@@ -212,7 +212,7 @@ class ThreadGroup : public Group {
   }
 
   void attend(Meeting& meeting, const std::vector<int64_t>& members, const Call& call) {
-    Meeting::Part own; // declared before the lock, so that its tensors are freed without it
+    Meeting::Contribution own; // declared before the lock, so that its tensors are freed without it
     auto& room = *room_;
     std::unique_lock lock(room.mutex);
     wait_for_all(lock, meeting, members, call);
