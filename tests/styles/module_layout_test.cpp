@@ -33,7 +33,7 @@ ModuleLayout laid_out(const ModuleInfo& module, const Style& style, const char* 
   return lay_out(plan, {module}, DeviceMesh::parse(mesh), 0)[0];
 }
 
-TEST(ModuleLayout, StylesCutParametersByTheKindOfTheModule) {
+TEST(ModuleLayout, StylesShardParametersByTheKindOfTheModule) {
   EXPECT_EQ(laid_out(linear("a", 8, 4), colwise()).parameters, (Placements{Shard(0), Shard(0)}));
   EXPECT_EQ(laid_out(linear("a", 8, 4), rowwise()).parameters, (Placements{Shard(1), Replicate()}));
   EXPECT_EQ(laid_out(embedding("a", &kFirst), colwise()).parameters, (Placements{Shard(1)}));
@@ -54,7 +54,7 @@ TEST(ModuleLayout, InputsGoWhereTheWeightsWantThem) {
       (std::vector<Crossing>{{.from = Replicate(), .to = Replicate()}}));
 }
 
-TEST(ModuleLayout, LayersJoinedInOneWeightAreCutEach) {
+TEST(ModuleLayout, LayersJoinedInOneWeightAreEachSharded) {
   const auto layout = laid_out(linear("a", 12, 4), colwise({.parts = 3}));
   EXPECT_EQ(layout.parameters, (Placements{StridedShard(0, 3), StridedShard(0, 3)}));
   EXPECT_EQ(layout.outputs, (std::vector<Crossing>{{.to = StridedShard(-1, 3)}}));
@@ -82,7 +82,7 @@ TEST(ModuleLayout, HeadsThatDoNotDivideAreAnErrorThatNamesTheEntry) {
       "plan entry \"a\" for module \"a\": the number of heads must be divisible by the 2 ranks, but got 1.");
 }
 
-TEST(ModuleLayout, OnlyLinearAndEmbeddingModulesAreCut) {
+TEST(ModuleLayout, OnlyLinearAndEmbeddingModulesAreSharded) {
   expect_contains(
       error_text<c10::ValueError>([&] { laid_out({"norm", ModuleKind::Other, {}}, colwise()); }),
       "plan entry \"norm\" for module \"norm\": the style colwise is for linear and embedding modules.");
@@ -105,7 +105,7 @@ TEST(ModuleLayout, WhereThePlanGivesOutPlainTensorsTheRestStaysPlain) {
       "but got local inputs or outputs on mesh(dp=2,tp=2)");
 }
 
-TEST(ModuleLayout, TiedParametersLieAlikeOrAreAnError) {
+TEST(ModuleLayout, TiedParametersHaveOnePlacementOrAreAnError) {
   const auto mesh = DeviceMesh::parse("mesh(tp=2)");
   const std::vector<ModuleInfo> modules = {embedding("tokens", &kFirst), linear("output", 16, 8, &kFirst)};
   const ParallelPlan alike = {{"tokens", rowwise()}, {"output", colwise()}};

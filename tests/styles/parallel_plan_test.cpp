@@ -12,7 +12,7 @@ namespace weft::nn {
 namespace parallel_plan_test {
 using namespace weft::testing;
 
-TEST(ParallelPlan, WildcardsStayInsideOnePartOfAPath) {
+TEST(ParallelPlan, WildcardsStayBetweenTwoDotsOfAPath) {
   EXPECT_TRUE(matches("layers.*.wq", "layers.11.wq"));
   EXPECT_FALSE(matches("layers.*", "layers.0.wq"));
   EXPECT_FALSE(matches("*.wq", "layers.0.wq"));
@@ -89,7 +89,7 @@ TEST(ParallelPlan, PatternsOfManyWildcardsMatchInTime) {
   EXPECT_TRUE(matches("**", ""));
 }
 
-TEST(ParallelPlan, EveryPathGetsTheEntryThatStandsForIt) {
+TEST(ParallelPlan, EveryPathGetsTheEntryThatMatchesIt) {
   const ParallelPlan plan = {{"layers.*.w[qk]", colwise()}, {"layers.*.wo", rowwise()}};
   const auto found = match(plan, {"", "layers", "layers.0.wq", "layers.1.wk", "layers.0.wo"});
   EXPECT_EQ(found[0], nullptr);

@@ -10,21 +10,21 @@ namespace {
 
 using Entry = ParallelPlan::Entry;
 
-bool is_cut(const Style& style) {
+bool is_sharded(const Style& style) {
   return style.kind == StyleKind::Colwise || style.kind == StyleKind::Rowwise;
 }
 
-/// The tensor dim of a weight that a style cuts.
-int64_t cut_dim(const Style& style, ModuleKind kind) {
+/// The tensor dim of a weight that a style shards.
+int64_t sharded_dim(const Style& style, ModuleKind kind) {
   return (style.kind == StyleKind::Colwise) == (kind == ModuleKind::Linear) ? 0 : 1;
 }
 
-/// Whether there are fewer heads than ranks, so that every rank has all of them.
+/// Whether there are fewer heads than ranks, so that every rank computes all heads.
 bool has_few_heads(const Style& style, int64_t ranks) {
   return style.kind == StyleKind::Colwise && style.heads && *style.heads < ranks && ranks % *style.heads == 0;
 }
 
-void check_cut(const Entry& entry, const ModuleInfo& module, int64_t ranks, std::string_view where) {
+void check_sharded(const Entry& entry, const ModuleInfo& module, int64_t ranks, std::string_view where) {
   const auto& style = entry.style;
   const auto lead = [&] { return entry_text(entry, module.path, where); };
   TORCH_CHECK_VALUE(
@@ -37,31 +37,30 @@ void check_cut(const Entry& entry, const ModuleInfo& module, int64_t ranks, std:
       "the number of heads must be divisible by the ", ranks, " ranks, but got ", *style.heads,
       ". Use a mesh whose size divides it.");
   for (const auto& parameter : module.parameters) {
-    const auto dim = cut_dim(style, module.kind);
-    const auto whole_pieces = style.heads.value_or(1) * style.parts;
+    const auto dim = sharded_dim(style, module.kind);
+    const auto blocks = style.heads.value_or(1) * style.parts;
     TORCH_CHECK_VALUE(
-        parameter.name != "weight" || parameter.shape[dim] % whole_pieces == 0, lead(), "dim ", dim,
-        " of the weight must be divisible by ", whole_pieces, ", heads times parts, but is ", parameter.shape[dim],
-        ".");
+        parameter.name != "weight" || parameter.shape[dim] % blocks == 0, lead(), "dim ", dim,
+        " of the weight must be divisible by ", blocks, ", heads times parts, but is ", parameter.shape[dim], ".");
   }
 }
 
 Placement parameter_placement(const Style& style, ModuleKind kind, const std::string& name, int64_t ranks) {
-  if (!is_cut(style) || has_few_heads(style, ranks)) {
+  if (!is_sharded(style) || has_few_heads(style, ranks)) {
     return Replicate();
   }
-  const auto dim = name == "weight" ? cut_dim(style, kind) : 0;
-  const bool is_whole = name == "bias" && style.kind == StyleKind::Rowwise;
-  return is_whole ? Replicate() : StridedShard(dim, style.parts);
+  const auto dim = name == "weight" ? sharded_dim(style, kind) : 0;
+  const bool is_replicated = name == "bias" && style.kind == StyleKind::Rowwise;
+  return is_replicated ? Replicate() : StridedShard(dim, style.parts);
 }
 
-/// The crossings of a style, with what it leaves to the kind of the module.
+/// The crossings of a style, with defaults that depend on the kind of the module.
 void lay_out_boundary(ModuleLayout& result, const Style& style, ModuleKind kind, int64_t ranks) {
   result.inputs = style.inputs;
   result.outputs = style.outputs;
-  if (is_cut(style)) {
-    const bool takes_cut = style.kind == StyleKind::Rowwise && kind == ModuleKind::Linear;
-    const auto wanted = takes_cut ? Shard(-1) : Replicate();
+  if (is_sharded(style)) {
+    const bool takes_shards = style.kind == StyleKind::Rowwise && kind == ModuleKind::Linear;
+    const auto wanted = takes_shards ? Shard(-1) : Replicate();
     result.inputs[0] = {.from = style.inputs[0].from.value_or(wanted), .to = wanted};
   }
   if (has_few_heads(style, ranks)) {
@@ -69,7 +68,7 @@ void lay_out_boundary(ModuleLayout& result, const Style& style, ModuleKind kind,
   }
 }
 
-/// The placements of tied parameters, by identity, and who gave them.
+/// The placements of tied parameters, by identity, with the module and plan entry that set them.
 class Tied {
  public:
   explicit Tied(std::string_view where) : where_(where) {}
@@ -81,7 +80,7 @@ class Tied {
         placed == placement, entry_text(entry, module.path, where_), "parameter \"", parameter.name,
         "\" is tied to one of module \"", other->path, "\", which entry \"", by->pattern, "\" lays out as ",
         placed.to_string(), ", but got ", placement.to_string(),
-        ". Tied parameters must lie alike: an embedding that is rowwise and a linear that is colwise do.");
+        ". Tied parameters must have one placement, as those of a rowwise embedding and a colwise linear have.");
   }
   std::optional<Placement> find(const ParameterInfo& parameter) const {
     const auto found = given_.find(parameter.identity);
@@ -150,8 +149,8 @@ std::vector<ModuleLayout> lay_out(
       continue;
     }
     const auto& style = entries[i]->style;
-    if (is_cut(style)) {
-      check_cut(*entries[i], module, ranks, where);
+    if (is_sharded(style)) {
+      check_sharded(*entries[i], module, ranks, where);
     }
     result[i].entry = entries[i];
     lay_out_boundary(result[i], style, module.kind, ranks);

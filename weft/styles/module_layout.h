@@ -7,45 +7,45 @@
 
 namespace weft::nn {
 
-/// What a plan has to know of a module, in whatever language that is written.
+/// The properties of a module that a parallel plan needs, for modules of C++ and of Python.
 enum class ModuleKind : uint8_t { Linear, Embedding, Other };
 
 struct ParameterInfo {
-  std::string name; // in its module
+  std::string name; // without the path of the module
   std::vector<int64_t> shape;
-  const void* identity; // the same for parameters that are tied
+  const void* identity; // equal for tied parameters
 };
 
 struct ModuleInfo {
   std::string path;
   ModuleKind kind;
-  std::vector<ParameterInfo> parameters; // the module's own
+  std::vector<ParameterInfo> parameters; // without those of submodules
 };
 
-/// What a plan makes of a module, along one mesh dim.
+/// The layout that a parallel plan gives a module, along one mesh dim.
 struct ModuleLayout {
-  const ParallelPlan::Entry* entry = nullptr;       // none: the plan does not name the module
-  std::vector<std::optional<Placement>> parameters; // none: the parameter stays a plain tensor
-  /// What happens to its inputs and outputs.
+  const ParallelPlan::Entry* entry = nullptr;       // nullptr: the plan does not name the module
+  std::vector<std::optional<Placement>> parameters; // empty: the parameter stays a plain tensor
+  /// The crossings of its inputs and outputs.
   std::vector<Crossing> inputs;
   std::vector<Crossing> outputs;
 };
 
-/// The mesh dim that a plan is for: the one named, else "tp", else the only one.
+/// The mesh dim that a parallel plan is for: the named one, else "tp", else the only one.
 int64_t plan_mesh_dim(
     const DeviceMesh& mesh,
     const std::optional<std::string>& name,
     std::string_view where = kParallelizeModule);
 
-/// What leads an error about a module: [parallelize_module] plan entry "layers.*.wq" for module "layers.0.wq":
+/// The beginning of an error about a module: [parallelize_module] plan entry "layers.*.wq" for module "layers.0.wq":
 std::string entry_text(
     const ParallelPlan::Entry& entry,
     const std::string& path,
     std::string_view where = kParallelizeModule);
 
-/// Lays out every module of a model. A module that the plan does not name is replicated; where the plan gives out plain
-/// tensors, it works on these and stays as it is. A tied parameter lies where the entry that names one of its modules puts
-/// it. Raises for a style that a module cannot have, with the plan's entry.
+/// The layout of every module of a model. A module that the parallel plan does not name is replicated; if the plan
+/// makes modules return plain tensors, such a module keeps plain parameters. A tied parameter gets its placement from
+/// the entry that names one of its modules. Raises for a style that a module cannot have, with the plan entry.
 std::vector<ModuleLayout> lay_out(
     const ParallelPlan& plan,
     c10::ArrayRef<ModuleInfo> modules,

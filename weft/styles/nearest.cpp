@@ -15,16 +15,16 @@ std::string with_stars_for_numbers(const std::string& name) {
   std::string result;
   for (size_t begin = 0; begin <= name.size();) {
     const auto end = std::min(name.find('.', begin), name.size());
-    const auto part = name.substr(begin, end - begin);
+    const auto step = name.substr(begin, end - begin);
     const bool is_number =
-        !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); });
-    result += (begin == 0 ? "" : ".") + (is_number ? "*" : part);
+        !step.empty() && std::all_of(step.begin(), step.end(), [](unsigned char c) { return std::isdigit(c); });
+    result += (begin == 0 ? "" : ".") + (is_number ? "*" : step);
     begin = end + 1;
   }
   return result;
 }
 
-/// How many letters must be inserted, removed or replaced.
+/// The number of letters to insert, remove or replace.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

@@ -5,8 +5,8 @@
 
 namespace weft::nn {
 
-/// The names, at most three, that differ from `wanted` by the fewest letters, nearest first. Numbers between dots count as
-/// `*`, so that a hundred layers of a model are one name.
+/// The names, at most three, that differ from `wanted` by the fewest letters, nearest first. Numbers between dots count
+/// as `*`, so that the layers of a model count as one name.
 ///
 ///   nearest("layers.*.attn.wq", {"layers.0.attention.wq", "layers.1.attention.wq"});   // {"layers.*.attention.wq"}
 std::vector<std::string> nearest(const std::string& wanted, const std::vector<std::string>& names);

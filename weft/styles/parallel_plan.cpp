@@ -14,22 +14,22 @@ namespace weft::nn {
 
 namespace {
 
-/// The order of a plan file is kept, so that errors and listings follow it.
+/// Keeps the order of a plan file, so that errors and listings follow it.
 using OrderedJson = nlohmann::ordered_json;
 
-std::vector<std::string_view> parts_of(std::string_view path) {
-  std::vector<std::string_view> parts;
+std::vector<std::string_view> steps_of(std::string_view path) {
+  std::vector<std::string_view> steps;
   for (size_t begin = 0;;) {
     const auto end = path.find('.', begin);
-    parts.push_back(path.substr(begin, end - begin));
+    steps.push_back(path.substr(begin, end - begin));
     if (end == std::string_view::npos) {
-      return parts;
+      return steps;
     }
     begin = end + 1;
   }
 }
 
-/// Whether `letter` is one of "abc", "a-c" or "!abc", what stands between brackets.
+/// Whether `letter` is in a set as written between brackets: "abc", "a-c" or "!abc".
 bool is_one_of(std::string_view set, char letter) {
   const bool negated = !set.empty() && set[0] == '!';
   bool found = false;
@@ -41,7 +41,7 @@ bool is_one_of(std::string_view set, char letter) {
   return found != negated;
 }
 
-/// How many letters of a pattern stand for its first one: those of "[abc]" do together.
+/// The length of a pattern's first element: that of "[abc]" is five.
 size_t first_length(std::string_view pattern) {
   const auto close = pattern[0] == '[' ? pattern.find(']', 2) : std::string_view::npos;
   return close == std::string_view::npos ? 1 : close + 1;
@@ -52,12 +52,12 @@ bool first_matches(std::string_view pattern, char letter) {
   return length > 1 ? is_one_of(pattern.substr(1, length - 2), letter) : pattern[0] == '?' || pattern[0] == letter;
 }
 
-/// A `*` takes as few letters as it can, and one more whenever what follows does not match. Only the last one has to be
-/// tried again, so that no pattern takes longer than its length times that of the text.
-bool part_matches(std::string_view pattern, std::string_view text) {
+/// A `*` matches as few letters as possible, and one more whenever the rest does not match. Only the last `*` is tried
+/// again, so that matching takes at most the product of both lengths.
+bool step_matches(std::string_view pattern, std::string_view text) {
   size_t p = 0;
   size_t t = 0;
-  std::optional<std::pair<size_t, size_t>> star; // behind the last `*`, and where in the text it goes on
+  std::optional<std::pair<size_t, size_t>> star; // the positions after the last `*` in the pattern and in the text
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star.emplace(++p, t);
@@ -114,9 +114,9 @@ std::string ParallelPlan::to_string() const {
 }
 
 bool matches(std::string_view pattern, std::string_view path) {
-  const auto pattern_parts = parts_of(pattern);
-  const auto path_parts = parts_of(path);
-  return std::equal(pattern_parts.begin(), pattern_parts.end(), path_parts.begin(), path_parts.end(), part_matches);
+  const auto pattern_steps = steps_of(pattern);
+  const auto path_steps = steps_of(path);
+  return std::equal(pattern_steps.begin(), pattern_steps.end(), path_steps.begin(), path_steps.end(), step_matches);
 }
 
 std::vector<const ParallelPlan::Entry*> match(

@@ -9,13 +9,13 @@
 
 namespace weft::nn {
 
-/// Which modules of a model are parallel how: module paths, with wildcards, and styles.
+/// A parallel plan: the styles of a model's modules, by module path with wildcards.
 ///
 ///   ParallelPlan plan = {{"layers.*.attention.w[qkv]", colwise()}, {"layers.*.attention.wo", rowwise()}};
 ///   ParallelPlan same = ParallelPlan::load("plan.json");
 ///
-/// In a pattern `*` stands for any text, `?` for one letter, `[abc]`, `[a-c]` and `[!abc]` for one of some, each inside
-/// one part of a path between dots. The empty pattern is the model itself.
+/// In a pattern `*` matches any text, `?` one letter, and `[abc]`, `[a-c]` and `[!abc]` one letter of a set, each
+/// between two dots of a path. The empty pattern matches the model itself.
 class ParallelPlan {
  public:
   struct Entry {
@@ -27,8 +27,8 @@ class ParallelPlan {
   ParallelPlan(std::initializer_list<Entry> entries) : entries_(entries) {}
   explicit ParallelPlan(std::vector<Entry> entries) : entries_(std::move(entries)) {}
 
-  /// Of a JSON object of patterns and styles; what a style looks like there is told in style_json.h. `name` is what errors
-  /// call the text.
+  /// Parses a JSON object of patterns and styles; style_json.h describes the styles. `name` is the name of the text in
+  /// errors.
   static ParallelPlan parse(const std::string& text, const std::string& name = "plan");
   static ParallelPlan load(const std::string& path);
   std::string to_string() const;
@@ -41,14 +41,14 @@ class ParallelPlan {
   std::vector<Entry> entries_;
 };
 
-/// What errors about a plan begin with, unless it is said who goes by it: [parallelize_module], [tensor_parallel].
+/// The default for `where`, which begins errors about a parallel plan: [parallelize_module], [tensor_parallel].
 inline constexpr std::string_view kParallelizeModule = "parallelize_module";
 
-/// Whether a pattern stands for a path.
+/// Whether a pattern matches a path.
 bool matches(std::string_view pattern, std::string_view path);
 
-/// For every path the entry that stands for it, if any. Raises for a pattern that no path matches, with the nearest paths,
-/// and for a path of which two patterns say different things.
+/// The entry that matches each path, or nullptr. Raises for a pattern that matches no path, with the nearest paths, and
+/// for a path that two patterns with different styles match.
 std::vector<const ParallelPlan::Entry*> match(
     const ParallelPlan& plan,
     const std::vector<std::string>& paths,

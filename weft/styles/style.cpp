@@ -11,7 +11,7 @@ namespace weft::nn {
 
 namespace {
 
-Style cut_style(StyleKind kind, const CutOptions& options, Placement default_output) {
+Style sharded_style(StyleKind kind, const CutOptions& options, Placement default_output) {
   TORCH_CHECK_VALUE(
       !options.heads || *options.heads > 0, "[", to_string(kind), "] heads must be positive, but got ", *options.heads,
       ".");
@@ -63,20 +63,20 @@ std::string Style::to_string() const {
 
 Style colwise(const CutOptions& options) {
   TORCH_CHECK_VALUE(options.parts > 0, "[colwise] parts must be positive, but got ", options.parts, ".");
-  return cut_style(StyleKind::Colwise, options, options.parts == 1 ? Shard(-1) : StridedShard(-1, options.parts));
+  return sharded_style(StyleKind::Colwise, options, options.parts == 1 ? Shard(-1) : StridedShard(-1, options.parts));
 }
 
 Style rowwise(const CutOptions& options) {
   TORCH_CHECK_VALUE(options.parts == 1, "[rowwise] parts are those of a colwise layer, but got ", options.parts, ".");
-  return cut_style(StyleKind::Rowwise, options, Replicate());
+  return sharded_style(StyleKind::Rowwise, options, Replicate());
 }
 
 Style sequence(int64_t dim, bool local_output) {
-  const auto cut = Shard(dim);
+  const auto shard = Shard(dim);
   return {
       .kind = StyleKind::Sequence,
-      .inputs = {{.from = cut, .to = cut}},
-      .outputs = {{.from = cut, .to = cut}},
+      .inputs = {{.from = shard, .to = shard}},
+      .outputs = {{.from = shard, .to = shard}},
       .local_outputs = local_output};
 }
 

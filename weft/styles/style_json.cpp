@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The options of one style, read by name; those that nobody asked for are errors.
+/// The options of one style, read by name; an option that no call has read is an error.
 class Options {
  public:
   Options(std::string where, const json& object) : where_(std::move(where)), object_(object) {}
@@ -74,7 +74,7 @@ class Options {
   std::set<std::string> read_;
 };
 
-CutOptions cut_options(Options& options) {
+CutOptions sharded_options(Options& options) {
   return {
       .input = options.placement("input"),
       .output = options.placement("output"),
@@ -98,8 +98,8 @@ using Reader = std::function<Style(Options&)>;
 
 const std::map<std::string, Reader, std::less<>>& readers() {
   static const std::map<std::string, Reader, std::less<>> table = {
-      {"colwise", [](Options& options) { return colwise(cut_options(options)); }},
-      {"rowwise", [](Options& options) { return rowwise(cut_options(options)); }},
+      {"colwise", [](Options& options) { return colwise(sharded_options(options)); }},
+      {"rowwise", [](Options& options) { return rowwise(sharded_options(options)); }},
       {"sequence",
        [](Options& options) { return sequence(options.get<int64_t>("dim", 1), options.get("local_output", false)); }},
       {"input",
@@ -143,7 +143,7 @@ json crossings_json(const std::vector<Crossing>& crossings) {
   return result;
 }
 
-void write_cut(json& result, const Style& style) {
+void write_sharded(json& result, const Style& style) {
   if (const auto& from = style.inputs[0].from) {
     result["input"] = from->to_string();
   }
@@ -195,7 +195,7 @@ json to_json(const Style& style) {
   switch (style.kind) {
     case StyleKind::Colwise:
     case StyleKind::Rowwise:
-      write_cut(result, style);
+      write_sharded(result, style);
       break;
     case StyleKind::Sequence:
       result["dim"] = style.inputs[0].to->dim();

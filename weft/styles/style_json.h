@@ -6,7 +6,7 @@
 
 namespace weft::nn {
 
-/// A style as plan files have it: its name, or an object of its name and options; what is left out is the default.
+/// A style in a plan file: its name, or an object of its name and options; an omitted option has its default.
 ///
 ///   "colwise"
 ///   {"style": "rowwise", "input": "R", "output": "S(1)", "local_output": false, "heads": 8, "parts": 3}
@@ -15,7 +15,7 @@ namespace weft::nn {
 ///   {"style": "output", "outputs": ["P(sum) -> S(1)"], "local_output": false}
 ///   {"style": "input_output", ...}     "replicate"
 ///
-/// Raises for an unknown name, an unknown option and a value of the wrong type; `where` leads the error.
+/// Raises for an unknown name, an unknown option and a value of the wrong type; `where` begins the error.
 Style style_from_json(const std::string& where, const nlohmann::json& json);
 nlohmann::json to_json(const Style& style);
 
