@@ -40,7 +40,7 @@ void expect_same(const Gradients& computed, const Gradients& expected) {
   expect_equal(computed.random_afterwards, expected.random_afterwards);
 }
 
-Gradients whole(const Gradients& distributed) {
+Gradients gathered(const Gradients& distributed) {
   return {full_tensor(distributed.weight), full_tensor(distributed.input), full_tensor(distributed.random_afterwards)};
 }
 
@@ -52,7 +52,7 @@ TEST(Checkpoint, GradientsAreThoseWithoutItOnAMesh) {
     const auto expected = gradients(x, weight, false);
     manual_seed(3);
     const auto computed = gradients(x, weight, true);
-    expect_same(whole(computed), whole(expected));
+    expect_same(gathered(computed), gathered(expected));
   });
 }
 

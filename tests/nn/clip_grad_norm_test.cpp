@@ -23,23 +23,23 @@ at::Tensor with_gradient(at::Tensor parameter, const at::Tensor& gradient) {
   return parameter;
 }
 
-std::vector<at::Tensor> whole_gradients() {
+std::vector<at::Tensor> global_gradients() {
   return {whole_numbers({5, 4}, at::kDouble), whole_numbers({3}, at::kDouble) / 3, whole_numbers({1, 7}, at::kDouble)};
 }
 
 Parameters plain_parameters() {
   Parameters parameters;
-  for (const auto& gradient : whole_gradients()) {
+  for (const auto& gradient : global_gradients()) {
     parameters.push_back(with_gradient(at::zeros_like(gradient), gradient));
   }
   return parameters;
 }
 
-/// Cut in every way that there is, unevenly.
+/// Gradients with all kinds of layouts, sharded unevenly.
 Parameters parameters_on(const DeviceMesh& mesh) {
   const std::vector<Layout> layouts = {{Shard(1), Shard(0)}, {Replicate(), Shard(0)}, {Replicate(), Replicate()}};
   Parameters parameters;
-  for (const auto& gradient : whole_gradients()) {
+  for (const auto& gradient : global_gradients()) {
     const auto placed = distribute_tensor(gradient, mesh, layouts[parameters.size()]);
     parameters.push_back(with_gradient(at::zeros_like(placed), placed));
   }

@@ -14,17 +14,17 @@ CrossEntropyCall call_of(const at::Tensor& logits, const at::Tensor& target) {
   return {logits, target, std::nullopt, at::Reduction::Mean, -100, 0};
 }
 
-TEST(CrossEntropyCall, ClassesAreInPartsWhereTheyAreCutOrTerms) {
+TEST(CrossEntropyCall, ClassesAreDistributedIfTheyAreShardedOrPartial) {
   on_mesh({2, 1}, [](const DeviceMesh& mesh) {
     const auto target = at::zeros({4}, at::kLong);
-    const auto is_in_parts = [&](const Layout& layout) {
-      return has_classes_in_parts(call_of(from_local(at::ones({4, 6}), mesh, layout), target));
+    const auto is_distributed = [&](const Layout& layout) {
+      return has_distributed_classes(call_of(from_local(at::ones({4, 6}), mesh, layout), target));
     };
-    EXPECT_TRUE(is_in_parts({Shard(1), Replicate()}));
-    EXPECT_TRUE(is_in_parts({Partial(), Replicate()}));
-    EXPECT_FALSE(is_in_parts({Shard(0), Replicate()}));
-    EXPECT_FALSE(is_in_parts({Replicate(), Shard(1)})) << "by one rank";
-    EXPECT_FALSE(has_classes_in_parts(call_of(at::ones({4, 6}), target))) << "plain";
+    EXPECT_TRUE(is_distributed({Shard(1), Replicate()}));
+    EXPECT_TRUE(is_distributed({Partial(), Replicate()}));
+    EXPECT_FALSE(is_distributed({Shard(0), Replicate()}));
+    EXPECT_FALSE(is_distributed({Replicate(), Shard(1)})) << "by one rank";
+    EXPECT_FALSE(has_distributed_classes(call_of(at::ones({4, 6}), target))) << "plain";
   });
 }
 

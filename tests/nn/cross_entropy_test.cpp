@@ -92,7 +92,7 @@ TEST(CrossEntropy, TargetsMayBeProbabilitiesWhichHaveAGradientToo) {
   }
 }
 
-/// On a mesh of this shape, with these placements of the logits, of rows that are cut as they are.
+/// Tests on a mesh of this shape, with this layout of the logits and rows that are sharded as the logits are.
 void expect_on_mesh(
     const std::vector<int64_t>& shape,
     const Layout& layout,
@@ -114,7 +114,7 @@ void expect_on_mesh(
   });
 }
 
-TEST(CrossEntropy, ClassesMayBeCutUnevenlyAndByMoreRanksThanThereAre) {
+TEST(CrossEntropy, ClassesMayBeShardedUnevenlyAndOverMoreRanksThanClasses) {
   for (const auto& options : all_options({1})) {
     for (const int64_t count : {2, 5, 7}) {
       const Values inputs = {parameter({5, count}), classes({5}, count), weights(count)};
@@ -128,7 +128,7 @@ TEST(CrossEntropy, ClassesMayBeCutUnevenlyAndByMoreRanksThanThereAre) {
   expect_on_mesh({2, 2}, {Shard(0), Shard(1)}, {Shard(0), Replicate()}, one_row, {});
 }
 
-TEST(CrossEntropy, ClassesMayBeCutInAnyOrderOfMeshDimsAndInStrides) {
+TEST(CrossEntropy, ClassesMayBeShardedInAnyShardOrderAndStrided) {
   const Values inputs = {parameter({4, 8}), classes({4}, 8), weights(8)};
   const Layout replicated = {Replicate(), Replicate()};
   expect_on_mesh({2, 2}, Layout::parse("{S(1)[1], S(1)[0]}"), replicated, inputs, {});
@@ -145,13 +145,13 @@ TEST(CrossEntropy, ClassesMayBeCutInAnyOrderOfMeshDimsAndInStrides) {
 }
 
 TEST(CrossEntropy, RowsMayComeOfAFlattenedBatch) {
-  const auto whole = parameter({4, 3, 6});
+  const auto global = parameter({4, 3, 6});
   const auto tokens = classes({4, 3}, 6);
-  const auto plain = whole.detach().clone().set_requires_grad(true);
+  const auto plain = global.detach().clone().set_requires_grad(true);
   const auto expected = at::cross_entropy_loss(plain.flatten(0, 1), tokens.flatten());
   expected.backward();
   on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
-    const auto logits = distribute_tensor(whole.detach(), mesh, {Shard(0), Shard(2)}).set_requires_grad(true);
+    const auto logits = distribute_tensor(global.detach(), mesh, {Shard(0), Shard(2)}).set_requires_grad(true);
     const auto target = distribute_tensor(tokens, mesh, {Shard(0), Replicate()});
     const CommLog log(mesh);
     const auto loss = at::cross_entropy_loss(logits.flatten(0, 1), target.flatten());
@@ -163,7 +163,7 @@ TEST(CrossEntropy, RowsMayComeOfAFlattenedBatch) {
   });
 }
 
-/// Counted in calls and bytes, for 12 rows on every rank and classes on two.
+/// Counts calls and bytes, for 12 rows on every rank and classes sharded over two ranks.
 TEST(CrossEntropy, TwoReductionsOfRowsForwardAndNothingBackward) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
     const auto logits = distribute_tensor(parameter({24, 10}, at::kFloat).detach(), mesh, {Shard(0), Shard(1)});
@@ -193,11 +193,11 @@ TEST(CrossEntropy, TwoReductionsOfRowsForwardAndNothingBackward) {
   });
 }
 
-TEST(CrossEntropy, TheTermsOfPartialLogitsAreReducedIntoParts) {
-  const auto whole = parameter({4, 6});
-  const auto expected = at::cross_entropy_loss(whole.detach(), classes({4}, 6));
+TEST(CrossEntropy, PartialLogitsAreReducedIntoShards) {
+  const auto global = parameter({4, 6});
+  const auto expected = at::cross_entropy_loss(global.detach(), classes({4}, 6));
   on_mesh({2}, [&](const DeviceMesh& mesh) {
-    const auto logits = from_local(whole.detach() / 2, mesh, {Partial()});
+    const auto logits = from_local(global.detach() / 2, mesh, {Partial()});
     const auto target = distribute_tensor(classes({4}, 6), mesh, {Replicate()});
     const CommLog log(mesh);
     const auto loss = at::cross_entropy_loss(logits, target);
@@ -231,31 +231,31 @@ TEST(CrossEntropy, RowsOfOneSliceAloneMayBeIgnored) {
 }
 
 TEST(CrossEntropy, GreatLogitsStayFinite) {
-  const auto whole =
+  const auto global =
       at::tensor({1000.0, -1000.0, 0.0, 998.0, -5000.0, -5001.0, -4999.0, -5002.0}, at::kDouble).view({2, 4});
-  const Values inputs = {whole, classes({2}, 4), weights(4)};
+  const Values inputs = {global, classes({2}, 4), weights(4)};
   for (const auto& options : all_options({-100})) {
     expect_on_mesh({2}, {Shard(1)}, {Replicate()}, inputs, options);
   }
 }
 
-TEST(CrossEntropy, AMaskedClassHasNoPart) {
-  auto whole = parameter({3, 4}).detach();
-  whole.select(1, 3).fill_(-std::numeric_limits<double>::infinity());
-  whole.select(1, 2).fill_(-std::numeric_limits<double>::infinity());
-  expect_on_mesh({2}, {Shard(1)}, {Replicate()}, {whole, at::tensor({0, 1, 1}, at::kLong), weights(4)}, {});
+TEST(CrossEntropy, AMaskedClassAddsNothing) {
+  auto global = parameter({3, 4}).detach();
+  global.select(1, 3).fill_(-std::numeric_limits<double>::infinity());
+  global.select(1, 2).fill_(-std::numeric_limits<double>::infinity());
+  expect_on_mesh({2}, {Shard(1)}, {Replicate()}, {global, at::tensor({0, 1, 1}, at::kLong), weights(4)}, {});
 }
 
-/// Sums are in float; what is rounded is the loss, once.
+/// Sums are computed in float; only the loss is rounded, once.
 TEST(CrossEntropy, NarrowLogitsAreAddedUpInFloat) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     for (const double smoothing : {0.0, 0.1}) {
-      const auto whole = parameter({6, 40}).detach().mul(4).to(dtype);
-      const auto plain = whole.to(at::kFloat).set_requires_grad(true);
+      const auto global = parameter({6, 40}).detach().mul(4).to(dtype);
+      const auto plain = global.to(at::kFloat).set_requires_grad(true);
       const auto expected = loss_of({plain, classes({6}, 40)}, {.label_smoothing = smoothing});
       expected.backward();
       on_mesh({2}, [&](const DeviceMesh& mesh) {
-        const auto logits = distribute_tensor(whole, mesh, {Shard(1)}).set_requires_grad(true);
+        const auto logits = distribute_tensor(global, mesh, {Shard(1)}).set_requires_grad(true);
         const auto target = distribute_tensor(classes({6}, 40), mesh, {Replicate()});
         const auto loss = loss_of({logits, target}, {.label_smoothing = smoothing});
         loss.backward();
@@ -268,10 +268,10 @@ TEST(CrossEntropy, NarrowLogitsAreAddedUpInFloat) {
 }
 
 TEST(CrossEntropy, AutocastMakesTheLossFloat) {
-  const auto whole = parameter({6, 8}).detach().to(at::kBFloat16);
-  const auto expected = at::cross_entropy_loss(whole.to(at::kFloat), classes({6}, 8));
+  const auto global = parameter({6, 8}).detach().to(at::kBFloat16);
+  const auto expected = at::cross_entropy_loss(global.to(at::kFloat), classes({6}, 8));
   on_mesh({2}, [&](const DeviceMesh& mesh) {
-    const auto logits = distribute_tensor(whole, mesh, {Shard(1)}).set_requires_grad(true);
+    const auto logits = distribute_tensor(global, mesh, {Shard(1)}).set_requires_grad(true);
     const auto target = distribute_tensor(classes({6}, 8), mesh, {Replicate()});
     at::autocast::set_autocast_enabled(at::kCPU, true);
     const auto loss = at::cross_entropy_loss(logits, target);

@@ -18,8 +18,8 @@ Crosser crosser(const DeviceMesh& mesh, int64_t mesh_dim = 0) {
 }
 
 at::Tensor distributed(const DeviceMesh& mesh, const Layout& layout) {
-  const auto whole = whole_numbers({4, 4});
-  return from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes());
+  const auto global = whole_numbers({4, 4});
+  return from_local(part_of(global, mesh, layout), mesh, layout, global.sizes());
 }
 
 TEST(Crosser, MovesATensorAlongOneMeshDimAndLeavesTheOthers) {
@@ -70,8 +70,8 @@ TEST(Crosser, APlainTensorOfWhichThePlanSaysTooLittleIsAnError) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { crosser(mesh).enter(at::ones({2}), {.to = Replicate()}, false); }),
-        "[here] a distributed tensor is required, but got a plain one of shape [2]. Say in the plan how a plain one "
-        "lies: "
+        "[here] a distributed tensor is required, but got a plain one of shape [2]. State the placement of a plain "
+        "tensor in the plan: "
         "\"S(1) -> R\".");
   });
   on_mesh({2, 1}, [](const DeviceMesh& mesh) {

@@ -45,7 +45,7 @@ M on_meta() {
   return M();
 }
 
-/// Puts a layout on every parameter and buffer, cut where it has the dims.
+/// Distributes every parameter and buffer, sharded along the dims that it has.
 void shard(tnn::Module& module, const DeviceMesh& mesh, const Placements& placements) {
   for (const auto& each : module.modules()) {
     for (const auto& tensors : {each->named_parameters(false), each->named_buffers(false)}) {
@@ -74,7 +74,7 @@ std::vector<at::Tensor> constructed(uint64_t seed) {
   return tensors_of(*M());
 }
 
-void expect_parts(const tnn::Module& module, const std::vector<at::Tensor>& expected, const DeviceMesh& mesh) {
+void expect_local_values(const tnn::Module& module, const std::vector<at::Tensor>& expected, const DeviceMesh& mesh) {
   const auto tensors = tensors_of(module);
   ASSERT_EQ(tensors.size(), expected.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -99,7 +99,7 @@ TEST(Materialize, AShardedModuleHasTheValuesOfOneDevice) {
       const CommLog log(mesh);
       materialize(*model, 3);
       EXPECT_EQ(log.calls(), 0);
-      expect_parts(*model, expected, mesh);
+      expect_local_values(*model, expected, mesh);
       EXPECT_TRUE(model->up->weight.is_same(model->up->named_parameters()["weight"]));
     });
   }
@@ -143,7 +143,7 @@ TEST(Materialize, AGeneratorMovesOnFromModuleToModule) {
       }();
       shard(*linear, mesh, {Shard(0)});
       materialize(*linear, generator);
-      expect_parts(*linear, expected->parameters(), mesh);
+      expect_local_values(*linear, expected->parameters(), mesh);
     }
   });
 }
@@ -194,7 +194,7 @@ struct ForgottenImpl : tnn::Module, Replaceable {
 };
 TORCH_MODULE(Forgotten);
 
-TEST(Materialize, WhatNobodyInitialisesIsAnErrorOrIsForTheFunction) {
+TEST(Materialize, UninitialisedTensorsAreAnErrorUnlessInitFnHandlesThem) {
   struct Outer : tnn::Module {
     Forgotten inner = register_module("inner", on_meta<Forgotten>());
   };
@@ -261,10 +261,10 @@ class CountingAllocator final : public c10::Allocator {
 };
 
 TEST(Materialize, PeakMemoryIsTheShardAndAChunk) {
-  constexpr size_t kWhole = size_t{4096} * 2048 * sizeof(float);
+  constexpr size_t kGlobal = size_t{4096} * 2048 * sizeof(float);
   constexpr size_t kChunk = size_t{1} << 19;
   for (const auto& placement : {Shard(0), Shard(1)}) {
-    // One rank of four, so that nobody else allocates.
+    // One rank of four in a fake world, so that no other rank allocates.
     const DeviceMesh mesh(make_fake_world(4, 2), c10::kCPU, {4});
     auto linear = [] {
       const OnMeta scope;
@@ -272,15 +272,15 @@ TEST(Materialize, PeakMemoryIsTheShardAndAChunk) {
     }();
     replace_parameter(*linear, "weight", distribute_tensor(linear->weight.detach(), mesh, {placement}));
     replace_parameter(*linear, "bias", distribute_tensor(linear->bias.detach(), mesh, {Replicate()}));
-    // For the rest of the program, since it outlives what it has given.
+    // Static, because the allocator must outlive the memory that it has allocated.
     static CountingAllocator shard_0;
     static CountingAllocator shard_1;
     auto* const allocator = placement.dim() == 0 ? &shard_0 : &shard_1;
     c10::SetCPUAllocator(allocator);
     materialize(*linear, 1);
     c10::SetCPUAllocator(c10::GetDefaultCPUAllocator());
-    EXPECT_GE(allocator->peak(), kWhole / 4);
-    EXPECT_LE(allocator->peak(), kWhole / 4 + kChunk) << "more than the shard and a chunk";
+    EXPECT_GE(allocator->peak(), kGlobal / 4);
+    EXPECT_LE(allocator->peak(), kGlobal / 4 + kChunk) << "more than the shard and a chunk";
   }
 }
 

@@ -15,7 +15,7 @@ namespace weft::nn {
 namespace parallelize_module_test {
 using namespace weft::testing;
 
-/// norm, then two linears of which the first is used by two.
+/// A norm, then linear layers of which the first two use the same input.
 struct BlockImpl : torch::nn::Module {
   BlockImpl()
       : norm(register_module("norm", Parallel<torch::nn::LayerNorm>(std::vector<int64_t>{8}))),
@@ -63,7 +63,7 @@ const at::Tensor& input() {
   return x;
 }
 
-/// Forward and backward are those of the plain model.
+/// Checks that forward and backward are those of the plain model.
 template <class Model>
 void expect_same(Model& model, const at::Tensor& x) {
   auto plain = seeded<Model>();
@@ -121,7 +121,8 @@ TEST(ParallelizeModule, MovingInputsOrOutputsNeedsParallel) {
     EXPECT_EQ(
         error_text<c10::ValueError>(
             [&] { parallelize_module(*model, mesh, {{"down", rowwise({.output = Shard(1)})}}); }),
-        "[parallelize_module] plan entry \"down\" for module \"down\": a module whose inputs or outputs are moved must "
+        "[parallelize_module] plan entry \"down\" for module \"down\": a module whose inputs or outputs are "
+        "redistributed must "
         "be "
         "declared Parallel, but torch::nn::LinearImpl is not. Write weft::nn::Parallel<...> where it is a member.");
     for (const auto& parameter : model->parameters()) {

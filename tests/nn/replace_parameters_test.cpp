@@ -21,8 +21,8 @@ void distribute_all(tnn::Module& module, const DeviceMesh& mesh) {
   }
 }
 
-/// The output of a module whose tensors have been replaced is distributed, so it reads the new ones, and has the values of
-/// before.
+/// The output of a module whose tensors have been replaced is distributed, so forward reads the new tensors, and it has
+/// the values from before.
 template <class M, class... Inputs>
 void expect_forward_reads_the_new_tensors(M module, const Inputs&... inputs) {
   SCOPED_TRACE(module->name());

@@ -13,7 +13,7 @@ namespace weft::nn {
 namespace reset_parameters_test {
 namespace tnn = torch::nn;
 
-/// Children before their parents, as constructors run.
+/// Resets children before their parents, as constructors run.
 void reset_all(tnn::Module& module) {
   for (const auto& child : module.children()) {
     reset_all(*child);
@@ -21,7 +21,7 @@ void reset_all(tnn::Module& module) {
   reset_parameters(module);
 }
 
-/// What a constructor gives is given again by resetting, from the same seed.
+/// Resetting with the same seed gives the values of the constructor.
 template <class M>
 void expect_as_constructed(const std::function<M()>& make) {
   torch::manual_seed(5);

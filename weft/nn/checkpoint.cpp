@@ -18,7 +18,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Forward = std::function<at::Tensor(const at::Tensor&)>;
 
-/// What a computation depends on beside its inputs.
+/// The global state that a computation depends on, in addition to its inputs.
 struct Surroundings {
   struct Autocast {
     bool enabled;
@@ -55,7 +55,7 @@ struct Surroundings {
   }
 };
 
-/// While it lasts everything is as it was then.
+/// Restores a saved state until the end of the scope.
 class Then {
  public:
   explicit Then(const Surroundings& then) : now_(Surroundings::now()) {

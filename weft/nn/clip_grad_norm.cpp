@@ -27,7 +27,7 @@ Tensors gradients_of(at::TensorList parameters) {
   return gradients;
 }
 
-/// Gradients of one mesh each, or of one device where they are plain.
+/// The gradients by mesh, or by device if they are plain.
 std::vector<Tensors> grouped(const Tensors& gradients) {
   const auto belong_together = [](const at::Tensor& a, const at::Tensor& b) {
     return a.device() == b.device() && (!is_dtensor(a) || mesh_of(a) == mesh_of(b));
@@ -48,7 +48,7 @@ std::vector<Tensors> grouped(const Tensors& gradients) {
   return groups;
 }
 
-/// As a number that operators on any mesh and device take.
+/// The number as a plain tensor on the device of `other`, so that operators accept it together with `other`.
 at::Tensor on_device_of(const at::Tensor& number, const at::Tensor& other) {
   const auto plain = is_dtensor(number) ? as_dtensor(number)->local() : number;
   return plain.to(other.device());

@@ -4,16 +4,16 @@
 
 namespace weft::nn {
 
-/// Scales the gradients of these parameters, in place, so that their norm as one vector is at most `max_norm`; gives the
-/// norm before. The counterpart of torch::nn::utils::clip_grad_norm_ with one all-reduce per mesh, instead of one per
-/// parameter, and with no wait for the device.
+/// Scales the gradients of these parameters in place, so that their norm as one vector is at most `max_norm`; returns
+/// the norm before scaling. Unlike torch::nn::utils::clip_grad_norm_ it makes one all-reduce per mesh instead of one
+/// per parameter, and does not wait for the device.
 ///
 ///   auto norm = weft::nn::clip_grad_norm_(model->parameters(), 1.0);
 ///   norm.item<double>();
 ///
-/// The norm is the same on every rank: a replicated tensor without dims on the mesh of the first gradient, or a plain one
-/// where all gradients are. Parameters without a gradient do not count. `error_if_nonfinite` raises on every rank where
-/// the norm is infinite or no number.
+/// The norm is the same on every rank: a replicated 0-dim tensor on the mesh of the first gradient, or a plain one if
+/// all gradients are plain. Parameters without a gradient are ignored. `error_if_nonfinite` raises on every rank if the
+/// norm is infinite or nan.
 at::Tensor clip_grad_norm_(
     at::TensorList parameters,
     double max_norm,

@@ -23,7 +23,8 @@ at::Tensor Crosser::crossed(const at::Tensor& tensor, const Crossing& crossing, 
 
 at::Tensor Crosser::enter(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const {
   return crossed(tensor, crossing, as_local, [&](const at::Tensor& t, const Layout& layout, bool is_there) {
-    // Cut as wanted, a tensor has a gradient that is cut so; only a replicated one may have a partial gradient.
+    // If a tensor has the wanted shards, its gradient has them too; only a replicated tensor may have a partial
+    // gradient.
     return is_there && !crossing.to->is_replicate() ? t : redistribute_once(t, layout, &crossing);
   });
 }
@@ -41,10 +42,10 @@ at::Tensor Crosser::distributed(const at::Tensor& tensor, const Crossing& crossi
   TORCH_CHECK_VALUE(
       mesh_.ndim() == 1, where_,
       "a distributed tensor is required on a mesh of several dims, but got a plain one of shape ", tensor.sizes(),
-      ". Use distribute_tensor, or from_local, which says how it lies along every dim of ", mesh_, ".");
+      ". Use distribute_tensor, or from_local, which states its placement on every dim of ", mesh_, ".");
   TORCH_CHECK_VALUE(
       crossing.from, where_, "a distributed tensor is required, but got a plain one of shape ", tensor.sizes(),
-      ". Say in the plan how a plain one lies: \"S(1) -> ", crossing.to->to_string(), "\".");
+      ". State the placement of a plain tensor in the plan: \"S(1) -> ", crossing.to->to_string(), "\".");
   return from_local(tensor, mesh_, {*crossing.from});
 }
 

@@ -7,18 +7,18 @@
 
 namespace weft::nn {
 
-/// Moves tensors over the boundaries of modules, along one mesh dim; along the others they stay as they are.
+/// Redistributes tensors at the boundaries of modules, along one mesh dim; the placements on other mesh dims stay.
 class Crosser {
  public:
-  /// `where` leads errors: the plan's entry and the module.
+  /// `where` begins errors: the plan entry and the module.
   Crosser(std::string where, DeviceMesh mesh, int64_t mesh_dim)
       : where_(std::move(where)), mesh_(std::move(mesh)), mesh_dim_(mesh_dim) {}
 
-  /// An input. One that is replicated where it enters is so for its gradient too, which is then reduced here, once for all
-  /// modules that this very tensor enters. `crossing` is the same object in every call of a module, by which a module that is
-  /// called anew is told from another one.
+  /// Crosses an input. If the input is replicated after the crossing, its gradient is replicated as well: it is reduced
+  /// here, once for all modules that this very tensor enters. `crossing` is the same object in every call of a module,
+  /// which distinguishes a second call of a module from the call of another module.
   at::Tensor enter(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const;
-  /// An output.
+  /// Crosses an output.
   at::Tensor leave(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const;
 
  private:

@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 
 constexpr const char* kName = "aten::cross_entropy_loss";
 
-/// The logits' layout with their classes cut, whole, in the order of ranks: no terms, no strides along classes.
+/// The logits' layout with shards of consecutive classes: no partial placements, no strided shards of the classes.
 Layout class_layout(const TensorSpec& spec, int64_t class_dim) {
   auto layout = spec.layout();
   for (int64_t m = 0; m < layout.ndim(); ++m) {
@@ -33,7 +33,7 @@ Layout class_layout(const TensorSpec& spec, int64_t class_dim) {
   return layout;
 }
 
-/// Of a tensor that has the logits' dims without the classes.
+/// The layout of a tensor with the logits' dims except the classes.
 Layout row_layout(const Layout& logits, int64_t class_dim) {
   return map_shards(without_partial(logits), [&](const Placement& p) {
     return p.is_shard(class_dim) ? Replicate()
@@ -41,8 +41,8 @@ Layout row_layout(const Layout& logits, int64_t class_dim) {
   });
 }
 
-/// The mesh dims that cut the classes, or those that cut rows.
-MeshDims dims_that_cut(const TensorSpec& spec, int64_t class_dim, bool classes) {
+/// The mesh dims that shard the classes, or those that shard rows.
+MeshDims sharding_dims(const TensorSpec& spec, int64_t class_dim, bool classes) {
   MeshDims dims;
   for (int64_t m = 0; m < spec.mesh().ndim(); ++m) {
     const auto& placement = spec.layout()[m];
@@ -53,20 +53,21 @@ MeshDims dims_that_cut(const TensorSpec& spec, int64_t class_dim, bool classes) 
   return dims;
 }
 
-/// An argument beside the logits where it is needed; a plain one is the same on every rank.
+/// Redistributes an argument other than the logits to the layout that is needed; a plain one counts as replicated.
 at::Tensor placed(const at::Tensor& tensor, const DeviceMesh& mesh, const Layout& layout) {
   const auto distributed = is_dtensor(tensor) ? tensor : from_local(tensor, mesh, replicated(mesh));
   const auto& other = as_dtensor(distributed)->spec()->mesh();
   TORCH_CHECK_VALUE(
       other == mesh, "[", kName, "] all tensors must be on the same mesh, but got ", mesh.to_string(), " and ",
-      other.to_string(), ". Bring them to one mesh through full_tensor.");
+      other.to_string(), ". Put them on one mesh through full_tensor.");
   return move_implicitly(kName, distributed, layout);
 }
 
-/// This rank's part of a call, in plain tensors. Those with a number per row have the logits' dims, that of classes 1.
+/// This rank's computation of a call, in plain tensors. Those with a number per row have the logits' dims, with one
+/// class.
 class LocalCrossEntropy {
  public:
-  /// `target` lies as the rows, or as the logits where it has probabilities; `weight` is replicated.
+  /// `target` has the layout of the rows, or of the logits if it has probabilities; `weight` is replicated.
   LocalCrossEntropy(const CrossEntropyCall& call, at::Tensor weight)
       : call_(call),
         spec_(*as_dtensor(call.logits)->spec()),
@@ -87,13 +88,13 @@ class LocalCrossEntropy {
   struct Result {
     at::Tensor loss;      // per row, or reduced over all rows
     at::Tensor log_sum;   // per row: the logarithm of the sum of exponentials
-    at::Tensor divisor;   // of a mean; undefined for others
-    at::Tensor weighting; // per row: the weight of all its probabilities
+    at::Tensor divisor;   // of a mean; otherwise undefined
+    at::Tensor weighting; // per row: the sum of its weighted probabilities
   };
 
   Result forward() const {
     const auto greatest = reduced(greatest_logit(), ReduceOp::Max);
-    auto below = at::sub(logits_.to(dtype_), greatest); // at most 0, so that exponentials stay finite
+    auto below = at::sub(logits_.to(dtype_), greatest); // at most 0, so that the exponentials are finite
     std::vector<at::Tensor> terms;
     if (call_.has_probabilities()) {
       const auto weights = weighted_probabilities();
@@ -115,7 +116,7 @@ class LocalCrossEntropy {
       rows = sums[1].mul(log_of_sum).sub_(sums[0]);
     } else {
       result.weighting = weighting();
-      rows = result.weighting.mul(log_of_sum).sub_(target_share().mul_(sums[0]));
+      rows = result.weighting.mul(log_of_sum).sub_(target_weighting().mul_(sums[0]));
       if (call_.label_smoothing > 0) {
         rows.sub_(sums[1], call_.label_smoothing / class_count());
       }
@@ -125,7 +126,7 @@ class LocalCrossEntropy {
     return result;
   }
 
-  /// `gradient` is that of the loss: of every row, or one number.
+  /// `gradient` is that of the loss: one number per row, or one number.
   at::Tensor logits_gradient(const at::Tensor& gradient, const Result& saved) const {
     const auto of_row = row_gradient(gradient, saved.divisor);
     auto result = at::sub(logits_.to(dtype_), saved.log_sum).exp_().mul_(of_row * saved.weighting);
@@ -133,17 +134,17 @@ class LocalCrossEntropy {
       result.sub_(weighted_probabilities().mul_(of_row));
     } else {
       if (call_.label_smoothing > 0) {
-        const auto share = of_row * (call_.label_smoothing / class_count());
-        weight_.defined() ? result.sub_(share * class_weights()) : result.sub_(share);
+        const auto smoothed = of_row * (call_.label_smoothing / class_count());
+        weight_.defined() ? result.sub_(smoothed * class_weights()) : result.sub_(smoothed);
       }
       if (result.size(class_dim_) > 0) {
-        result.scatter_add_(class_dim_, own_, (of_row * target_share()).neg_().masked_fill_(foreign_, 0));
+        result.scatter_add_(class_dim_, own_, (of_row * target_weighting()).neg_().masked_fill_(foreign_, 0));
       }
     }
     return result.to(logits_.scalar_type()).contiguous();
   }
 
-  /// Of the probabilities.
+  /// The gradient of the probabilities.
   at::Tensor target_gradient(const at::Tensor& gradient, const Result& saved) const {
     const auto of_row = row_gradient(gradient, saved.divisor);
     auto result = at::sub(saved.log_sum, logits_.to(dtype_)).mul_(of_row * (1 - call_.label_smoothing));
@@ -161,9 +162,9 @@ class LocalCrossEntropy {
     return call_.reduction == at::Reduction::Mean;
   }
 
-  /// Over the ranks that hold other classes of the same rows.
+  /// Reduces over the ranks that hold other classes of the same rows.
   at::Tensor reduced(const at::Tensor& numbers, ReduceOp op) const {
-    const auto dims = dims_that_cut(spec_, class_dim_, /*classes=*/true);
+    const auto dims = sharding_dims(spec_, class_dim_, /*classes=*/true);
     return dims.empty() ? numbers : reduce_implicitly(kName, numbers, spec_.mesh(), dims, op);
   }
 
@@ -185,7 +186,7 @@ class LocalCrossEntropy {
     return at::full(sizes, -std::numeric_limits<double>::infinity(), logits_.options().dtype(dtype_));
   }
 
-  /// What this rank holds of a tensor with a number per class, against the logits.
+  /// The weights of this rank's classes, broadcastable against the logits.
   at::Tensor class_weights() const {
     std::vector<int64_t> sizes(logits_.dim(), 1);
     sizes[class_dim_] = logits_.size(class_dim_);
@@ -200,13 +201,13 @@ class LocalCrossEntropy {
     return weight_.defined() ? result.mul_(class_weights()) : result;
   }
 
-  /// The target's number of every row, 0 where another rank has it.
+  /// The element of each row at its target class, 0 if another rank holds that class.
   at::Tensor picked(const at::Tensor& numbers) const {
     return numbers.size(class_dim_) > 0 ? numbers.gather(class_dim_, own_).masked_fill_(foreign_, 0)
                                         : at::zeros(target_.sizes(), numbers.options());
   }
 
-  /// The weight of each row's class, 0 where it is ignored.
+  /// The weight of each row's target class, 0 if the row is ignored.
   at::Tensor target_weight() const {
     const auto counts = ignored_.logical_not();
     if (!weight_.defined()) {
@@ -216,13 +217,13 @@ class LocalCrossEntropy {
     return weight_.index_select(0, valid.flatten()).view(target_.sizes()).mul_(counts);
   }
 
-  at::Tensor target_share() const {
+  at::Tensor target_weighting() const {
     return target_weight().mul_(1 - call_.label_smoothing);
   }
 
-  /// Of all classes, as smoothing spreads them.
+  /// The sum over all classes of their weights after label smoothing.
   at::Tensor weighting() const {
-    auto result = target_share();
+    auto result = target_weighting();
     if (call_.label_smoothing > 0) {
       weight_.defined() ? result.add_(weight_.sum(), call_.label_smoothing / class_count())
                         : result.add_(call_.label_smoothing);
@@ -236,11 +237,12 @@ class LocalCrossEntropy {
       of_row = of_row.unsqueeze(class_dim_);
     }
     of_row = divisor.defined() ? of_row / divisor : of_row;
-    // Rows that do not count have no gradient, even where a mean over none of them is not a number.
+    // Ignored rows have a zero gradient, even if all rows are ignored and their mean is nan.
     return ignored_.defined() ? at::where(ignored_, at::zeros({}, of_row.options()), of_row) : of_row;
   }
 
-  /// What a single device says of its targets, on every rank alike. Where asking would stall the device, the loss is nan.
+  /// Raises the error of a single device for invalid targets, on every rank alike. On other devices than the CPU, where
+  /// reading the count would stall the device, the loss becomes nan.
   void check_targets(const at::Tensor& invalid_count, at::Tensor& loss) const {
     if (!logits_.is_cpu()) {
       loss =
@@ -253,7 +255,7 @@ class LocalCrossEntropy {
         call_.ignore_index, "), but ", count, " of them ", count == 1 ? "is" : "are", " neither (logits ", spec_, ").");
   }
 
-  /// Makes the loss of the rows', and a mean's divisor.
+  /// Computes the loss from the losses of the rows, and the divisor of a mean.
   void reduce_rows(const at::Tensor& rows, Result& result) const {
     const bool has_classes = !call_.has_probabilities();
     std::vector<at::Tensor> numbers;
@@ -268,7 +270,7 @@ class LocalCrossEntropy {
     if (has_classes) {
       numbers.push_back(invalid_.sum().to(dtype_));
     }
-    const auto dims = dims_that_cut(spec_, class_dim_, /*classes=*/false);
+    const auto dims = sharding_dims(spec_, class_dim_, /*classes=*/false);
     if (!dims.empty() && !numbers.empty()) {
       numbers = reduce_implicitly(kName, at::stack(numbers), spec_.mesh(), dims, ReduceOp::Sum).unbind();
     }
@@ -292,18 +294,19 @@ class LocalCrossEntropy {
   at::Tensor target_;
   at::Tensor weight_;
   int64_t class_dim_;
-  int64_t begin_; // of this rank's classes
+  int64_t begin_; // the first class of this rank
   at::ScalarType dtype_;
-  // Of targets that are classes, per row.
+  // Per row, if targets are classes.
   at::Tensor ignored_;
-  at::Tensor invalid_; // neither ignored nor a class
-  at::Tensor own_;     // the class, counted from this rank's first; 0 where foreign
-  at::Tensor foreign_; // not among this rank's classes
+  at::Tensor invalid_; // the target is neither ignored nor a class
+  at::Tensor own_;     // the class, counted from this rank's first class; 0 if foreign
+  at::Tensor foreign_; // the target is not among this rank's classes
 };
 
-/// The gradient that has a gradient: of the loss as ATen makes it of other operators. The loss is computed from aliases of
-/// the inputs, so that a target that was made of the logits, as in `cross_entropy(x, x.softmax(-1))`, adds nothing to the
-/// gradient of the logits here: autograd adds that part itself, from the gradient of the target.
+/// Gradients that can be differentiated again: those of the loss as ATen composes it from other operators. The loss is
+/// computed from aliases of the inputs. Otherwise a target that was computed from the logits, as in `cross_entropy(x,
+/// x.softmax(-1))`, would add to the gradient of the logits here, and autograd would add it again from the gradient of
+/// the target.
 variable_list differentiable_gradients(const CrossEntropyCall& call, const at::Tensor& gradient) {
   const auto logits = call.logits.view_as(call.logits);
   const auto target = call.target.view_as(call.target);
@@ -369,8 +372,8 @@ struct ParallelCrossEntropy : torch::autograd::Function<ParallelCrossEntropy> {
     const auto gradient = as_dtensor(placed(gradients[0], spec->mesh(), layout))->local();
     const LocalCrossEntropy local(call, call.weight ? as_dtensor(*call.weight)->local() : at::Tensor());
     const LocalCrossEntropy::Result kept{{}, saved[3], saved[4], saved[5]};
-    const auto like_logits = [&](const at::Tensor& part) {
-      return make_dtensor(part, TensorSpec::make(spec->mesh(), spec->layout(), spec->sizes(), part.scalar_type()));
+    const auto like_logits = [&](const at::Tensor& shard) {
+      return make_dtensor(shard, TensorSpec::make(spec->mesh(), spec->layout(), spec->sizes(), shard.scalar_type()));
     };
     if (context->needs_input_grad(0)) {
       results[0] = like_logits(local.logits_gradient(gradient, kept));

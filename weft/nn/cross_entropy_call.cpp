@@ -7,7 +7,7 @@
 
 namespace weft::nn {
 
-bool has_classes_in_parts(const CrossEntropyCall& call) {
+bool has_distributed_classes(const CrossEntropyCall& call) {
   const auto* impl = as_dtensor(call.logits);
   if (impl == nullptr || call.logits.dim() == 0 || !impl->spec()->mesh().is_member()) {
     return false;

@@ -9,7 +9,7 @@ namespace weft::nn {
 /// The arguments of ATen's cross_entropy_loss.
 struct CrossEntropyCall {
   at::Tensor logits; // (classes), (rows, classes) or (rows, classes, ...)
-  at::Tensor target; // a class per row, or of the logits' shape a probability per class
+  at::Tensor target; // a class per row, or a probability per class in the logits' shape
   std::optional<at::Tensor> weight;
   int64_t reduction;
   int64_t ignore_index;
@@ -26,13 +26,14 @@ struct CrossEntropyCall {
   }
 };
 
-/// Whether no rank has all classes of a row: they are cut, or every rank has a term of them.
-bool has_classes_in_parts(const CrossEntropyCall& call);
+/// Whether no rank has the full logits of a row: the classes are sharded or the logits are partial.
+bool has_distributed_classes(const CrossEntropyCall& call);
 
-/// Whether shapes and dtypes are those that parallel_cross_entropy takes: all that make sense, in the logits' dtype.
+/// Whether shapes and dtypes are supported by parallel_cross_entropy: all valid ones, with weights in the logits'
+/// dtype.
 bool is_regular(const CrossEntropyCall& call);
 
-/// The dtype of the loss. Under autocast that of narrow logits is float, as for losses on a single device.
+/// The dtype of the loss. Under autocast it is float for narrower logits, as for losses on a single device.
 at::ScalarType loss_dtype(const CrossEntropyCall& call);
 
 } // namespace weft::nn

@@ -7,7 +7,7 @@
 
 namespace weft::nn {
 
-/// Called for every submodule, with its path: puts distributed parameters in place, by replace_parameter.
+/// Called for every submodule with its path; replaces parameters by distributed ones with replace_parameter.
 using PartitionFn = std::function<void(const std::string& path, torch::nn::Module& module, const DeviceMesh& mesh)>;
 /// As BoundaryFn, with the mesh.
 using MeshFn = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> values, const DeviceMesh& mesh)>;
@@ -20,8 +20,8 @@ using MeshFn = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> val
 ///     }
 ///   });
 ///
-/// Most layouts follow from those of the weights. For the rest `input_fn` is called before the module's forward and
-/// `output_fn` after it: the module must then be declared Parallel. What is tied stays tied.
+/// Most layouts of activations follow from those of the weights. For others, `input_fn` is called before the module's
+/// forward and `output_fn` after it; the module must then be declared Parallel. Tied parameters stay tied.
 void distribute_module(
     torch::nn::Module& module,
     const DeviceMesh& mesh,

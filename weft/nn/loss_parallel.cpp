@@ -16,14 +16,14 @@ at::Tensor without_data(const at::Tensor& tensor) {
   return at::empty(tensor.sizes(), tensor.options().device(at::kMeta));
 }
 
-/// ATen's own, made of other operators, on any tensors.
+/// ATen's own implementation, composed of other operators, for any tensors.
 at::Tensor composed(const CrossEntropyCall& call) {
   return at::compositeimplicitautograd::cross_entropy_loss(
       call.logits, call.target, call.weight, call.reduction, call.ignore_index, call.label_smoothing);
 }
 
-/// Raises what a single device would.
-void check_on_whole_shapes(const CrossEntropyCall& call) {
+/// Raises the error of a single device for shapes that do not match.
+void check_global_shapes(const CrossEntropyCall& call) {
   auto shapes = call;
   shapes.logits = without_data(call.logits);
   shapes.target = without_data(call.target);
@@ -52,14 +52,14 @@ at::Tensor cross_entropy_loss(
   const CrossEntropyCall call{logits, target, weight, reduction, ignore_index.expect_int(), label_smoothing};
   const bool loss_parallel = Scopes::of_thread().loss_parallel;
   const ReplicatePlainScope replicate_plain(loss_parallel || Scopes::of_thread().replicate_plain);
-  if (!has_classes_in_parts(call)) {
+  if (!has_distributed_classes(call)) {
     return composed(call);
   }
   if (is_regular(call)) {
     check_plain_arguments(call);
     return parallel_cross_entropy(call);
   }
-  check_on_whole_shapes(call);
+  check_global_shapes(call);
   const bool has_weight = weight && weight->defined();
   TORCH_CHECK_NOT_IMPLEMENTED(
       !loss_parallel,
@@ -72,7 +72,7 @@ at::Tensor cross_entropy_loss(
 
 } // namespace
 
-// Where operators are recorded for backward, and below.
+// Registered for calls with autograd and for calls below it.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse2, library) {
   library.impl("cross_entropy_loss", TORCH_FN(cross_entropy_loss));
 }

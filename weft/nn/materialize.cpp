@@ -68,7 +68,7 @@ class Materializer {
       twin = at::empty_like(tensor, tensor.options().device(options_.device));
       note_made(path, twin);
     }
-    replaced_.push_back(tensor); // its address is not to be another's
+    replaced_.push_back(tensor); // keeps its address from being reused
     replace_parameter(owner, name, twin);
   }
 
@@ -77,7 +77,7 @@ class Materializer {
     made_impls_.insert(tensor.unsafeGetTensorImpl());
   }
 
-  /// Whether the module, with its children, has tensors and none of them was on meta: they are not to be changed.
+  /// Whether the module, with its children, has tensors and none of them was on meta: these must not be changed.
   bool has_values(const Module& module) const {
     auto tensors = module.parameters();
     for (auto& buffer : module.buffers()) {

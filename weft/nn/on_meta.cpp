@@ -13,7 +13,7 @@ bool takes_tensors(const c10::FunctionSchema& schema) {
   });
 }
 
-/// Where a device can be named in a call that makes a tensor of nothing else.
+/// The index of the device argument of a factory function; empty for other operators.
 std::optional<size_t> device_argument(const c10::FunctionSchema& schema) {
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto optional = schema.arguments()[i].type()->cast<c10::OptionalType>();

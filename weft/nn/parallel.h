@@ -9,15 +9,16 @@
 
 namespace weft::nn {
 
-/// Called with the tensors that a module is given, or gives out, by position; what is no tensor is undefined there.
+/// Called with the inputs or the outputs of a module, by position; an argument that is no tensor is undefined there.
 using BoundaryFn = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> values)>;
 
-/// What is done at the boundaries of a module. C++ modules have no hooks: one that is declared Parallel has these.
+/// Functions to call at the boundaries of a module. C++ modules have no hooks; a module that is declared Parallel has
+/// these.
 class Boundaries {
  public:
   virtual ~Boundaries() = default;
 
-  /// Called after those set before.
+  /// The function is called after those added before.
   void add_input_fn(BoundaryFn function) {
     input_fns_.push_back(std::move(function));
   }
@@ -48,7 +49,7 @@ class Boundaries {
       return std::tuple<Ts...>(values[I]...);
     }(std::index_sequence_for<Ts...>());
   }
-  /// Of a type that no function is called with.
+  /// The output has a type that no function accepts.
   template <class T>
   T left(T output) const {
     TORCH_CHECK_NOT_IMPLEMENTED(
@@ -114,12 +115,13 @@ class ParallelImpl<Impl, Result (Owner::*)(Args...)> : public Impl, public Bound
   }
 };
 
-/// A module whose inputs and outputs a plan, or distribute_module, may move. It is the module itself, under the same names:
+/// A module whose inputs and outputs a parallel plan or distribute_module may redistribute. It is the module itself,
+/// with the same names:
 ///
 ///   weft::nn::Parallel<torch::nn::Linear> query(torch::nn::LinearOptions(64, 64).bias(false));
 ///   query->weight;  query(x);
 ///
-/// Undistributed it does what the module does. Modules of one's own need a holder (TORCH_MODULE) and one forward.
+/// Undistributed, it behaves as the module does. Your own modules need a holder (TORCH_MODULE) and exactly one forward.
 template <class Holder>
 using Parallel = torch::nn::ModuleHolder<ParallelImpl<typename Holder::ContainedType>>;
 

@@ -27,7 +27,7 @@ ModuleInfo info_of(const std::string& path, const torch::nn::Module& module) {
   return info;
 }
 
-/// `cross` is how a tensor enters a module, or how it leaves one.
+/// `cross` is Crosser::enter or Crosser::leave.
 BoundaryFn crossing(
     decltype(&Crosser::enter) cross,
     const Crosser& crosser,
@@ -41,7 +41,7 @@ BoundaryFn crossing(
   };
 }
 
-/// Whether a style asks no more of a module's boundaries than its weights do by themselves.
+/// Whether the crossings of a style follow from the module's weights without boundary functions.
 bool follows_from_weights(const Style& style) {
   const auto plain = [&](Style other) {
     other.heads = style.heads;
@@ -50,14 +50,14 @@ bool follows_from_weights(const Style& style) {
   return plain(colwise({.parts = style.parts})) || plain(rowwise()) || style == replicate();
 }
 
-/// Before anything is changed.
+/// Checks before anything is changed.
 void check_crossings(torch::nn::Module& module, const Style& style, const std::string& where) {
   TORCH_CHECK_VALUE(
       style.keyword_inputs.empty(), where,
       "C++ modules have no keyword arguments, but the style names some. Name inputs by position.");
   TORCH_CHECK_VALUE(
       dynamic_cast<Boundaries*>(&module) != nullptr || follows_from_weights(style), where,
-      "a module whose inputs or outputs are moved must be declared Parallel, but ", module.name(),
+      "a module whose inputs or outputs are redistributed must be declared Parallel, but ", module.name(),
       " is not. Write weft::nn::Parallel<...> where it is a member.");
 }
 
@@ -96,7 +96,7 @@ void parallelize_module(
     }
   }
 
-  const auto whole = replicated(mesh);
+  const auto all_replicated = replicated(mesh);
   Placing placing(mesh, {.src_data_rank = options.src_data_rank});
   for (size_t i = 0; i < layouts.size(); ++i) {
     auto& owner = *modules[i].value();
@@ -106,7 +106,8 @@ void parallelize_module(
       const auto& placement = layouts[i].parameters[p];
       stays_plain = stays_plain || !placement;
       if (placement) {
-        placing.place(owner, name, owner.named_parameters(/*recurse=*/false)[name], whole.with(mesh_dim, *placement));
+        placing.place(
+            owner, name, owner.named_parameters(/*recurse=*/false)[name], all_replicated.with(mesh_dim, *placement));
       }
     }
     if (!stays_plain) {

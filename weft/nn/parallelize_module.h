@@ -8,18 +8,20 @@
 namespace weft::nn {
 
 struct ParallelizeOptions {
-  /// The mesh dim that the plan is for: by default "tp", or the only one. Along the others parameters are replicated.
+  /// The mesh dim that the parallel plan is for: by default "tp", or the only one. Along other mesh dims parameters are
+  /// replicated.
   std::optional<std::string> mesh_dim = std::nullopt;
-  /// Whose values count: see DistributeOptions. Without one nothing is communicated.
+  /// The rank whose values are used, see DistributeOptions. Without one, nothing is communicated.
   std::optional<int64_t> src_data_rank = 0;
 };
 
-/// Makes a model parallel as a plan says: its parameters distributed, its activations moved where the plan wants them.
+/// Parallelizes a model by a parallel plan: distributes its parameters and redistributes its activations.
 ///
 ///   parallelize_module(*model, mesh, ParallelPlan::load("plan.json"));
 ///
-/// A module that is declared Parallel moves its inputs and outputs. Another one may have the styles colwise, rowwise and
-/// replicate all the same: what it gives out then follows from its weights, and is moved by whatever uses it next.
+/// A module that is declared Parallel redistributes its inputs and outputs. Another module may still have the styles
+/// colwise, rowwise and replicate: the layout of its output then follows from its weights, and the operator that uses
+/// the output redistributes it.
 void parallelize_module(
     torch::nn::Module& module,
     const DeviceMesh& mesh,

@@ -8,20 +8,20 @@
 
 namespace weft::nn {
 
-/// Puts distributed tensors in the place of the plain ones of a model. Those that are tied stay so.
+/// Replaces plain tensors of a model by distributed ones. Tied tensors stay tied.
 class Placing {
  public:
   Placing(DeviceMesh mesh, DistributeOptions options) : mesh_(std::move(mesh)), options_(options) {}
 
-  /// The parameter or buffer of this name in its own module, laid out as asked.
+  /// Distributes the parameter or buffer with this name in its own module.
   void place(torch::nn::Module& owner, const std::string& name, const at::Tensor& tensor, const Layout& layout);
-  /// Parameters and buffers.
+  /// Replicates the remaining plain parameters and buffers.
   void replicate_what_is_plain(torch::nn::Module& owner);
 
  private:
   DeviceMesh mesh_;
   DistributeOptions options_;
-  /// What stands for what; the plain ones are kept, so that no other takes their place in memory.
+  /// The replacement of each plain tensor; the plain ones are kept, so that their addresses are not reused.
   std::unordered_map<c10::TensorImpl*, std::pair<at::Tensor, at::Tensor>> placed_;
 };
 

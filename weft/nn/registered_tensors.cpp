@@ -7,7 +7,7 @@ namespace {
 using Module = torch::nn::Module;
 using NamedTensors = torch::OrderedDict<std::string, at::Tensor>;
 
-// The arguments of an explicit instantiation may name private members, and the friend that it defines hands them out.
+// The arguments of an explicit instantiation may name private members, and the friend that it defines returns them.
 template <class Tag, auto member>
 struct Reach {
   friend NamedTensors& reach(Tag /*tag*/, Module& module) {

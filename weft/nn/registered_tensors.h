@@ -4,8 +4,8 @@
 
 namespace weft::nn {
 
-/// What a module has registered by itself, to be changed: torch gives copies of these only. Undefined tensors (a bias that
-/// was not asked for) are among them.
+/// The tensors that a module has registered itself, as references: torch returns only copies. Undefined tensors (such
+/// as an absent bias) are among them.
 torch::OrderedDict<std::string, at::Tensor>& registered_parameters(torch::nn::Module& module);
 torch::OrderedDict<std::string, at::Tensor>& registered_buffers(torch::nn::Module& module);
 

@@ -73,7 +73,7 @@ struct Recurrent : M {
   }
 };
 
-/// Read by name only.
+/// The tensors of a module that reads them by name only.
 TensorMembers listed_of(Module& module) {
   TensorMembers result;
   for (const auto& item : registered_parameters(module)) {
@@ -82,7 +82,7 @@ TensorMembers listed_of(Module& module) {
   return result;
 }
 
-/// Adds the members of the first of the types that `module` is.
+/// Adds the members for the first of the given types that `module` has.
 template <class... Ms, class Of>
 bool adds_one_of(Module& module, const Of& of, TensorMembers& members) {
   const auto add = [&](auto* found) {
@@ -94,8 +94,8 @@ bool adds_one_of(Module& module, const Of& of, TensorMembers& members) {
   return (add(dynamic_cast<Ms*>(&module)) || ...);
 }
 
-/// What is known of the members of a module; none if it is neither of torch::nn nor Replaceable. A class that is derived
-/// from one of torch::nn may have more of them, and name those.
+/// The known members of a module; empty if it is neither of torch::nn nor Replaceable. A class derived from one of
+/// torch::nn may name additional members.
 std::optional<TensorMembers> known_members(Module& module) {
   TensorMembers members;
   bool known = false;
@@ -147,7 +147,7 @@ at::Tensor& registered(Module& owner, const std::string& name) {
       "'. It has: ", names, ".");
 }
 
-/// The member that holds the tensor too; nullptr where the module reads it by name.
+/// The member that holds the tensor, or nullptr if the module reads it by name.
 at::Tensor* member(Module& owner, const std::string& name, const at::Tensor& entry) {
   const auto members = known_members(owner);
   const auto found = members ? members->find(name) : TensorMembers::const_iterator();

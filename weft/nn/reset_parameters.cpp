@@ -19,7 +19,7 @@ void reset(tnn::PReLUImpl& module) {
   tnn::init::constant_(module.weight, module.options.init());
 }
 
-/// Resets the module as the first of the types that it is.
+/// Resets the module as the first of the given types that it has.
 template <class... Ms>
 bool resets_one_of(tnn::Module& module) {
   const auto try_reset = [](auto* found) {

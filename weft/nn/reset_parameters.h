@@ -6,7 +6,7 @@ class Module;
 
 namespace weft::nn {
 
-/// To be derived from by modules of one's own that own parameters or buffers.
+/// Base class of your own modules that own parameters or buffers.
 ///
 ///   struct ScaleImpl : torch::nn::Module, weft::nn::Resettable {
 ///     at::Tensor weight = register_parameter("weight", torch::ones({8}));
@@ -18,8 +18,8 @@ class Resettable {
   virtual void reset_parameters() = 0;
 };
 
-/// Initialises what the module owns as its constructor does once its children are made. Known are the modules of torch::nn
-/// and those that are Resettable; false for others, to which nothing is done.
+/// Initialises the tensors that the module owns, as its constructor does after its children are made. Supports the
+/// modules of torch::nn and those that are Resettable; returns false for others and leaves them unchanged.
 bool reset_parameters(torch::nn::Module& module);
 
 } // namespace weft::nn

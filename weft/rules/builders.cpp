@@ -225,10 +225,10 @@ std::vector<int64_t> all_operands(const OpCall& call) {
   return all;
 }
 
-std::vector<int64_t> order_around(int64_t rank, int64_t a, int64_t b) {
+std::vector<int64_t> order_around(int64_t ndim, int64_t a, int64_t b) {
   std::vector<int64_t> order;
   int64_t passed = 0;
-  for (int64_t d = 0; d < rank; ++d) {
+  for (int64_t d = 0; d < ndim; ++d) {
     order.push_back(d == a || d == b ? -1 : passed++);
   }
   return order;
