@@ -22,6 +22,7 @@
 #include "weft/nn/parallelize_module.h"
 #include "weft/nn/replace_parameters.h"
 #include "weft/nn/reset_parameters.h"
+#include "weft/overlap/measure/mesh_rates.h"
 #include "weft/overlap/mesh_matmul.h"
 #include "weft/redistribute/execute.h"
 #include "weft/redistribute/plan.h"

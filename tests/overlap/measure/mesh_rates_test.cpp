@@ -4,6 +4,7 @@
 #include "tests/support/on_meshes.h"
 #include "tests/support/process_ranks.h"
 #include "tests/support/scoped_environment.h"
+#include "weft/comm/collectives.h"
 #include "weft/comm/comm_log.h"
 #include "weft/comm/world/fake_world.h"
 
@@ -96,10 +97,107 @@ TEST(MeshRates, AreConstantsWhereRanksCannotTalk) {
   EXPECT_GT(cuda.compute.flops_per_second, planned.compute.flops_per_second);
 }
 
-TEST(MeshRates, AGroupOverSeveralDimsHasTheSlowestLink) {
-  const MeshRates rates{.links = {.links = {{1e-3, 1e9}, {1e-6, 1e6}}}, .compute = {}};
+TEST(MeshRates, PrintAsTheyAreReadAndNameTheMeshDims) {
+  for (const std::string text :
+       {"rates(tp=50us,125MB/s; compute=100Gflop/s,27GB/s,1us)",
+        "rates(dp=1ms,1MB/s; compute=0ns,1TB/s; compute=100Gflop/s,27GB/s,1us,15us,2GB/s)"}) {
+    EXPECT_EQ(MeshRates::parse(text).to_string(), text);
+  }
+  const auto rates = MeshRates::parse("rates(dp=1ms,1GB/s;tp=1us,1MB/s;compute=1Gflop/s,1GB/s,1us)");
+  EXPECT_EQ(rates.mesh_dims, (std::vector<std::string>{"dp", "tp"}));
   EXPECT_EQ(to_string(rates.link({0})), "1ms,1GB/s");
-  EXPECT_EQ(to_string(rates.link({0, 1})), "1ms,1MB/s");
+  EXPECT_EQ(to_string(rates.link({0, 1})), "1ms,1MB/s") << "a group over several dims has the slowest link";
+  EXPECT_EQ(rates, MeshRates::parse(rates.to_string()));
+  EXPECT_NE(rates, MeshRates::parse("rates(dp=1ms,1GB/s;tp=1us,1MB/s;compute=1Gflop/s,1GB/s,2us)"));
+  for (const auto* text :
+       {"", "rates()", "rates(tp=50us,125MB/s)", "tp=50us,125MB/s; compute=1Gflop/s,1GB/s,1us",
+        "rates(50us,125MB/s; compute=1Gflop/s,1GB/s,1us)", "rates(compute=1Gflop/s,1GB/s,1us; tp=50us,125MB/s)",
+        "rates(=50us,125MB/s; compute=1Gflop/s,1GB/s,1us)", "rates(compute=1Gflop/s,1GB/s,1us"}) {
+    EXPECT_NE(error_text<c10::ValueError>([&] { MeshRates::parse(text); }), "") << text;
+  }
+}
+
+TEST(MeshRates, AreMeasuredUpFrontByACallThatMayBeRepeated) {
+  const ScopedEnvironment environment(kNothingGiven);
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    EXPECT_EQ(agreed_rates(mesh, at::kFloat), std::nullopt);
+    const auto rates = measure_rates(mesh);
+    EXPECT_EQ(rates.mesh_dims, (std::vector<std::string>{"a", "b"}));
+    const CommLog log(mesh);
+    EXPECT_EQ(measure_rates(mesh), rates);
+    EXPECT_EQ(agreed_rates(mesh, at::kFloat), rates);
+    EXPECT_EQ(rates_of(mesh, at::kFloat), rates);
+    EXPECT_EQ(log.calls(), 0);
+    EXPECT_EQ(agreed_rates(mesh, at::kDouble), std::nullopt);
+  });
+}
+
+TEST(MeshRates, WhatMeasuringSendsIsCountedAsSuch) {
+  const ScopedEnvironment environment(kNothingGiven);
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const CommLog log(mesh);
+    {
+      const OperatorScope scope("aten::mm");
+      rates_of(mesh, at::kFloat);
+    }
+    EXPECT_GT(log.calls(), 0);
+    for (const auto& row : log.rows()) {
+      EXPECT_EQ(row.operator_name, "measure_rates");
+    }
+  });
+}
+
+TEST(MeshRates, ThatAreGivenLaterHoldFromTheNextAgreementOn) {
+  const ScopedEnvironment environment(kNothingGiven);
+  const auto compute = parse_compute("1Gflop/s,1GB/s,1us");
+  give_rates(parse_link("1us,1GB/s"), compute);
+  const auto version = rates_version();
+  on_mesh({2}, [&](const DeviceMesh& mesh) {
+    EXPECT_EQ(to_string(rates_of(mesh, at::kFloat).link({0})), "1us,1GB/s");
+    EXPECT_EQ(rates_version(), version);
+    barrier(mesh, {0});
+    // Of ranks that are threads each gives the same, at any time.
+    give_rates(parse_link("2us,2GB/s"), compute);
+    EXPECT_EQ(to_string(rates_of(mesh, at::kFloat).link({0})), "1us,1GB/s");
+    EXPECT_EQ(to_string(measure_rates(mesh, at::kFloat).link({0})), "2us,2GB/s");
+    EXPECT_EQ(to_string(rates_of(mesh, at::kFloat).link({0})), "2us,2GB/s");
+    EXPECT_GT(rates_version(), version);
+  });
+  give_rates(std::nullopt, std::nullopt);
+}
+
+TEST(MeshRates, ThatOneRankDoesNotMeasureAreAnErrorThatSaysSo) {
+  const ScopedEnvironment environment(kNothingGiven);
+  std::string text;
+  on_mesh({2}, [&](const DeviceMesh& mesh) {
+    if (mesh.rank(0) == 0) {
+      text = error_text<c10::DistBackendError>([&] { measure_rates(mesh); });
+    }
+  });
+  expect_contains(text, "[all_reduce(max) f64[");
+  expect_contains(
+      text,
+      "[measure_rates] all ranks of mesh(a=2) must agree on rates at the same place, but rank 0 was left alone. Call "
+      "measure_rates(mesh) on every rank of the mesh before the first step.");
+}
+
+RANK_ROLE(measures_rates) {
+  const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
+  measure_rates(mesh, at::kBFloat16);
+  measure_rates(mesh, at::kBFloat16);
+}
+
+TEST(MeshRates, AreLoggedOnceByTheFirstRankOfTheMesh) {
+  const auto ranks = run_process_ranks(
+      "measures_rates", 2,
+      {.environment = {
+           {"WEFT_LINK", "50us,125MB/s"}, {"WEFT_COMPUTE", "100Gflop/s,27GB/s,1us"}, {"TORCH_CPP_LOG_LEVEL", "INFO"}}});
+  const std::string line =
+      "[measure_rates] the ranks of mesh(tp=2) have agreed on rates for matmuls of bf16: rates(tp=50us,125MB/s; "
+      "compute=100Gflop/s,27GB/s,1us)";
+  expect_contains(ranks[0].output, line);
+  EXPECT_EQ(ranks[0].output.find(line), ranks[0].output.rfind(line)) << ranks[0].output;
+  EXPECT_EQ(ranks[1].output.find("[measure_rates]"), std::string::npos) << ranks[1].output;
 }
 
 RANK_ROLE(asks_with_a_link_on_rank_0_alone) {
@@ -115,7 +213,8 @@ TEST(MeshRates, RanksThatWereGivenDifferentOnesAllGetAnError) {
   const auto ranks = run_process_ranks("asks_with_a_link_on_rank_0_alone", 2);
   expect_contains(
       ranks[0].output,
-      "[rates_of] all ranks of mesh(tp=2) must be given the same rates, but rank 0 got the link 50us,125MB/s and no "
+      "[measure_rates] all ranks of mesh(tp=2) must be given the same rates, but rank 0 got the link 50us,125MB/s and "
+      "no "
       "compute "
       "and another rank something else. Set WEFT_LINK and WEFT_COMPUTE alike on all, or on none.");
   expect_contains(ranks[1].output, "but rank 1 got no link and no compute and another rank something else.");

@@ -2,34 +2,56 @@
 
 #include "weft/overlap/rates.h"
 
+#include <c10/core/DefaultDtype.h>
 #include <c10/core/ScalarType.h>
 
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace weft {
 
-/// The rates that decisions on a mesh are made with, the same on all its ranks.
+/// What decisions on a mesh reckon with, the same on all its ranks: a link per mesh dim, and the compute of the slowest device.
 struct MeshRates {
+  std::vector<std::string> mesh_dims; // names
   LinkModel links;
   Compute compute;
 
   /// Of a group that spans these mesh dims: the slowest link's.
-  Link link(c10::IntArrayRef mesh_dims) const;
+  Link link(c10::IntArrayRef of_dims) const;
+  bool operator==(const MeshRates& other) const;
+
+  /// "rates(dp=50us,125MB/s; tp=5us,1GB/s; compute=100Gflop/s,27GB/s,1us)", each number to four digits
+  std::string to_string() const;
+  static MeshRates parse(std::string_view text);
 };
 
-/// The rates given by give_rates, or by the environment in WEFT_LINK and WEFT_COMPUTE (rates.h has their form); those that
-/// are not given are measured when first asked for, per mesh and dtype of the matmuls, and kept as long as the mesh's world.
+/// The rates that the ranks of a mesh agree on, for matmuls of this dtype: those given by give_rates, or by the environment in
+/// WEFT_LINK and WEFT_COMPUTE (rates.h has their form), and what is not given is measured.
 ///
-///   const auto rates = rates_of(mesh, at::kFloat);
-///   choose_overlap(overlap, rates.link({mesh.dim("tp")}), rates.compute);
+///   const auto rates = measure_rates(mesh, at::kBFloat16);   // before the first step, say
+///   std::cout << rates.to_string(); // rates(tp=12us,3.1GB/s; compute=95Gflop/s,21GB/s,1.4us,9us,4GB/s)
 ///
-/// The first call for a mesh and dtype communicates, so that all ranks have the same rates: every rank of the mesh must make
-/// it, at the same place. One that does not is an error within the timeout, as is one that was given other rates. Where ranks
-/// cannot talk (a mesh for planning, a fake world) and nothing is given, they are constants.
+/// A collective: every rank of the mesh must call it, at the same place. One that does not is an error within the timeout, as
+/// is one that was given other rates. Once the ranks agree, their rates are kept as long as the mesh's world, and a further
+/// call gives the same without communicating, unless other rates are given meanwhile: then the ranks agree anew, and decisions
+/// that were made by the former rates are made again. Where ranks cannot talk (a mesh for planning, a fake world) what is not
+/// given is a constant.
+///
+/// A CommLog counts what this sends under the operator "measure_rates"; the mesh's first rank logs the rates (at INFO).
+MeshRates measure_rates(const DeviceMesh& mesh, c10::ScalarType dtype = c10::get_default_dtype_as_scalartype());
+
+/// What the ranks of the mesh have agreed on; none before they have. Never communicates.
+std::optional<MeshRates> agreed_rates(const DeviceMesh& mesh, c10::ScalarType dtype);
+
+/// For a decision: the agreed rates; the first decision on a mesh measures them.
 MeshRates rates_of(const DeviceMesh& mesh, c10::ScalarType dtype);
 
-/// From now on in this process these are reckoned with; what is not given is the environment's again, or measured. Every rank
-/// must be given the same. Decisions that were made before stay.
+/// Counts how often ranks of this process have agreed anew: a decision that was made under another number is out of date.
+uint64_t rates_version();
+
+/// The rates of meshes whose ranks have not agreed yet; for those that have, from their next measure_rates on. What is not
+/// given is the environment's, or measured. Every rank must be given the same; ranks that are threads share them.
 void give_rates(std::optional<Link> link, std::optional<Compute> compute);
 
 } // namespace weft
