@@ -2,6 +2,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "tests/support/sample_tensors.h"
+#include "weft/comm/collectives.h"
 #include "weft/comm/comm_log.h"
 #include "weft/comm/world/fake_world.h"
 #include "weft/overlap/measure/mesh_rates.h"
@@ -203,6 +204,57 @@ TEST(OverlappedCall, RatesDecideAndAllRanksAgree) {
   const auto [none, plain] = messages_at({1e-6, 1e12}, {1e11, 3e10, 1e-6});
   EXPECT_EQ(none, 0);
   EXPECT_EQ(plain.find("fused"), std::string::npos) << plain;
+}
+
+TEST(OverlappedCall, TheFirstDecisionOnAMeshSaysThatItMeasures) {
+  give_rates(Link{1e-4, 125e6}, Compute{1e11, 3e10, 1e-6});
+  on_mesh({2}, [&](const DeviceMesh& mesh) {
+    const at::NoGradGuard no_grad;
+    const auto x = distribute_tensor(at::ones({512, 512}), mesh, {Shard(0)});
+    const auto weight = distribute_tensor(at::ones({1024, 512}), mesh, {Shard(0)}).set_requires_grad(true);
+    const CommLog log(mesh);
+    const ExplainLog explained;
+    at::linear(x, weight);
+    at::linear(x, weight);
+    ASSERT_EQ(explained.calls().size(), 3);
+    expect_contains(
+        explained.calls()[0]->to_string(),
+        "measure_rates(mesh(a=2), f32): rates(a=100us,125MB/s; compute=100Gflop/s,30GB/s,1us)");
+    std::map<std::string, std::set<Collective>> collectives;
+    for (const auto& row : log.rows()) {
+      collectives[row.operator_name].insert(row.collective);
+    }
+    EXPECT_EQ(collectives.size(), 2);
+    EXPECT_EQ(collectives["measure_rates"], std::set{Collective::AllReduce});
+    EXPECT_FALSE(collectives["aten::linear"].contains(Collective::AllReduce));
+  });
+  give_rates(std::nullopt, std::nullopt);
+}
+
+TEST(OverlappedCall, ModesAndRatesMayAlternateOnTheSameShapes) {
+  const Compute compute{1e11, 3e10, 1e-6};
+  const Link slow{1e-4, 125e6};
+  const Link fast{1e-6, 1e12};
+  give_rates(slow, compute);
+  on_mesh({2}, [&](const DeviceMesh& mesh) {
+    const at::NoGradGuard no_grad;
+    const auto x = distribute_tensor(at::ones({512, 512}), mesh, {Shard(0)});
+    const auto weight = distribute_tensor(at::ones({1024, 512}), mesh, {Shard(0)}).set_requires_grad(true);
+    for (const bool pays : {true, false, true}) {
+      barrier(mesh, {0});
+      give_rates(pays ? slow : fast, compute);
+      measure_rates(mesh);
+      for (const auto mode : {OverlapMode::Off, OverlapMode::Force, OverlapMode::Auto, OverlapMode::Force}) {
+        const OverlapScope scope(mode);
+        const CommLog log(mesh);
+        const auto y = at::linear(x, weight);
+        const bool is_overlapped = calls(log, Collective::Send) > 0;
+        EXPECT_EQ(is_overlapped, mode == OverlapMode::Force || (mode == OverlapMode::Auto && pays));
+        expect_equal(full_tensor(y), at::full({512, 1024}, 512.0));
+      }
+    }
+  });
+  give_rates(std::nullopt, std::nullopt);
 }
 
 TEST(OverlappedCall, AnExplanationSaysThatItIsForced) {

@@ -1,8 +1,11 @@
 #include "weft/tensor/kernels/scattered_matmul.h"
+#include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "tests/support/sample_tensors.h"
+#include "weft/comm/collectives.h"
 #include "weft/comm/comm_log.h"
 #include "weft/overlap/measure/mesh_rates.h"
+#include "weft/tensor/dispatch.h"
 #include "weft/tensor/distribute.h"
 #include "weft/tensor/impl/explain.h"
 #include "weft/tensor/impl/scopes.h"
@@ -82,6 +85,92 @@ TEST(ScatteredMatmul, IsDoneWhereItCostsNextToNothing) {
   // What takes longer than the matmul might be shared with others.
   EXPECT_EQ(gradient_layout({1e-5, 125e6}), Layout({Partial()}));
   EXPECT_EQ(gradient_layout({1e-5, 1e12}), Layout({Partial()}));
+}
+
+/// Operands that are large enough for rates to decide.
+struct Operands {
+  at::Tensor gradient;
+  at::Tensor matrix;
+  at::Tensor like;
+
+  explicit Operands(const DeviceMesh& mesh)
+      : gradient(distribute_tensor(at::ones({512, 1024}), mesh, {Shard(1)})),
+        matrix(distribute_tensor(at::ones({1024, 512}), mesh, {Shard(0)})),
+        like(distribute_tensor(at::ones({512, 512}), mesh, {Shard(0)})) {}
+
+  bool are_scattered() const {
+    const auto result = scattered_matmul(gradient, matrix, like);
+    if (result.defined()) {
+      expect_equal(full_tensor(result), at::full({512, 512}, 1024.0));
+    }
+    return result.defined();
+  }
+};
+
+const Compute kCompute{1e11, 1e12, 1e-6};
+const Link kLinkThatPays{1e-5, 2e9};
+const Link kLinkThatDoesNot{1e-5, 1e12};
+
+TEST(ScatteredMatmul, ModesMayAlternateOnTheSameShapes) {
+  for (const auto& [link, pays] : {std::pair(kLinkThatPays, true), std::pair(kLinkThatDoesNot, false)}) {
+    give_rates(link, kCompute);
+    on_mesh({2}, [&](const DeviceMesh& mesh) {
+      const c10::NoGradGuard no_grad;
+      const Operands operands(mesh);
+      for (int64_t i = 0; i < 2; ++i) {
+        for (const auto mode : {OverlapMode::Off, OverlapMode::Force, OverlapMode::Auto, OverlapMode::Force}) {
+          const OverlapScope scope(mode);
+          EXPECT_EQ(operands.are_scattered(), mode == OverlapMode::Force || (mode == OverlapMode::Auto && pays));
+        }
+      }
+    });
+  }
+  give_rates(std::nullopt, std::nullopt);
+}
+
+TEST(ScatteredMatmul, IsDecidedAgainWhereRanksAgreeOnOtherRates) {
+  give_rates(kLinkThatPays, kCompute);
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const c10::NoGradGuard no_grad;
+    const Operands operands(mesh);
+    EXPECT_TRUE(operands.are_scattered());
+    for (const bool pays : {false, true}) {
+      barrier(mesh, {0});
+      give_rates(pays ? kLinkThatPays : kLinkThatDoesNot, kCompute);
+      measure_rates(mesh);
+      EXPECT_EQ(operands.are_scattered(), pays);
+    }
+  });
+  give_rates(std::nullopt, std::nullopt);
+}
+
+TEST(ScatteredMatmul, IsDecidedOncePerSpecs) {
+  give_rates(kLinkThatDoesNot, kCompute);
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const c10::NoGradGuard no_grad;
+    const Operands operands(mesh);
+    const auto before = call_cache_counters();
+    EXPECT_FALSE(operands.are_scattered());
+    EXPECT_EQ(call_cache_counters().misses, before.misses + 1);
+    const CommLog log(mesh);
+    EXPECT_FALSE(operands.are_scattered());
+    EXPECT_EQ(call_cache_counters().misses, before.misses + 1);
+    EXPECT_EQ(call_cache_counters().hits, before.hits + 1);
+    EXPECT_EQ(log.calls(), 0);
+  });
+  give_rates(std::nullopt, std::nullopt);
+}
+
+TEST(ScatteredMatmul, RanksThatDoNotAgreeAreToldSo) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const c10::NoGradGuard no_grad;
+    const Operands operands(mesh);
+    const OverlapScope scope(mesh.rank(0) == 0 ? OverlapMode::Force : OverlapMode::Auto);
+    const DebugScope debug;
+    const auto text = error_text([&] { operands.are_scattered(); });
+    expect_contains(text, "overlap: force");
+    expect_contains(text, "overlap: auto");
+  });
 }
 
 TEST(ScatteredMatmul, IsExplained) {

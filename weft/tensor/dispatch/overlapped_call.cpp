@@ -1,9 +1,7 @@
 #include "weft/tensor/dispatch/overlapped_call.h"
 
 #include "weft/comm/comm_log.h"
-#include "weft/comm/world/fake_world.h"
-#include "weft/overlap/measure/compute_rate.h"
-#include "weft/overlap/measure/mesh_rates.h"
+#include "weft/overlap/fused_matmul.h"
 #include "weft/tensor/impl/move_observer.h"
 #include "weft/tensor/impl/scopes.h"
 
@@ -70,24 +68,6 @@ PreparedCall::Moves without(const PreparedCall::Moves& moves, size_t operand) {
   return is_only ? PreparedCall::Moves() : others;
 }
 
-const OverlapChoice& measured_choice(OverlappedCall& overlapped, const PreparedCall& call) {
-  if (!overlapped.choice) {
-    const auto& spec = *call.operands[overlapped.left];
-    const auto rates = rates_of(spec.mesh(), spec.dtype());
-    overlapped.choice = choose_overlap(overlapped.overlap, rates.link({overlapped.mesh_dim}), rates.compute);
-  }
-  return *overlapped.choice;
-}
-
-bool is_forced() {
-  return Scopes::of_thread().overlap == OverlapMode::Force;
-}
-
-/// Those that are chosen without rates are the same whatever was measured before.
-int64_t chunks_of(const OverlappedCall& overlapped) {
-  return is_forced() ? overlapped.gather.chunks : overlapped.choice->chunks;
-}
-
 } // namespace
 
 std::shared_ptr<OverlappedCall> find_overlap(
@@ -108,22 +88,9 @@ std::shared_ptr<OverlappedCall> find_overlap(
   if (dim == left.dim() - 1) {
     return nullptr;
   }
-  auto result = std::make_shared<OverlappedCall>();
-  result->left = places->left;
-  result->right = places->right;
-  result->bias = places->bias;
-  result->transposes_right = places->transposes_right;
   const auto columns_dim = places->transposes_right ? 0 : 1;
-  if (places->bias) {
-    const auto sizes = call.operands[*places->bias]->sizes();
-    result->adds_bias_after = sizes.size() != 1 || sizes[0] != right.sizes()[columns_dim];
-  }
-  result->other_moves = without(call.moves, places->left);
-  result->group = Communicator::of(left.mesh()).group(left.mesh(), {*mesh_dim});
-  result->gather = {.dim = dim, .size = left.sizes()[dim]};
-  result->mesh_dim = *mesh_dim;
   const auto rows = largest_part(left, targets[places->left]);
-  result->overlap = {
+  const OverlapCase overlap{
       .kind = OverlapKind::GatherMatmul,
       .cut = OverlapCut::Rows,
       .members = left.mesh().size(*mesh_dim),
@@ -131,30 +98,26 @@ std::shared_ptr<OverlappedCall> find_overlap(
       .inner = rows.back(),
       .columns = largest_part(right, targets[places->right])[columns_dim],
       .element_bytes = static_cast<int64_t>(c10::elementSize(left.dtype()))};
-  // Where nobody is, messages are not worth their while.
-  result->never_pays = too_small_to_overlap(result->overlap) || is_fake(*left.mesh().world());
-  // Without measured rates, for who fuses all the same.
-  result->gather.chunks = choose_overlap(
-                              result->overlap, LinkModel::for_mesh(left.mesh()).links[*mesh_dim],
-                              assumed_compute(left.mesh().device_type(), left.dtype()))
-                              .chunks;
-  return result;
+  bool adds_bias_after = false;
+  if (places->bias) {
+    const auto sizes = call.operands[*places->bias]->sizes();
+    adds_bias_after = sizes.size() != 1 || sizes[0] != right.sizes()[columns_dim];
+  }
+  return std::make_shared<OverlappedCall>(OverlappedCall{
+      .left = places->left,
+      .right = places->right,
+      .bias = places->bias,
+      .transposes_right = places->transposes_right,
+      .adds_bias_after = adds_bias_after,
+      .other_moves = without(call.moves, places->left),
+      .group = Communicator::of(left.mesh()).group(left.mesh(), {*mesh_dim}),
+      .dim = dim,
+      .size = left.sizes()[dim],
+      .overlap = CallOverlap(call.operands[places->left], *mesh_dim, overlap)});
 }
 
 bool runs_overlapped(const PreparedCall& call) {
-  const auto& overlapped = call.overlapped;
-  if (overlapped == nullptr || MoveObserver::of_thread() != nullptr) {
-    return false;
-  }
-  switch (Scopes::of_thread().overlap) {
-    case OverlapMode::Off:
-      return false;
-    case OverlapMode::Force:
-      return true;
-    case OverlapMode::Auto:
-      return !overlapped->never_pays && measured_choice(*overlapped, call).fuse;
-  }
-  TORCH_INTERNAL_ASSERT(false);
+  return call.overlapped != nullptr && MoveObserver::of_thread() == nullptr && call.overlapped->overlap.is_on();
 }
 
 std::shared_ptr<const Explanation> current_explanation(const PreparedCall& call) {
@@ -167,10 +130,10 @@ std::shared_ptr<const Explanation> current_explanation(const PreparedCall& call)
   const auto number = std::to_string(overlapped.left) + ": ";
   for (auto& plan : fused->plans) {
     if (plan.starts_with(number)) {
-      plan += c10::str(" beside the matmul, chunks per rank: ", chunks_of(overlapped));
+      plan += c10::str(" beside the matmul, chunks per rank: ", overlapped.overlap.chunks());
     }
   }
-  fused->why += "; fused: " + (is_forced() ? "as the scope says" : overlapped.choice->reason);
+  fused->why += "; fused: " + overlapped.overlap.reason();
   return fused;
 }
 
@@ -181,8 +144,8 @@ at::Tensor run_overlapped(
     c10::ArrayRef<c10::IValue> arguments) {
   const OperatorScope scope(op.c_str());
   const auto& right = locals[overlapped.right];
-  auto options = overlapped.gather;
-  options.chunks = chunks_of(overlapped);
+  const GatherMatmulOptions options{
+      .dim = overlapped.dim, .size = overlapped.size, .chunks = overlapped.overlap.chunks()};
   // Of addmm: beta * bias + alpha * product.
   const bool has_factors = op == "aten::addmm";
   const auto beta = has_factors ? arguments[3].toScalar() : at::Scalar(1);

@@ -1,34 +1,29 @@
 #pragma once
 
-#include "weft/overlap/fused_matmul.h"
-#include "weft/overlap/overlap_cost.h"
+#include "weft/tensor/dispatch/call_overlap.h"
 #include "weft/tensor/impl/prepared_call.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
 namespace weft {
 
-/// How a matmul runs beside the gathering of its left operand, where that is cut along a dim that is not summed over: rows
-/// are multiplied as they arrive (weft/overlap/fused_matmul.h). What else has to move is moved before.
+/// How a matmul overlaps with a collective, where its CallOverlap says so: with the gathering of its left operand, of which rows
+/// are multiplied as they arrive, or with the scattering of its result, of which rows are sent as they are done
+/// (weft/overlap/fused_matmul.h). The operand or result is sharded along a dim that is not summed over. What else has to move is
+/// moved before.
 ///
 ///   linear(x {S(1)}, weight {S(0)})      ->  all_gather_matmul(x, weight^T) along dim 1
-///
-/// Whether it does is decided by the mode of the thread (scopes.h): where that is Auto by the sizes alone, if they are
-/// small, and by rates that the group's members have measured and agreed on otherwise.
 struct OverlappedCall {
-  size_t left; // operands, by number
-  size_t right;
-  std::optional<size_t> bias;
-  bool transposes_right = false;   // of linear, which keeps it so
-  bool adds_bias_after = false;    // it is no row of columns
-  PreparedCall::Moves other_moves; // as PreparedCall::moves, without that of `left`
+  size_t left = 0; // operands, by number
+  size_t right = 1;
+  std::optional<size_t> bias = std::nullopt;
+  bool transposes_right = false;        // of linear, which keeps it so
+  bool adds_bias_after = false;         // it is no row of columns
+  PreparedCall::Moves other_moves = {}; // as PreparedCall::moves, without that of `left`
   std::shared_ptr<Group> group;
-  GatherMatmulOptions gather;
-  OverlapCase overlap;
-  int64_t mesh_dim;
-  bool never_pays; // for want of bytes or of peers: nothing is measured
-
-  std::optional<OverlapChoice> choice; // by measured rates, once they are asked for
+  int64_t dim;  // that is gathered or scattered
+  int64_t size; // of the global tensor along it
+  CallOverlap overlap;
 };
 
 /// Nothing for a call that cannot run so. The same on every rank.

@@ -2,15 +2,12 @@
 
 #include "weft/comm/comm_log.h"
 #include "weft/comm/communicator.h"
-#include "weft/comm/world/fake_world.h"
 #include "weft/overlap/fused_matmul.h"
-#include "weft/overlap/measure/compute_rate.h"
-#include "weft/overlap/measure/mesh_rates.h"
-#include "weft/overlap/overlap_cost.h"
-#include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/dispatch/overlapped_call.h"
+#include "weft/tensor/impl/call_agreement.h"
+#include "weft/tensor/impl/call_cache.h"
 #include "weft/tensor/impl/explain.h"
 #include "weft/tensor/impl/move_observer.h"
-#include "weft/tensor/impl/scopes.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -29,6 +26,11 @@ std::optional<int64_t> scattering_mesh_dim(
     const TensorSpec& matrix,
     const TensorSpec& like) {
   const auto& mesh = gradient.mesh();
+  if (!(mesh == matrix.mesh() && mesh == like.mesh()) || gradient.dim() < 2 || matrix.dim() != 2 ||
+      gradient.dim() != like.dim() || gradient.dtype() != matrix.dtype() || !c10::isFloatingType(gradient.dtype()) ||
+      gradient.numel() == 0 || matrix.numel() == 0) {
+    return std::nullopt;
+  }
   const auto last = gradient.dim() - 1;
   std::optional<int64_t> found;
   for (int64_t m = 0; m < mesh.ndim(); ++m) {
@@ -64,36 +66,61 @@ OverlapCase overlap_case(const TensorSpec& gradient, const TensorSpec& matrix, i
       .element_bytes = static_cast<int64_t>(c10::elementSize(gradient.dtype()))};
 }
 
-/// The number of chunks; none where it is not worth its while.
-std::optional<int64_t> chosen_chunks(const TensorSpec& gradient, const OverlapCase& overlap, int64_t mesh_dim) {
-  const auto& mesh = gradient.mesh();
-  if (Scopes::of_thread().overlap == OverlapMode::Force) {
-    const auto assumed = assumed_compute(mesh.device_type(), gradient.dtype());
-    return choose_overlap(overlap, LinkModel::for_mesh(mesh).links[mesh_dim], assumed).chunks;
-  }
-  if (too_small_to_overlap(overlap) || is_fake(*mesh.world())) {
-    return std::nullopt;
-  }
-  const auto rates = rates_of(mesh, gradient.dtype());
-  const auto choice = choose_overlap(overlap, rates.link({mesh_dim}), rates.compute);
-  const auto alone =
-      choose_overlap(overlap, {0, std::numeric_limits<double>::infinity()}, rates.compute).unfused_seconds;
+/// Says no where less than three quarters of the scatter would be hidden.
+OverlapChoice choose_scatter(const OverlapCase& overlap, const Link& link, const Compute& compute) {
+  auto choice = choose_overlap(overlap, link, compute);
+  const auto alone = choose_overlap(overlap, {0, std::numeric_limits<double>::infinity()}, compute).unfused_seconds;
   const auto added = choice.fused_seconds - alone;
-  return choice.fuse && 4 * added <= choice.unfused_seconds - alone ? std::optional(choice.chunks) : std::nullopt;
+  choice.fuse = choice.fuse && 4 * added <= choice.unfused_seconds - alone;
+  return choice;
 }
 
-void tell(const TensorSpec& gradient, const TensorSpec& matrix, const SpecPtr& result, int64_t dim, int64_t chunks) {
-  if (!Scopes::of_thread().any()) {
-    return;
+/// `overlapped` is none where the product cannot be scattered.
+PreparedCall prepare_scatter(const SpecPtr& gradient, const SpecPtr& matrix, const SpecPtr& like) {
+  PreparedCall call;
+  call.operands = {gradient, matrix, like};
+  const auto mesh_dim = scattering_mesh_dim(*gradient, *matrix, *like);
+  if (!mesh_dim) {
+    return call;
   }
+  const auto& mesh = gradient->mesh();
+  const auto dim = like->layout()[*mesh_dim].dim();
+  auto sizes = gradient->sizes().vec();
+  sizes.back() = matrix->sizes()[1];
+  const auto result = TensorSpec::make(mesh, like->layout(), sizes, gradient->dtype());
   auto explanation = std::make_shared<Explanation>();
   explanation->op = kScatterName;
-  explanation->inputs = {gradient.to_string(), matrix.to_string()};
+  explanation->inputs = {gradient->to_string(), matrix->to_string()};
   explanation->strategy =
-      gradient.layout().to_string() + " " + matrix.layout().to_string() + " -> " + result->layout().to_string();
-  explanation->why =
-      c10::str("what is done is reduced and cut along dim ", dim, " beside the matmul, chunks per rank: ", chunks);
-  tell_scopes(explanation, /*communicates=*/true);
+      gradient->layout().to_string() + " " + matrix->layout().to_string() + " -> " + result->layout().to_string();
+  explanation->why = c10::str("what is done is reduced and cut along dim ", dim, " beside the matmul");
+  call.outputs.emplace_back().spec = result;
+  call.communicates = true;
+  call.explanation = std::move(explanation);
+  call.overlapped = std::make_shared<OverlappedCall>(OverlappedCall{
+      .group = nullptr, // made by the first call that runs so
+      .dim = dim,
+      .size = sizes[dim],
+      .overlap = CallOverlap(gradient, *mesh_dim, overlap_case(*gradient, *matrix, *mesh_dim), choose_scatter)});
+  return call;
+}
+
+/// As prepared calls of operators are: this thread decides once for these three specs.
+const PreparedCall& prepared_scatter(const SpecPtr& gradient, const SpecPtr& matrix, const SpecPtr& like) {
+  CallKey key;
+  key.add(reinterpret_cast<uintptr_t>(kScatterName));
+  for (const auto* spec : {&gradient, &matrix, &like}) {
+    key.add(reinterpret_cast<uintptr_t>(spec->get()));
+  }
+  auto& cache = CallCache::of_thread();
+  const auto* found = cache.find(key);
+  return found != nullptr ? *found : cache.add(key, prepare_scatter(gradient, matrix, like));
+}
+
+void tell(const PreparedCall& call) {
+  auto explanation = std::make_shared<Explanation>(*call.explanation);
+  explanation->why += c10::str(", chunks per rank: ", call.overlapped->overlap.chunks());
+  tell_scopes(explanation, call.communicates);
 }
 
 } // namespace
@@ -109,30 +136,28 @@ at::Tensor scattered_matmul(const at::Tensor& gradient, const at::Tensor& matrix
       Scopes::of_thread().overlap == OverlapMode::Off || Scopes::of_thread().strict) {
     return {};
   }
-  const auto& spec = *left->spec();
-  const auto& matrix_spec = *right->spec();
-  if (!(spec.mesh() == matrix_spec.mesh() && spec.mesh() == target->spec()->mesh()) || spec.dim() < 2 ||
-      matrix_spec.dim() != 2 || spec.dim() != target->spec()->dim() || spec.dtype() != matrix_spec.dtype() ||
-      !c10::isFloatingType(spec.dtype()) || spec.numel() == 0 || matrix_spec.numel() == 0) {
+  const auto& call = prepared_scatter(left->spec(), right->spec(), target->spec());
+  if (call.overlapped == nullptr) {
     return {};
   }
-  const auto mesh_dim = scattering_mesh_dim(spec, matrix_spec, *target->spec());
-  if (!mesh_dim) {
+  if (C10_UNLIKELY(debug_enabled())) {
+    check_agreement(call);
+  }
+  if (!runs_overlapped(call)) {
     return {};
   }
-  const auto chunks = chosen_chunks(spec, overlap_case(spec, matrix_spec, *mesh_dim), *mesh_dim);
-  if (!chunks) {
-    return {};
+  if (C10_UNLIKELY(Scopes::of_thread().any())) {
+    tell(call);
   }
-  const auto dim = target->spec()->layout()[*mesh_dim].dim();
-  auto sizes = spec.sizes().vec();
-  sizes.back() = matrix_spec.sizes()[1];
-  const auto result = TensorSpec::make(spec.mesh(), target->spec()->layout(), sizes, spec.dtype());
-  tell(spec, matrix_spec, result, dim, *chunks);
+  auto& overlapped = *call.overlapped;
   const OperatorScope scope(kScatterName);
-  const auto group = Communicator::of(spec.mesh()).group(spec.mesh(), {*mesh_dim});
-  const MatmulScatterOptions options{.dim = dim, .op = ReduceOp::Sum, .chunks = *chunks};
-  return make_dtensor(matmul_reduce_scatter(*group, {left->local()}, {right->local()}, {}, options), result);
+  if (C10_UNLIKELY(overlapped.group == nullptr)) {
+    const auto& mesh = left->spec()->mesh();
+    overlapped.group = Communicator::of(mesh).group(mesh, {overlapped.overlap.mesh_dim()});
+  }
+  const MatmulScatterOptions options{.dim = overlapped.dim, .op = ReduceOp::Sum, .chunks = overlapped.overlap.chunks()};
+  return make_dtensor(
+      matmul_reduce_scatter(*overlapped.group, {left->local()}, {right->local()}, {}, options), call.outputs[0].spec);
 }
 
 } // namespace weft
