@@ -23,6 +23,7 @@ void bind_ranks(py::module_& module);
 void bind_scopes(py::module_& module);
 void bind_initialization(py::module_& module);
 void bind_fused_matmul(py::module_& module);
+void bind_rates(py::module_& module);
 void bind_comm_log(py::module_& module);
 void bind_parallel(py::module_& module);
 void bind_sharded_program(py::module_& module);

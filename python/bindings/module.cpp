@@ -18,6 +18,7 @@ PYBIND11_MODULE(_C, module) {
   bind_initialization(module);
   bind_comm_log(module);
   bind_fused_matmul(module);
+  bind_rates(module);
   bind_parallel(module);
   bind_sharded_program(module);
 
