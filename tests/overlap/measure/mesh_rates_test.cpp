@@ -8,6 +8,8 @@
 #include "weft/comm/comm_log.h"
 #include "weft/comm/world/fake_world.h"
 
+#include <c10/util/Logging.h>
+
 namespace weft {
 
 namespace mesh_rates_test {
@@ -182,6 +184,7 @@ TEST(MeshRates, ThatOneRankDoesNotMeasureAreAnErrorThatSaysSo) {
 }
 
 RANK_ROLE(measures_rates) {
+  c10::initLogging(); // as `import torch` does: reads TORCH_CPP_LOG_LEVEL
   const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
   measure_rates(mesh, at::kBFloat16);
   measure_rates(mesh, at::kBFloat16);
