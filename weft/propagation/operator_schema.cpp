@@ -1,5 +1,7 @@
 #include "weft/propagation/operator_schema.h"
 
+#include "weft/propagation/alias_set.h"
+
 #include <ATen/core/jit_type.h>
 
 namespace weft {
@@ -30,15 +32,6 @@ ArgumentKind kind_of(const c10::Type& type) {
     default:
       return ArgumentKind::Static;
   }
-}
-
-/// The alias set of a tensor, or of the tensors in a list: Tensor(a) and Tensor(a)[].
-const c10::AliasInfo* alias_of(const c10::Argument& argument) {
-  const auto* info = argument.alias_info();
-  if (info != nullptr && info->beforeSets().empty() && !info->containedTypes().empty()) {
-    return &info->containedTypes()[0];
-  }
-  return info;
 }
 
 bool is_filled_in(const c10::FunctionSchema& schema, const c10::Argument& argument) {

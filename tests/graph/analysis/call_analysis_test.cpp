@@ -41,8 +41,6 @@ TEST(CallAnalysis, WhatDrawsRandomNumbersDrawsThoseOfTheWhole) {
   const TrialValues values(whole);
   CallAnalysis analysis(*whole.mesh, values);
   const auto* idle = whole.graph->first()->next()->next();
-  EXPECT_TRUE(draws_random_numbers(*idle->op()));
-  EXPECT_FALSE(draws_random_numbers(*whole.graph->first()->op()));
   EXPECT_EQ(analysis.decide(*idle, kNever)->targets[0].to_string(), "{S(0)}");
   const auto drawing = analysis.decide(*idle->next(), kNever);
   EXPECT_EQ(drawing->targets[0].to_string(), "{R}");

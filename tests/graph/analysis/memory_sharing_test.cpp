@@ -1,5 +1,6 @@
 #include "weft/graph/analysis/memory_sharing.h"
 
+#include "weft/graph/analysis/memory_writes.h"
 #include "weft/graph/ir/parse.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ namespace memory_sharing_test {
 std::pair<std::set<std::string>, bool> sharing_with_x(const std::string& lines) {
   const auto program =
       parse_program("program @ mesh(tp=2)\ninput %x: f32[4,4] = user\n" + lines + "\noutput %x = user\n");
-  const MemorySharing memory(*program.graph);
+  const MemorySharing memory(*program.graph, Forwarding::Possible);
   const auto* x = program.graph->inputs()[0];
   std::set<std::string> names;
   for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
@@ -23,7 +24,7 @@ std::pair<std::set<std::string>, bool> sharing_with_x(const std::string& lines) 
       }
     }
   }
-  return {names, memory.is_written(x)};
+  return {names, MemoryWrites(*program.graph).is_written(x)};
 }
 
 using Names = std::set<std::string>;
@@ -69,7 +70,7 @@ TEST(MemorySharing, WhatMayGiveBackItsOperandSharesMemory) {
       %s: f32[4] {S(0)} = slice(%x, tp: {R} -> {S(0)})
       %w: f32[4] = _c10d_functional::wait_tensor(%x)
       output %s = user)");
-  const MemorySharing memory(*program.graph);
+  const MemorySharing memory(*program.graph, Forwarding::Possible);
   const auto* x = program.graph->inputs()[0];
   EXPECT_EQ(memory.memory_of(program.graph->first()->output()), memory.memory_of(x));
   EXPECT_EQ(memory.memory_of(program.graph->first()->next()->output()), memory.memory_of(x));
@@ -84,10 +85,63 @@ TEST(MemorySharing, ListsOfTensorsAreWrittenOneByOne) {
       aten::_foreach_add_.Scalar([%a, %b], 1)
       output %c = user)");
   const auto& inputs = program.graph->inputs();
-  EXPECT_EQ(written_operands(*program.graph->first()), (std::vector<const Value*>{inputs[0], inputs[1]}));
-  const MemorySharing memory(*program.graph);
-  EXPECT_TRUE(memory.is_written(inputs[1]));
-  EXPECT_FALSE(memory.is_written(inputs[2]));
+  EXPECT_EQ(written_operands(*program.graph->first()), (std::vector<Value*>{inputs[0], inputs[1]}));
+  const MemoryWrites writes(*program.graph);
+  EXPECT_TRUE(writes.is_written(inputs[1]));
+  EXPECT_FALSE(writes.is_written(inputs[2]));
+}
+
+TEST(MemorySharing, ResultsShareMemoryWithTheArgumentsThatTheyAreStoredIn) {
+  const auto program = parse_program(R"(
+      program
+      input %x: f32[4] = user
+      input %values: f32[2] = user
+      input %indices: i64[2] = user
+      %v: f32[2], %i: i64[2] = aten::topk.values(%x, 2, values=%values, indices=%indices)
+      output %v = user)");
+  const auto& inputs = program.graph->inputs();
+  const auto* topk = program.graph->first();
+  const MemorySharing memory(*program.graph, Forwarding::Known);
+  EXPECT_EQ(memory.memory_of(topk->output(0)), inputs[1]);
+  EXPECT_EQ(memory.memory_of(topk->output(1)), inputs[2]);
+  EXPECT_EQ(memory.values_sharing(topk->output(1)), (std::vector<const Value*>{inputs[2], topk->output(1)}));
+  EXPECT_EQ(memory.memory_of(inputs[0]), inputs[0]);
+}
+
+TEST(MemorySharing, OperatorsThatAreKnownToGiveBackAnOperandDoSoByThemselvesAlone) {
+  const auto program = parse_program(R"(
+      program
+      input %x: f32[4] = user
+      input %y: f32[4] = user
+      %one: f32[4] = aten::einsum("i->i", [%x])
+      %two: f32[4] = aten::einsum("i,i->i", [%x, %y])
+      [%a: f32[4], %b: f32[4]] = aten::broadcast_tensors([%x, %y])
+      %as: f32[4] = aten::type_as(%y, %x)
+      output %one = user)");
+  const auto& inputs = program.graph->inputs();
+  const auto* one = program.graph->first();
+  const auto* two = one->next();
+  const MemorySharing memory(*program.graph, Forwarding::Known);
+  EXPECT_EQ(memory.memory_of(one->output()), inputs[0]);
+  EXPECT_EQ(memory.memory_of(two->output()), two->output());
+  EXPECT_EQ(memory.memory_of(two->next()->output(0)), inputs[0]);
+  EXPECT_EQ(memory.memory_of(two->next()->output(1)), inputs[1]);
+  EXPECT_EQ(memory.memory_of(two->next()->next()->output()), inputs[1]);
+}
+
+TEST(MemorySharing, KnowsWhatOperatorsWriteTo) {
+  const auto written = [](const std::string& line) {
+    const auto program = parse_program("program\ninput %x: f32[4] = user\n" + line + "\noutput %x = user\n");
+    return written_arguments(*program.graph->first());
+  };
+  EXPECT_EQ(written("%y: f32[4] = aten::add_.Tensor(%x, 1)"), std::vector<size_t>{0});
+  EXPECT_EQ(written("aten::_foreach_add_.Scalar([%x], 1)"), std::vector<size_t>{0});
+  EXPECT_EQ(written("%y: f32[4] = aten::add.out(%x, 1, out=%x)"), std::vector<size_t>{3});
+  EXPECT_EQ(
+      written("%y: f32[4] = aten::batch_norm(%x, None, None, %x, %x, True, 0.1, 1e-05, False)"),
+      (std::vector<size_t>{3, 4}));
+  EXPECT_TRUE(written("%y: f32[4] = aten::view(%x, [4])").empty());
+  EXPECT_TRUE(written("%y: f32[4] = aten::detach_(%x)").empty());
 }
 
 } // namespace memory_sharing_test

@@ -19,6 +19,13 @@ output %c = user
 )");
 }
 
+TEST(NodeOrder, NodesAreNumberedInTheirOrder) {
+  const auto program = writes();
+  const auto numbers = number_nodes(*program.graph);
+  EXPECT_EQ(numbers.at(program.graph->first()), 0);
+  EXPECT_EQ(numbers.at(program.graph->return_node()), 4);
+}
+
 TEST(NodeOrder, InsertedNodesStandWhereTheyAre) {
   auto program = writes();
   NodeOrder order(*program.graph);

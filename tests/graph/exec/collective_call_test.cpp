@@ -225,6 +225,21 @@ TEST(CollectiveCall, IsWaitedForBeforeItsInputIsChanged) {
   });
 }
 
+TEST(CollectiveCall, IsWaitedForBeforeABatchNormUpdatesTheStatisticsThatItReads) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto outputs = run_on(mesh, [](auto& build, auto* x) {
+      const auto zeros = [&] { return build.call("aten::zeros", {std::vector<int64_t>{2}}); };
+      auto* mean = zeros();
+      auto* sums = build.call("_c10d_functional::all_gather_into_tensor", {mean, 2, "a"});
+      build.call("aten::batch_norm", {x, c10::IValue(), c10::IValue(), mean, zeros(), true, 1.0, 1e-5, false});
+      build.output(build.call("_c10d_functional::wait_tensor", {sums}));
+      build.output(mean);
+    });
+    expect_equal(outputs[0], at::zeros({4}));
+    EXPECT_FALSE(at::equal(outputs[1], at::zeros({2})));
+  });
+}
+
 TEST(CollectiveCall, IsLogged) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     Executor executor(

@@ -146,16 +146,6 @@ TEST(Instruction, WritesToTheTensorsOfAList) {
   expect_equal(outputs[1].toTensor(), 2 - x);
 }
 
-TEST(Instruction, KnowsWhatOperatorsWriteTo) {
-  const auto written = [](const char* name, const char* overload) {
-    return written_arguments(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload).schema());
-  };
-  EXPECT_EQ(written("aten::add_", "Tensor"), std::vector<size_t>{0});
-  EXPECT_EQ(written("aten::_foreach_add_", "Scalar"), std::vector<size_t>{0});
-  EXPECT_EQ(written("aten::add", "out"), std::vector<size_t>{3});
-  EXPECT_TRUE(written("aten::view", "").empty());
-}
-
 } // namespace instruction_test
 
 } // namespace weft::graph

@@ -82,14 +82,6 @@ TEST(RandomSource, TakesTheGeneratorThatAProgramNames) {
   expect_equal(drawn, at::bernoulli(at::ones({32}), 0.5, generator));
 }
 
-TEST(RandomSource, KnowsRandomOperators) {
-  const auto find = [](const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); };
-  EXPECT_TRUE(is_random(find("aten::native_dropout")));
-  EXPECT_TRUE(is_random(find("aten::dropout")));
-  EXPECT_TRUE(is_random(find("aten::scaled_dot_product_attention")));
-  EXPECT_FALSE(is_random(find("aten::relu")));
-}
-
 } // namespace random_source_test
 
 } // namespace weft::graph

@@ -106,6 +106,14 @@ TEST(Weights, MayLieInReadOnlyMemory) {
   expect_equal(outputs[1].toTensor(), at::ones({4}));
 }
 
+TEST(Weights, AreNotChangedByADetachInPlace) {
+  ProgramBuilder build;
+  auto* weight = build.parameter("weight", at::ones({2}));
+  build.output(build.call("aten::detach_", {weight}));
+  Executor executor(build.finish());
+  expect_equal(executor.run({})[0].toTensor(), at::ones({2}));
+}
+
 // Gives its input back, and its schema does not say so.
 TORCH_LIBRARY_FRAGMENT(weft_test, library) {
   library.def("same(Tensor x) -> Tensor", [](const at::Tensor& x) { return x; });

@@ -20,15 +20,15 @@ output %y = user
   auto* x = program.inputs[0].value;
   const TrialValues values(program);
   CallAnalysis analysis(*program.mesh, values);
-  Aliases aliases;
-  Redistributions redistributions(graph, analysis, aliases);
+  MemoryCopies memory;
+  Redistributions redistributions(graph, analysis, memory);
 
   EXPECT_EQ(redistributions.bring(x, Layout({Partial()}), relu), x);
   auto* whole = redistributions.bring(x, Layout({Replicate()}), relu);
   EXPECT_EQ(to_string(*whole->producer()), "%all_reduce: f32[4,8] {R} = all_reduce(%x, 0: {P(sum)} -> {R})");
   EXPECT_EQ(redistributions.bring(x, Layout({Replicate()}), relu), whole);
   EXPECT_EQ(redistributions.source_of(whole), x);
-  EXPECT_EQ(aliases.original_of(whole), x);
+  EXPECT_EQ(memory.original_of(whole), x);
 
   redistributions.forget_copies_of(x);
   EXPECT_NE(redistributions.bring(x, Layout({Replicate()}), relu), whole);

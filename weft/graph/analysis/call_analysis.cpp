@@ -1,6 +1,7 @@
 #include "weft/graph/analysis/call_analysis.h"
 
 #include "weft/core/layout_algebra.h"
+#include "weft/propagation/is_random.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -126,8 +127,7 @@ std::shared_ptr<const Decision> CallAnalysis::decide(
 std::optional<Rule> CallAnalysis::rule(const Node& node) {
   const auto& op = *node.op();
   const auto* entry = traits(op).rule;
-  const bool is_random = draws_random_numbers(op) && !may_draw_nothing(op.schema());
-  if (entry == nullptr || entry->per_element || is_random) {
+  if (entry == nullptr || entry->per_element || (is_random(op) && !may_draw_nothing(op.schema()))) {
     return std::nullopt;
   }
   const auto places = tensor_operands(node);
@@ -146,17 +146,13 @@ std::optional<Rule> CallAnalysis::rule(const Node& node) {
   return entry->rule(OpCall(op.schema(), arguments, operands, ranges));
 }
 
-bool draws_random_numbers(const c10::OperatorHandle& op) {
-  return op.hasTag(at::Tag::nondeterministic_seeded);
-}
-
 Decision CallAnalysis::decided(
     const c10::OperatorHandle& op,
     const OperatorTraits& operator_traits,
     c10::ArrayRef<c10::IValue> arguments,
     c10::ArrayRef<CallOperand> operands,
     bool decomposes) const {
-  if (!draws_random_numbers(op)) {
+  if (!is_random(op)) {
     auto allowed = operator_traits;
     allowed.decomposition = decomposes ? operator_traits.decomposition : nullptr;
     return weft::decide(op, allowed, arguments, operands, /*may_move_stored=*/false);

@@ -20,7 +20,8 @@ class CallAnalysis {
   SpecPtr spec(const Value* value) const;
   SpecPtr spec(const TensorType& type, const Layout& layout) const;
 
-  /// `is_stationary(value)`: whether a tensor should stay where it is. The decision's operands are those of
+  /// A random operator runs on replicated tensors, so that every rank draws what a single device would, if all begin with
+  /// the same seed. `is_stationary(value)`: whether a tensor should stay where it is. The decision's operands are those of
   /// `tensor_operands`. `decomposes`: whether it may be to run the call as other operators.
   std::shared_ptr<const Decision> decide(
       const Node& node,
@@ -62,9 +63,4 @@ class CallAnalysis {
   std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<OperatorTraits>> traits_;
   std::unordered_map<CallKey, std::shared_ptr<const Decision>, KeyHash> decisions_;
 };
-
-/// Whether an operator may draw random numbers. It runs on replicated tensors then, so that every rank draws what a single
-/// device would, if all begin with the same seed.
-bool draws_random_numbers(const c10::OperatorHandle& op);
-
 } // namespace weft::graph

@@ -3,8 +3,6 @@
 #include "weft/graph/analysis/fused_node.h"
 #include "weft/graph/ir/schema_gaps.h"
 
-#include <ATen/core/enum_tag.h>
-
 #include <algorithm>
 #include <array>
 
@@ -42,7 +40,7 @@ bool starts_collective(const Node& node) {
 }
 
 bool is_random(const Node& node) {
-  return node.op() != nullptr && node.op()->hasTag(at::Tag::nondeterministic_seeded);
+  return node.op() != nullptr && is_random(*node.op());
 }
 
 bool has_side_effects(const Node& node) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "weft/graph/ir/graph.h"
+#include "weft/propagation/is_random.h"
 
 namespace weft::graph {
 
@@ -11,7 +12,8 @@ bool waits_for_collective(const Node& node);
 /// Whether other ranks take part: a collective that is started, one in place, a message.
 bool communicates(const Node& node);
 
-/// Whether the operator draws random numbers.
+using weft::is_random;
+/// Of the operator that the node calls.
 bool is_random(const Node& node);
 
 /// Whether the node does more than to compute its outputs: it writes to memory, checks something, ends the graph, or

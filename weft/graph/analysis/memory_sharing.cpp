@@ -2,6 +2,7 @@
 
 #include "weft/graph/analysis/effects.h"
 #include "weft/graph/ir/schema_gaps.h"
+#include "weft/propagation/alias_set.h"
 
 #include <algorithm>
 
@@ -9,80 +10,151 @@ namespace weft::graph {
 
 namespace {
 
-template <class Fn>
-void for_each_operand(const Node& node, const Argument& argument, const Fn& fn) {
-  if (argument.is_operand()) {
-    fn(node.operand(argument.operand()));
+void add_operands(const Node& node, const Argument& argument, std::vector<Value*>& found) {
+  if (argument.is_operand() && node.operand(argument.operand())->is_tensor()) {
+    found.push_back(node.operand(argument.operand()));
   }
   for (const auto& element : argument.elements()) {
-    for_each_operand(node, element, fn);
+    add_operands(node, element, found);
   }
 }
 
-/// Whether outputs may be what some operand is, although the schema says nothing of it: an operator that is made of others
-/// may give back its operand as it is (dropout does so in evaluation); a slice may keep all; what was awaited is the operand.
-bool may_forward(const Node& node, Forwarding forwarding) {
-  if (node.op() == nullptr) {
-    return node.step() != nullptr;
+std::vector<Value*> all_operands(const Node& node) {
+  std::vector<Value*> found;
+  for (const auto& argument : node.arguments()) {
+    add_operands(node, argument, found);
   }
-  const bool forwards = forwarding == Forwarding::Known
-      ? may_give_back_operand(*node.op())
-      : node.op()->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  return forwards || waits_for_collective(node);
+  return found;
 }
 
-bool gives_views(const Node& node) {
-  if (node.op() == nullptr) {
+/// Of the operators that give back an operand it is one of the first: of einsum's list, not of its equation.
+std::vector<Value*> first_operands(const Node& node) {
+  std::vector<Value*> found;
+  for (size_t i = 0; i < node.arguments().size() && found.empty(); ++i) {
+    add_operands(node, node.arguments()[i], found);
+  }
+  return found;
+}
+
+bool is_made_of_others(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+bool may_share(const c10::Argument& result, const c10::Argument& argument) {
+  const auto* const given = alias_of(argument);
+  if (given == nullptr) {
     return false;
   }
-  const auto& returns = node.op()->schema().returns();
-  return std::any_of(returns.begin(), returns.end(), [](const auto& each) { return each.alias_info() != nullptr; });
+  const auto& sets = given->beforeSets();
+  const auto& wanted = alias_of(result)->beforeSets();
+  return std::any_of(wanted.begin(), wanted.end(), [&](const auto& set) { return sets.count(set) > 0; });
 }
 
 } // namespace
 
-std::vector<const Value*> written_operands(const Node& node) {
-  std::vector<const Value*> written;
+std::vector<Value*> operands_of(const Node& node, size_t argument) {
+  std::vector<Value*> found;
+  add_operands(node, node.arguments()[argument], found);
+  return found;
+}
+
+std::vector<size_t> written_arguments(const Node& node) {
   if (node.op() == nullptr || node.op()->schema().name() == "aten::detach_") {
-    return written;
+    return {};
   }
+  auto written = silently_written_arguments(node);
   const auto& arguments = node.op()->schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite()) {
-      for_each_operand(node, node.arguments()[i], [&](const Value* value) { written.push_back(value); });
+      written.push_back(i);
     }
-  }
-  for (const auto argument : silently_written_arguments(node)) {
-    for_each_operand(node, node.arguments()[argument], [&](const Value* value) { written.push_back(value); });
   }
   return written;
 }
 
-MemorySharing::MemorySharing(const Graph& graph, Forwarding forwarding) : parents_(graph) {
-  std::vector<const Value*> written;
+std::vector<Value*> written_operands(const Node& node) {
+  std::vector<Value*> written;
+  for (const auto argument : written_arguments(node)) {
+    add_operands(node, node.arguments()[argument], written);
+  }
+  return written;
+}
+
+bool writes_to_values(const Graph& graph) {
   for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
-    const bool forwards = may_forward(*node, forwarding);
-    if (forwards || gives_views(*node)) {
-      for (size_t i = 0; i < node->arguments().size(); ++i) {
-        if (!forwards && node->op()->schema().arguments()[i].alias_info() == nullptr) {
-          continue;
-        }
-        for_each_operand(*node, node->arguments()[i], [&](const Value* operand) {
-          for (const auto* output : node->outputs()) {
-            if (output != nullptr && output->is_tensor() && operand->is_tensor()) {
-              join(output, operand);
-            }
-          }
-        });
+    if (!written_operands(*node).empty()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+MemorySharing::MemorySharing(const Graph& graph, Forwarding forwarding) : forwarding_(forwarding), parents_(graph) {
+  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
+    add(*node);
+  }
+}
+
+void MemorySharing::add(const Node& node) {
+  if (node.op() == nullptr) {
+    if (node.step() != nullptr) {
+      join(node.output(), node.operand(0)); // a slice may keep all
+    }
+    return;
+  }
+  if (waits_for_collective(node) || (forwarding_ == Forwarding::Possible && is_made_of_others(*node.op()))) {
+    const auto operands = all_operands(node);
+    for (auto* output : node.outputs()) {
+      join_all(output, operands);
+    }
+    return;
+  }
+  if (may_give_back_operand(*node.op())) {
+    const auto operands = first_operands(node);
+    if (operands.size() == 1 || operands.size() == node.outputs().size()) { // a product of several is a new tensor
+      join_all(node.outputs(), operands);
+    }
+  }
+  const auto& schema = node.op()->schema();
+  size_t next = 0;
+  for (size_t r = 0; r < schema.returns().size() && r < node.output_lists().size(); ++r) {
+    const auto list = node.output_lists()[r];
+    const auto outputs =
+        c10::ArrayRef<Value*>(node.outputs()).slice(next, list == Node::kSingle ? 1 : static_cast<size_t>(list));
+    next += outputs.size();
+    for (size_t i = 0; alias_of(schema.returns()[r]) != nullptr && i < schema.arguments().size(); ++i) {
+      if (may_share(schema.returns()[r], schema.arguments()[i])) {
+        join_all(outputs, operands_of(node, i));
       }
     }
-    const auto operands = written_operands(*node);
-    written.insert(written.end(), operands.begin(), operands.end());
   }
-  for (const auto* value : written) {
-    written_.insert(memory_of(value));
+}
+
+void MemorySharing::join_all(c10::ArrayRef<Value*> outputs, const std::vector<Value*>& operands) {
+  const bool one_by_one = outputs.size() == operands.size();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] == nullptr || !outputs[i]->is_tensor()) {
+      continue;
+    }
+    for (size_t k = one_by_one ? i : 0; k < (one_by_one ? i + 1 : operands.size()); ++k) {
+      join(outputs[i], operands[k]);
+    }
   }
-  is_any_written_ = !written.empty();
+}
+
+void MemorySharing::join(const Value* a, const Value* b) {
+  a = memory_of(a);
+  b = memory_of(b);
+  if (a == b) {
+    return;
+  }
+  parents_[a] = b;
+  const auto last_of = [this](const Value* memory) {
+    const auto* last = last_.get(memory);
+    return last == nullptr ? memory : last;
+  };
+  next_[last_of(b)] = a;
+  last_[b] = last_of(a);
 }
 
 const Value* MemorySharing::memory_of(const Value* value) const {
@@ -97,21 +169,12 @@ const Value* MemorySharing::memory_of(const Value* value) const {
   return root;
 }
 
-void MemorySharing::join(const Value* a, const Value* b) {
-  a = memory_of(a);
-  b = memory_of(b);
-  if (a != b) {
-    parents_[a] = b;
+std::vector<const Value*> MemorySharing::values_sharing(const Value* value) const {
+  std::vector<const Value*> values;
+  for (const auto* each = memory_of(value); each != nullptr; each = next_.get(each)) {
+    values.push_back(each);
   }
-}
-
-bool writes_to_values(const Graph& graph) {
-  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
-    if (!written_operands(*node).empty()) {
-      return true;
-    }
-  }
-  return false;
+  return values;
 }
 
 } // namespace weft::graph

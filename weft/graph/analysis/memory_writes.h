@@ -2,29 +2,54 @@
 
 #include "weft/graph/analysis/memory_sharing.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace weft::graph {
 
-/// The number of every node in the order of a graph.
-using NodeNumbers = std::unordered_map<const Node*, size_t>;
-NodeNumbers number_nodes(const Graph& graph);
-
-/// Which nodes write to which memory. Costs nothing in a graph without writes.
+/// Which nodes of a graph write to which memory. In a graph that writes to nothing it costs a look at each node.
+///
+///   %view = view(%x), %add = add_(%view, 1): %x, %view and %add are written to, by the second node
 class MemoryWrites {
  public:
-  MemoryWrites(const Graph& graph, const NodeNumbers& numbers);
+  explicit MemoryWrites(const Graph& graph, Forwarding forwarding = Forwarding::Possible);
 
-  /// The first node behind one that writes to the value's memory; nothing where there is none.
-  std::optional<size_t> next_write(const Value* value, size_t behind) const;
-  /// The last node before one that does.
-  std::optional<size_t> last_write(const Value* value, size_t before) const;
+  bool is_any_written() const {
+    return sharing_.has_value();
+  }
+  /// Whether a node writes to the value's memory.
+  bool is_written(const Value* value) const {
+    return !writers_of(value).empty();
+  }
+  /// As MemorySharing's; every value by itself in a graph that writes to nothing, since it makes no difference there.
+  const Value* memory_of(const Value* value) const {
+    return sharing_ ? sharing_->memory_of(value) : value;
+  }
+
+  /// The number of the first node behind a place that writes to the value's memory; nothing where there is none.
+  /// `number_of(node)` counts nodes in their order, which may have changed since, but not among those that write.
+  template <class Number, class NumberOf>
+  std::optional<Number> next_write(const Value* value, Number behind, const NumberOf& number_of) const {
+    const auto writers = writers_of(value);
+    const auto* const next = std::partition_point(
+        writers.begin(), writers.end(), [&](const Node* writer) { return number_of(writer) <= behind; });
+    return next == writers.end() ? std::nullopt : std::optional<Number>(number_of(*next));
+  }
+  /// Of the last node before a place.
+  template <class Number, class NumberOf>
+  std::optional<Number> last_write(const Value* value, Number before, const NumberOf& number_of) const {
+    const auto writers = writers_of(value);
+    const auto* const next = std::partition_point(
+        writers.begin(), writers.end(), [&](const Node* writer) { return number_of(writer) < before; });
+    return next == writers.begin() ? std::nullopt : std::optional<Number>(number_of(*std::prev(next)));
+  }
 
  private:
-  const std::vector<size_t>* writes_of(const Value* value) const;
+  /// In the order of the graph.
+  c10::ArrayRef<const Node*> writers_of(const Value* value) const;
 
-  std::optional<MemorySharing> memory_;                             // where anything is written to
-  std::unordered_map<const Value*, std::vector<size_t>> of_memory_; // ascending
+  std::optional<MemorySharing> sharing_;                               // where anything is written to
+  std::unordered_map<const Value*, std::vector<const Node*>> writers_; // by memory
 };
 
 } // namespace weft::graph

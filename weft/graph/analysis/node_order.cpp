@@ -13,21 +13,18 @@ constexpr int64_t kShare = 256;
 
 } // namespace
 
-NodeOrder::NodeOrder(Graph& graph) {
+NodeNumbers number_nodes(const Graph& graph) {
+  NodeNumbers numbers;
+  numbers.reserve(graph.size());
+  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
+    numbers.emplace(node, numbers.size());
+  }
+  return numbers;
+}
+
+NodeOrder::NodeOrder(Graph& graph) : writes_(graph) {
   numbers_.reserve(graph.size());
   renumber(graph);
-  std::vector<std::pair<const Value*, const Node*>> writes;
-  for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
-    for (const auto* value : written_operands(*node)) {
-      writes.emplace_back(value, node);
-    }
-  }
-  if (!writes.empty()) {
-    memory_.emplace(graph);
-    for (const auto& [value, node] : writes) {
-      writes_[memory_->memory_of(value)].push_back(node);
-    }
-  }
 }
 
 void NodeOrder::renumber(const Graph& graph) {
@@ -65,17 +62,8 @@ void NodeOrder::place_before(const Node* node) {
 }
 
 bool NodeOrder::is_written_between(const Value* value, int64_t from, int64_t to) const {
-  if (!memory_) {
-    return false;
-  }
-  const auto found = writes_.find(memory_->memory_of(value));
-  if (found == writes_.end()) {
-    return false;
-  }
-  const auto next = std::upper_bound(
-      found->second.begin(), found->second.end(), from,
-      [this](int64_t place, const Node* writer) { return place < number(writer); });
-  return next != found->second.end() && number(*next) < to;
+  const auto next = writes_.next_write(value, from, [this](const Node* node) { return number(node); });
+  return next && *next < to;
 }
 
 } // namespace weft::graph

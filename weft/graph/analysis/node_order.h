@@ -1,10 +1,12 @@
 #pragma once
 
-#include "weft/graph/analysis/memory_sharing.h"
-
-#include <optional>
+#include "weft/graph/analysis/memory_writes.h"
 
 namespace weft::graph {
+
+/// The number of every node in the order of a graph.
+using NodeNumbers = std::unordered_map<const Node*, size_t>;
+NodeNumbers number_nodes(const Graph& graph);
 
 /// Where the nodes of a graph stand, by number, and who writes to which memory, for passes that move nodes: what is asked
 /// takes no walk over the graph. Values that came later are taken for memory of their own.
@@ -26,7 +28,7 @@ class NodeOrder {
   }
   /// Whether anything is written to: then an order is of the values that there were when it was made.
   bool has_writes() const {
-    return memory_.has_value();
+    return writes_.is_any_written();
   }
   /// Whether a node whose number is between the two, neither of them included, writes to the value's memory.
   bool is_written_between(const Value* value, int64_t from, int64_t to) const;
@@ -35,8 +37,7 @@ class NodeOrder {
   void renumber(const Graph& graph);
 
   std::unordered_map<const Node*, int64_t> numbers_;
-  std::optional<MemorySharing> memory_;                               // where anything is written to
-  std::unordered_map<const Value*, std::vector<const Node*>> writes_; // by memory, in order
+  MemoryWrites writes_;
 };
 
 } // namespace weft::graph

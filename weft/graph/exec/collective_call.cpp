@@ -2,6 +2,7 @@
 
 #include "weft/comm/communicator.h"
 #include "weft/comm/world/named_groups.h"
+#include "weft/graph/analysis/memory_sharing.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/util/StringUtil.h>
@@ -284,7 +285,7 @@ std::unique_ptr<Instruction> make_group_call(
     OutputSlots outputs,
     const DeviceMesh& mesh) {
   group_of(node, "group", mesh);
-  auto call = make_operator_call(*node.op(), std::move(arguments), std::move(outputs));
+  auto call = make_operator_call(*node.op(), written_arguments(node), std::move(arguments), std::move(outputs));
   return std::make_unique<GroupCall>(std::move(call), mesh);
 }
 

@@ -1,12 +1,12 @@
 #include "weft/graph/exec/executor.h"
 
 #include "weft/comm/world/current_world.h"
+#include "weft/graph/analysis/memory_writes.h"
 #include "weft/graph/exec/input_check.h"
 #include "weft/graph/exec/mutation.h"
 #include "weft/graph/exec/prepare.h"
 #include "weft/graph/exec/random_source.h"
 #include "weft/graph/exec/weights.h"
-#include "weft/graph/exec/written_inputs.h"
 #include "weft/graph/ir/node_error.h"
 
 #include <c10/core/InferenceMode.h>
@@ -61,12 +61,12 @@ Executor::State::State(std::shared_ptr<const Program> program_, const DeviceMesh
       input_check(*program),
       mutations(find_mutations(*program)),
       random(in_world_scope() && current_world()->size() > 1) {
-  const auto written = written_inputs(*program->graph);
+  const MemoryWrites writes(*program->graph, Forwarding::Known);
   for (size_t i = 0; i < program->inputs.size(); ++i) {
     if (program->inputs[i].kind == InputKind::User) {
       user_inputs.push_back(i);
     }
-    if (written.count(program->inputs[i].value) > 0) {
+    if (program->inputs[i].value != nullptr && writes.is_written(program->inputs[i].value)) {
       changed_inputs.insert(i);
     }
   }

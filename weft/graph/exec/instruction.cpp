@@ -1,5 +1,6 @@
 #include "weft/graph/exec/instruction.h"
 
+#include "weft/graph/analysis/effects.h"
 #include "weft/graph/exec/random_source.h"
 
 namespace weft::graph {
@@ -38,11 +39,12 @@ void put(Frame& frame, uint32_t slot, c10::IValue value) {
 
 class OperatorCall final : public Instruction {
  public:
-  OperatorCall(const c10::OperatorHandle& op, std::vector<Source> arguments, OutputSlots outputs)
-      : op_(op),
-        arguments_(std::move(arguments)),
-        outputs_(std::move(outputs)),
-        written_(written_arguments(op.schema())) {
+  OperatorCall(
+      const c10::OperatorHandle& op,
+      std::vector<size_t> written,
+      std::vector<Source> arguments,
+      OutputSlots outputs)
+      : op_(op), arguments_(std::move(arguments)), outputs_(std::move(outputs)), written_(std::move(written)) {
     if (is_random(op)) {
       random_ = RandomOperator(op.schema());
     }
@@ -172,9 +174,10 @@ SizeRead::Read find_read(const c10::OperatorName& name) {
 
 std::unique_ptr<Instruction> make_operator_call(
     const c10::OperatorHandle& op,
+    std::vector<size_t> written,
     std::vector<Source> arguments,
     OutputSlots outputs) {
-  return std::make_unique<OperatorCall>(op, std::move(arguments), std::move(outputs));
+  return std::make_unique<OperatorCall>(op, std::move(written), std::move(arguments), std::move(outputs));
 }
 
 std::unique_ptr<Instruction> make_function_call(
@@ -194,17 +197,6 @@ std::unique_ptr<Instruction> make_size_read(
   }
   auto dim = arguments.size() > 1 ? arguments[1] : Source();
   return std::make_unique<SizeRead>(read, arguments[0], std::move(dim), outputs.slots.at(0));
-}
-
-std::vector<size_t> written_arguments(const c10::FunctionSchema& schema) {
-  std::vector<size_t> written;
-  for (size_t i = 0; i < schema.arguments().size(); ++i) {
-    const auto* alias = schema.arguments()[i].alias_info();
-    if (alias != nullptr && alias->isWrite()) {
-      written.push_back(i);
-    }
-  }
-  return written;
 }
 
 } // namespace weft::graph

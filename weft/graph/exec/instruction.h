@@ -20,9 +20,10 @@ struct OutputSlots {
   std::vector<int64_t> lists; // as Node::output_lists
 };
 
-/// An operator, called through the dispatcher.
+/// An operator, called through the dispatcher, which writes to the arguments at these positions.
 std::unique_ptr<Instruction> make_operator_call(
     const c10::OperatorHandle& op,
+    std::vector<size_t> written,
     std::vector<Source> arguments,
     OutputSlots outputs);
 
@@ -38,8 +39,5 @@ std::unique_ptr<Instruction> make_size_read(
     const c10::OperatorHandle& op,
     const std::vector<Source>& arguments,
     const OutputSlots& outputs);
-
-/// The positions of the arguments that an operator writes to.
-std::vector<size_t> written_arguments(const c10::FunctionSchema& schema);
 
 } // namespace weft::graph

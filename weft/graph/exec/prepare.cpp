@@ -1,6 +1,6 @@
 #include "weft/graph/exec/prepare.h"
 
-#include "weft/graph/analysis/memory_sharing.h"
+#include "weft/graph/analysis/memory_writes.h"
 #include "weft/graph/exec/collective_call.h"
 #include "weft/graph/ir/node_error.h"
 
@@ -49,15 +49,15 @@ void for_each_operand(const Argument& argument, const Fn& fn) {
 
 /// A kernel may lay out a rank's part otherwise than the whole, so that what could be viewed there cannot be viewed here
 /// (attention does so). Where nobody writes to its memory, a copy is as good.
-const c10::OperatorHandle& operator_for(const Node& node, const MemorySharing& memory) {
+const c10::OperatorHandle& operator_for(const Node& node, const MemoryWrites& writes) {
   static const auto reshape = c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "");
-  return calls(node, "aten::view") && !memory.is_written(node.output()) ? reshape : *node.op();
+  return calls(node, "aten::view") && !writes.is_written(node.output()) ? reshape : *node.op();
 }
 
 class Preparer {
  public:
   Preparer(const Program& program, const DeviceMesh& mesh)
-      : program_(program), mesh_(mesh), memory_(*program.graph, Forwarding::Known) {
+      : program_(program), mesh_(mesh), writes_(*program.graph, Forwarding::Known) {
     TORCH_CHECK_VALUE(
         program.graph->return_node() != nullptr, "[Executor] a graph that ends with a return is required.");
     const auto* last = program.graph->return_node();
@@ -227,7 +227,8 @@ class Preparer {
     add_step(
         node,
         read ? std::move(read)
-             : make_operator_call(operator_for(node, memory_), std::move(sources), std::move(outputs)));
+             : make_operator_call(
+                   operator_for(node, writes_), written_arguments(node), std::move(sources), std::move(outputs)));
   }
 
   void check_has_mesh(const Node& node) const {
@@ -253,7 +254,7 @@ class Preparer {
 
   const Program& program_;
   const DeviceMesh& mesh_;
-  MemorySharing memory_;
+  MemoryWrites writes_;
   PreparedProgram prepared_;
   std::unordered_map<const Value*, uint32_t> slots_;
   std::unordered_map<const Value*, size_t> uses_left_;

@@ -99,10 +99,6 @@ std::optional<at::Generator> RandomSource::generator(c10::Device device) {
   return generator;
 }
 
-bool is_random(const c10::OperatorHandle& op) {
-  return op.hasTag(at::Tag::nondeterministic_seeded);
-}
-
 RandomOperator::RandomOperator(const c10::FunctionSchema& schema) : arguments_(schema.arguments().size()) {
   const auto& arguments = schema.arguments();
   const auto found = std::find_if(arguments.begin(), arguments.end(), takes_generator);

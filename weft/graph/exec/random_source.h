@@ -24,9 +24,6 @@ class RandomSource {
   std::unordered_map<c10::Device, at::Generator> own_;
 };
 
-/// Whether an operator draws random numbers.
-bool is_random(const c10::OperatorHandle& op);
-
 /// A random operator, called with an executor's generator: handed over where the operator takes one, and in the place of
 /// torch's default generator while it runs where it does not. Executors take turns at that; code beside them that draws
 /// from the default generator at the same time is not kept from it.

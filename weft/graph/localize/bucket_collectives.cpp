@@ -2,7 +2,7 @@
 
 #include "weft/graph/analysis/effects.h"
 #include "weft/graph/analysis/graph_builder.h"
-#include "weft/graph/analysis/memory_sharing.h"
+#include "weft/graph/analysis/memory_writes.h"
 #include "weft/graph/ir/constant_text.h"
 
 #include <algorithm>
@@ -69,7 +69,7 @@ std::string key_of(const Member& member) {
 /// What needs the results of a bucket, directly or through memory, and so cannot come before it.
 class Dependents {
  public:
-  explicit Dependents(const MemorySharing& memory) : memory_(memory) {}
+  explicit Dependents(const MemoryWrites& memory) : memory_(memory) {}
 
   void clear() {
     values_.clear();
@@ -111,7 +111,7 @@ class Dependents {
   }
 
  private:
-  const MemorySharing& memory_;
+  const MemoryWrites& memory_;
   ValueSet values_;
   ValueSet read_;      // memory
   ValueSet written_;   // memory
@@ -272,7 +272,7 @@ class Bucketing {
 
   Graph& graph_;
   BucketOptions options_;
-  MemorySharing memory_;
+  MemoryWrites memory_;
   Dependents dependents_;
   bool changed_ = false;
 

@@ -1,7 +1,7 @@
 #include "weft/graph/localize/hoist_collectives.h"
 
 #include "weft/graph/analysis/effects.h"
-#include "weft/graph/analysis/memory_sharing.h"
+#include "weft/graph/analysis/memory_writes.h"
 #include "weft/graph/ir/value_table.h"
 
 #include <algorithm>
@@ -10,17 +10,12 @@ namespace weft::graph {
 
 namespace {
 
-/// The nodes of a graph in order, by number, and who writes to which memory.
+/// The nodes of a graph in order, by number, and where they write to memory.
 class Order {
  public:
-  Order(Graph& graph, const MemorySharing& memory) : graph_(graph), memory_(memory), numbers_(graph) {
+  Order(Graph& graph, const MemoryWrites& writes) : graph_(graph), writes_(writes), numbers_(graph) {
     nodes_.reserve(graph.size());
     for (auto* node = graph.first(); node != nullptr; node = node->next()) {
-      if (memory.is_any_written()) {
-        for (const auto* value : written_operands(*node)) {
-          writes_[memory_.memory_of(value)].push_back(nodes_.size());
-        }
-      }
       numbers_[node] = nodes_.size();
       nodes_.push_back(node);
     }
@@ -35,21 +30,14 @@ class Order {
 
   /// The first node behind `number` that writes to the value's memory; the number of nodes where there is none.
   size_t next_write(const Value* value, size_t number) const {
-    const auto* writes = writes_to(value);
-    if (writes == nullptr) {
-      return nodes_.size();
-    }
-    const auto next = std::upper_bound(writes->begin(), writes->end(), number);
-    return next == writes->end() ? nodes_.size() : *next;
+    const auto number_of = [this](const Node* node) { return this->number(node); };
+    return writes_.next_write(value, number, number_of).value_or(nodes_.size());
   }
-  /// The last node before `number` that writes to the value's memory; -1 where there is none.
-  int64_t last_write(const Value* value, size_t number) const {
-    const auto* writes = writes_to(value);
-    if (writes == nullptr) {
-      return -1;
-    }
-    const auto next = std::lower_bound(writes->begin(), writes->end(), number);
-    return next == writes->begin() ? -1 : static_cast<int64_t>(*std::prev(next));
+  /// Just behind the last node before `number` that writes to the value's memory; 0 where there is none.
+  size_t behind_last_write(const Value* value, size_t number) const {
+    const auto number_of = [this](const Node* node) { return this->number(node); };
+    const auto last = writes_.last_write(value, number, number_of);
+    return last ? *last + 1 : 0;
   }
 
   /// Puts the nodes into this order; returns whether it is another.
@@ -70,19 +58,10 @@ class Order {
   }
 
  private:
-  const std::vector<size_t>* writes_to(const Value* value) const {
-    if (writes_.empty()) {
-      return nullptr;
-    }
-    const auto found = writes_.find(memory_.memory_of(value));
-    return found == writes_.end() ? nullptr : &found->second;
-  }
-
   Graph& graph_;
-  const MemorySharing& memory_;
+  const MemoryWrites& writes_;
   std::vector<Node*> nodes_;
   NodeTable<size_t> numbers_;
-  std::unordered_map<const Value*, std::vector<size_t>> writes_; // by memory, ascending
 };
 
 /// A node that is to come just before another, both by number.
@@ -132,8 +111,8 @@ bool is_only_awaited(const Value& value) {
       value.uses().begin(), value.uses().end(), [](const Value::Use& use) { return waits_for_collective(*use.node); });
 }
 
-bool wait_late(Graph& graph, const MemorySharing& memory, size_t in_flight) {
-  Order order(graph, memory);
+bool wait_late(Graph& graph, const MemoryWrites& writes, size_t in_flight) {
+  Order order(graph, writes);
   const auto& nodes = order.nodes();
   std::vector<size_t> starts;
   NodeTable<size_t> turns(graph); // of starts, counted from one
@@ -178,8 +157,8 @@ int64_t last_wait(const Order& order, const Node& start) {
   return last;
 }
 
-bool start_early(Graph& graph, const MemorySharing& memory, size_t in_flight) {
-  Order order(graph, memory);
+bool start_early(Graph& graph, const MemoryWrites& writes, size_t in_flight) {
+  Order order(graph, writes);
   const auto& nodes = order.nodes();
   std::vector<Moved> moved;
   NodeTable<size_t> places(graph); // before which node each start comes, counted from one
@@ -198,7 +177,7 @@ bool start_early(Graph& graph, const MemorySharing& memory, size_t in_flight) {
         const auto started_there = places.get(producer);
         place = std::max(place, started_there != 0 ? started_there - 1 : order.number(producer) + 1);
       }
-      place = std::max(place, static_cast<size_t>(order.last_write(node.operand(operand), i) + 1));
+      place = std::max(place, order.behind_last_write(node.operand(operand), i));
     }
     if (started.size() >= in_flight) {
       const auto arrived = last_wait(order, *started[started.size() - in_flight]);
@@ -216,12 +195,12 @@ bool start_early(Graph& graph, const MemorySharing& memory, size_t in_flight) {
 
 bool hoist_collectives(Graph& graph, size_t in_flight) {
   bool changed = false;
-  const MemorySharing memory(graph); // whatever the order
+  const MemoryWrites writes(graph); // whose order stays
   // A start that came forward leaves a wait room to fall back behind it. Starts move forward only and waits back only, so
   // there is an end; most programs are done at once.
   while (true) {
-    const bool waits_moved = wait_late(graph, memory, in_flight);
-    const bool starts_moved = start_early(graph, memory, in_flight);
+    const bool waits_moved = wait_late(graph, writes, in_flight);
+    const bool starts_moved = start_early(graph, writes, in_flight);
     if (!waits_moved && !starts_moved) {
       return changed;
     }

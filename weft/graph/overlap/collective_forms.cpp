@@ -16,7 +16,7 @@ namespace {
 class CollectiveSearch {
  public:
   explicit CollectiveSearch(const Program& program)
-      : program_(program), numbers_(number_nodes(*program.graph)), writes_(*program.graph, numbers_) {}
+      : program_(program), numbers_(number_nodes(*program.graph)), writes_(*program.graph) {}
 
   CollectiveForms run() {
     for (auto* node = program_.graph->first(); node != nullptr; node = node->next()) {
@@ -109,8 +109,10 @@ class CollectiveSearch {
     for (const auto& use : to->uses()) {
       last = std::max(last, numbers_.at(use.node));
     }
+    const auto number_of = [this](const Node* node) { return numbers_.at(node); };
     const auto is_written = [&](const Value* value) {
-      return value != nullptr && value->is_tensor() && writes_.next_write(value, first).value_or(last) < last;
+      return value != nullptr && value->is_tensor() &&
+          writes_.next_write(value, first, number_of).value_or(last) < last;
     };
     return is_written(from) || std::any_of(nodes.begin(), nodes.end(), [&](const Node* node) {
              return std::any_of(node->outputs().begin(), node->outputs().end(), is_written);

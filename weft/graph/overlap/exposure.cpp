@@ -1,7 +1,7 @@
 #include "weft/graph/overlap/exposure.h"
 
 #include "weft/graph/analysis/effects.h"
-#include "weft/graph/analysis/memory_writes.h"
+#include "weft/graph/analysis/node_order.h"
 #include "weft/graph/overlap/step_forms.h"
 
 #include <algorithm>
@@ -110,7 +110,7 @@ class ExposureSearch {
         times_(times),
         in_flight_(in_flight),
         numbers_(number_nodes(*program.graph)),
-        writes_(*program.graph, numbers_),
+        writes_(*program.graph),
         compute_(*program.graph, times.compute) {
     for (auto* node = program.graph->first(); node != nullptr; node = node->next()) {
       ++result_.looked_at;
@@ -152,9 +152,13 @@ class ExposureSearch {
     return node.step() != nullptr ? weft::communicates(node.step()->kind) : starts_collective(node);
   }
 
+  std::optional<size_t> next_write(const Value* value, size_t behind) const {
+    return writes_.next_write(value, behind, [this](const Node* node) { return numbers_.at(node); });
+  }
+
   /// The node that first uses a value or writes to its memory.
   size_t first_use(const Value& value, size_t from) {
-    auto first = writes_.next_write(&value, from).value_or(numbers_.size());
+    auto first = next_write(&value, from).value_or(numbers_.size());
     for (const auto& use : value.uses()) {
       ++result_.looked_at;
       first = std::min(first, numbers_.at(use.node));
@@ -190,7 +194,7 @@ class ExposureSearch {
     auto place = first_use(*wait.output(), number);
     const auto* start = pending.producer();
     for (size_t i = 0; start != nullptr && i < start->operand_count(); ++i) {
-      place = std::min(place, writes_.next_write(start->operand(i), number).value_or(place));
+      place = std::min(place, next_write(start->operand(i), number).value_or(place));
     }
     return place;
   }
@@ -222,7 +226,8 @@ class ExposureSearch {
     size_t begin = 0;
     for (size_t i = 0; i < node.operand_count(); ++i) {
       begin = std::max(begin, arrival(*node.operand(i)));
-      if (const auto written = writes_.last_write(node.operand(i), number)) {
+      const auto number_of = [this](const Node* each) { return numbers_.at(each); };
+      if (const auto written = writes_.last_write(node.operand(i), number, number_of)) {
         begin = std::max(begin, *written + 1);
       }
     }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/graph/analysis/memory_writes.h"
+#include "weft/graph/analysis/node_order.h"
 #include "weft/graph/overlap/collective_forms.h"
 
 namespace weft::graph {

@@ -2,6 +2,7 @@
 
 #include "weft/core/layout_algebra.h"
 #include "weft/graph/analysis/memory_sharing.h"
+#include "weft/graph/analysis/memory_writes.h"
 
 #include <unordered_set>
 
@@ -29,7 +30,7 @@ std::string without_numbers(const std::string& name) {
 
 /// Buffers that are written to, by operators or as the program ends; one of no dims has nothing to cut.
 std::vector<Group> written_buffers(const Program& program) {
-  const MemorySharing sharing(*program.graph);
+  const MemoryWrites writes(*program.graph);
   std::unordered_set<std::string> mutated;
   for (const auto& output : program.outputs) {
     if (output.kind == OutputKind::BufferMutation) {
@@ -39,7 +40,7 @@ std::vector<Group> written_buffers(const Program& program) {
   std::map<std::pair<std::string, std::vector<int64_t>>, std::vector<std::string>> groups;
   for (const auto& input : program.inputs) {
     if (input.kind != InputKind::Buffer || input.value == nullptr || input.value->tensor().dim() == 0 ||
-        (mutated.count(input.target) == 0 && !sharing.is_written(input.value))) {
+        (mutated.count(input.target) == 0 && !writes.is_written(input.value))) {
       continue;
     }
     std::vector<int64_t> sizes;

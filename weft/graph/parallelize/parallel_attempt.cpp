@@ -1,9 +1,9 @@
 #include "weft/graph/parallelize/parallel_attempt.h"
 
 #include "weft/core/layout_algebra.h"
+#include "weft/graph/analysis/effects.h"
 #include "weft/graph/ir/node_error.h"
 #include "weft/graph/ir/print.h"
-#include "weft/graph/ir/schema_gaps.h"
 #include "weft/graph/parallelize/inline_call.h"
 #include "weft/graph/parallelize/module_boundaries.h"
 #include "weft/graph/parallelize/redistributions.h"
@@ -42,7 +42,7 @@ class Attempt {
         other_values_(program, 1),
         analysis_(mesh, values_),
         inliner_(program, values_, other_values_, mesh_),
-        redistributions_(graph_, analysis_, aliases_),
+        redistributions_(graph_, analysis_, memory_),
         boundaries_(program, mesh, plan, options.mesh_dim, redistributions_) {}
 
   void run() {
@@ -95,13 +95,6 @@ class Attempt {
     });
   }
 
-  std::vector<size_t> written_arguments(const Node& node) {
-    auto written = silently_written_arguments(node);
-    const auto& marked = analysis_.traits(*node.op()).schema.written;
-    written.insert(written.end(), marked.begin(), marked.end());
-    return written;
-  }
-
   /// Gives the node to visit next.
   Node* visit(Node* node) {
     if (node->is_return()) {
@@ -139,7 +132,7 @@ class Attempt {
 
   std::shared_ptr<const Decision> decide(Node* node, bool decomposes) {
     const auto is_stationary = [this](const Value* value) { return stationary_.contains(value); };
-    const auto written = written_arguments(*node);
+    const auto written = written_operands(*node);
     if (written.empty()) {
       return analysis_.decide(*node, is_stationary, decomposes);
     }
@@ -147,12 +140,10 @@ class Attempt {
       return analysis_.decide(*node, is_stationary, decomposes);
     } catch (const c10::ValueError& error) {
       // What is written cannot lie as the tensor does, of which a part or a term would be written: it is made whole before.
-      for (const auto argument : written) {
-        for (const auto number : operands_of_argument(*node, argument)) {
-          const auto* original = aliases_.original_of(node->operand(number));
-          if (!is_kept_whole(original)) {
-            throw PartedByWrite{original->name(), error.what_without_backtrace()};
-          }
+      for (const auto* value : written) {
+        const auto* original = memory_.original_of(value);
+        if (!is_kept_whole(original)) {
+          throw PartedByWrite{original->name(), error.what_without_backtrace()};
         }
       }
       throw;
@@ -184,7 +175,7 @@ class Attempt {
     auto* const before = node->previous();
     const bool is_done = decision.decomposition != nullptr
         ? inliner_.by_kernel(node, decision.decomposition->kernel)
-        : decision.is_fallback && !draws_random_numbers(*node->op()) && inliner_.composite(node);
+        : decision.is_fallback && !is_random(*node) && inliner_.composite(node);
     if (!is_done) {
       return nullptr;
     }
@@ -210,26 +201,23 @@ class Attempt {
 
   /// After the operands moved: what is written to must be the one tensor that the program means.
   void check_writes(Node* node) {
-    for (const auto argument : written_arguments(*node)) {
-      for (const auto number : operands_of_argument(*node, argument)) {
-        const auto* written = node->operand(number);
-        const auto* other = aliases_.parted_by_write(written, [&](const Value* value) {
-          return value->producer() == nullptr ||
-              std::any_of(value->uses().begin(), value->uses().end(), [&](const auto& use) {
-                   return use.node != node && use.node->step() == nullptr && !visited_.get(use.node);
-                 });
-        });
-        if (other != nullptr) {
-          throw PartedByWrite{
-              aliases_.original_of(written)->name(),
-              c10::str(
-                  "[tensor_parallel] ", to_string(*node), " writes to %", written->name(),
-                  ", which had to be redistributed from %", other->name(),
-                  ", so that the write would be lost there. Make the program functional with run_decompositions() "
-                  "before saving it, or choose a plan under which the tensor stays where it is.")};
-        }
-        redistributions_.forget_copies_of(written);
+    for (const auto* written : written_operands(*node)) {
+      const auto* other = memory_.parted_by_write(written, [&](const Value* value) {
+        return value->producer() == nullptr ||
+            std::any_of(value->uses().begin(), value->uses().end(), [&](const auto& use) {
+                 return use.node != node && use.node->step() == nullptr && !visited_.get(use.node);
+               });
+      });
+      if (other != nullptr) {
+        throw PartedByWrite{
+            memory_.original_of(written)->name(),
+            c10::str(
+                "[tensor_parallel] ", to_string(*node), " writes to %", written->name(),
+                ", which had to be redistributed from %", other->name(),
+                ", so that the write would be lost there. Make the program functional with run_decompositions() "
+                "before saving it, or choose a plan under which the tensor stays where it is.")};
       }
+      redistributions_.forget_copies_of(written);
     }
   }
 
@@ -289,14 +277,14 @@ class Attempt {
     for (size_t r = 0; r < node->output_lists().size(); ++r) {
       const auto count = node->output_lists()[r] == Node::kSingle ? 1 : node->output_lists()[r];
       const auto stored = r < schema.returns.size() ? schema.returns[r].stored_in : -1;
-      const auto stored_operands = stored >= 0 ? operands_of_argument(*node, stored) : std::vector<size_t>{};
+      const auto stored_operands = stored >= 0 ? operands_of(*node, stored) : std::vector<Value*>{};
       for (int64_t k = 0; k < count; ++k, ++next) {
         auto* output = node->output(next);
         if (output == nullptr || !output->is_tensor()) {
           continue;
         }
         if (static_cast<size_t>(k) < stored_operands.size()) {
-          output->layout = node->operand(stored_operands[k])->layout;
+          output->layout = stored_operands[k]->layout;
         } else if (decision == nullptr || decision->is_fallback) {
           output->layout = replicated_;
         } else {
@@ -308,7 +296,7 @@ class Attempt {
         }
       }
     }
-    aliases_.add_call(*node, schema);
+    memory_.add_call(*node);
   }
 
   void finish(Node* node) {
@@ -354,7 +342,7 @@ class Attempt {
   TrialValues other_values_;
   CallAnalysis analysis_;
   CallInliner inliner_;
-  Aliases aliases_;
+  MemoryCopies memory_;
   Redistributions redistributions_;
   ModuleBoundaries boundaries_;
   ValueSet stationary_; // parameters, and what is made of parameters alone

@@ -20,7 +20,7 @@ Value* Redistributions::bring(Value* value, const Layout& layout, Node* before) 
     auto* node = graph_.insert(before, step, {Argument::operand(0)}, {current}, {.types = {std::move(type)}});
     node->origin = before->origin;
     node->output()->layout = step->after;
-    aliases_.add_copy(node->output(), current);
+    memory_.add_copy(node->output(), current);
     sources_[node->output()] = value;
     copies.push_back(node->output());
     current = node->output();
@@ -38,8 +38,8 @@ const Value* Redistributions::source_of(const Value* value) const {
 }
 
 void Redistributions::forget_copies_of(const Value* value) {
-  for (const auto* alias : aliases_.values_in(aliases_.memory_of(value))) {
-    copies_[alias].clear();
+  for (const auto* each : memory_.values_sharing(value)) {
+    copies_[each].clear();
   }
 }
 

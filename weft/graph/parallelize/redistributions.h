@@ -1,7 +1,7 @@
 #pragma once
 
-#include "weft/graph/analysis/aliases.h"
 #include "weft/graph/analysis/call_analysis.h"
+#include "weft/graph/parallelize/memory_copies.h"
 
 namespace weft::graph {
 
@@ -9,8 +9,8 @@ namespace weft::graph {
 /// that want it there, until it is written to.
 class Redistributions {
  public:
-  Redistributions(Graph& graph, CallAnalysis& analysis, Aliases& aliases)
-      : graph_(graph), analysis_(analysis), aliases_(aliases) {}
+  Redistributions(Graph& graph, CallAnalysis& analysis, MemoryCopies& memory)
+      : graph_(graph), analysis_(analysis), memory_(memory) {}
 
   /// The value under a layout, by steps before `before` where it has to move.
   Value* bring(Value* value, const Layout& layout, Node* before);
@@ -35,7 +35,7 @@ class Redistributions {
 
   Graph& graph_;
   CallAnalysis& analysis_;
-  Aliases& aliases_;
+  MemoryCopies& memory_;
   ValueTable<c10::SmallVector<Value*, 1>> copies_; // of every value, each in a layout of its own
   ValueTable<const Value*> sources_;
   std::unordered_map<std::pair<const TensorSpec*, const TensorSpec*>, KnownPlan, PlanHash> plans_;

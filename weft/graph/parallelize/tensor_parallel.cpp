@@ -1,8 +1,8 @@
 #include "weft/graph/parallelize/tensor_parallel.h"
 
+#include "weft/graph/analysis/memory_sharing.h"
 #include "weft/graph/analysis/summary.h"
 #include "weft/graph/ir/clone.h"
-#include "weft/graph/ir/schema_gaps.h"
 #include "weft/graph/parallelize/parallel_attempt.h"
 #include "weft/styles/module_layout.h"
 
@@ -32,18 +32,10 @@ Program parallel_copy(
 }
 
 bool writes(const Program& program) {
-  const bool mutates = std::any_of(program.outputs.begin(), program.outputs.end(), [](const Output& output) {
-    return output.kind != OutputKind::User;
-  });
-  if (mutates) {
-    return true;
-  }
-  for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
-    if (node->op() != nullptr && (node->op()->schema().is_mutable() || !silently_written_arguments(*node).empty())) {
-      return true;
-    }
-  }
-  return false;
+  return writes_to_values(*program.graph) ||
+      std::any_of(program.outputs.begin(), program.outputs.end(), [](const Output& output) {
+           return output.kind != OutputKind::User;
+         });
 }
 
 } // namespace

@@ -1,11 +1,11 @@
 #include "weft/graph/simplify/common_redistributions.h"
 
-#include "weft/graph/analysis/memory_sharing.h"
+#include "weft/graph/analysis/memory_writes.h"
 
 namespace weft::graph {
 
 bool common_redistributions(Graph& graph) {
-  const MemorySharing memory(graph);
+  const MemoryWrites writes(graph);
   bool changed = false;
   // What a value is a redistribution of, and the next of the layouts in which that tensor exists so far.
   ValueTable<Value*> sources(graph);
@@ -13,7 +13,7 @@ bool common_redistributions(Graph& graph) {
   for (auto* node = graph.first(); node != nullptr;) {
     auto* current = node;
     node = node->next();
-    if (current->step() == nullptr || memory.is_written(current->operand(0))) {
+    if (current->step() == nullptr || writes.is_written(current->operand(0))) {
       continue;
     }
     auto* operand = current->operand(0);

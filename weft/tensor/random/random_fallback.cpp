@@ -1,6 +1,7 @@
 #include "weft/tensor/random/random_fallback.h"
 
 #include "weft/core/layout_algebra.h"
+#include "weft/propagation/is_random.h"
 #include "weft/redistribute/execute.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 #include "weft/tensor/impl/inspect.h"
@@ -18,10 +19,6 @@ namespace weft {
 namespace {
 
 using torch::jit::Stack;
-
-bool is_random(const c10::OperatorHandle& op) {
-  return op.hasTag(at::Tag::nondeterministic_seeded);
-}
 
 bool has_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
   return op.hasKernelForDispatchKey(key);
