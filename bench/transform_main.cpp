@@ -1,5 +1,6 @@
 #include "weft/comm/world/fake_world.h"
 #include "weft/graph/deploy/shard.h"
+#include "weft/graph/overlap/micro_pipeline.h"
 #include "weft/graph/pt2/read_pt2.h"
 
 #include <ctime>

@@ -96,7 +96,7 @@ void ModelOptions::add_to(CLI::App& command) {
       });
 }
 
-ShardedModel ModelOptions::sharded(const graph::ReadOptions& reading) const {
+ShardedModel ModelOptions::sharded(const graph::ReadOptions& reading, const graph::PassOptions& passes) const {
   graph::TensorParallelOptions options;
   if (!mesh_dim_.empty()) {
     options.mesh_dim = mesh_dim_;
@@ -116,7 +116,7 @@ ShardedModel ModelOptions::sharded(const graph::ReadOptions& reading) const {
   if (!compute_.empty()) {
     overlap.compute = compute_ == kMeasured ? measured_compute(at::kCPU, at::kFloat) : parse_compute(compute_);
   }
-  auto decisions = graph::shard(program, analysis_mesh(mesh_), plan, options, overlap);
+  auto decisions = graph::shard(program, analysis_mesh(mesh_), plan, options, overlap, passes);
   return {std::move(program), std::move(decisions)};
 }
 

@@ -23,7 +23,7 @@ class ModelOptions {
   void add_to(CLI::App& command);
 
   /// The model, sharded.
-  ShardedModel sharded(const graph::ReadOptions& reading = {}) const;
+  ShardedModel sharded(const graph::ReadOptions& reading = {}, const graph::PassOptions& passes = {}) const;
 
  private:
   std::string model_;

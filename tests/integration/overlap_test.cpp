@@ -6,6 +6,7 @@
 #include "tests/support/run_program.h"
 #include "weft/graph/capture/capture.h"
 #include "weft/graph/ir/verify.h"
+#include "weft/graph/overlap/micro_pipeline.h"
 #include "weft/graph/simplify/common_redistributions.h"
 #include "weft/nn/parallelize_module.h"
 #include "weft/tensor/dispatch.h"

@@ -122,6 +122,28 @@ def test_shard_replaces_what_it_wrote_and_nothing_else(files, tmp_path):
     assert (out / "notes.txt").exists() and len(list(out.iterdir())) == 4
 
 
+def test_shard_keeps_the_text_after_each_pass(files, tmp_path):
+    def shard(*more, mesh="tp=2", plan=files.plan):
+        return ("shard", files.model, "--mesh", mesh, "--plan", plan, "-o", tmp_path / "out", *more)
+
+    texts = tmp_path / "new" / "texts"
+    done(*shard("--dump-after", texts, "--verify"))
+    whole = ["01_tensor_parallel.txt", "02_common_redistributions.txt", "03_dead_code.txt", "04_micro_pipeline.txt"]
+    of_rank = ["01_localize.txt", "02_bucket_collectives.txt", "03_hoist_collectives.txt", "04_dead_code.txt"]
+    assert sorted(path.name for path in texts.iterdir()) == [*whole, "rank_0", "rank_1"]
+    for rank in ("rank_0", "rank_1"):
+        assert sorted(path.name for path in (texts / rank).iterdir()) == of_rank
+        assert "_c10d_functional::all_reduce" in (texts / rank / "04_dead_code.txt").read_text()
+    assert (texts / "01_tensor_parallel.txt").read_text().startswith("program @ mesh(tp=2)\n")
+    # What is there stays, and nothing is written where the texts cannot be.
+    shutil.rmtree(tmp_path / "out")
+    assert "it is not empty. Remove it, or name another." in refused(*shard("--dump-after", texts))[1]
+    assert "cannot be created: Not a directory" in refused(*shard("--dump-after", files.plan / "texts"))[1]
+    for inside in (tmp_path / "out", tmp_path / "out" / "texts"):
+        assert "--dump-after must name a folder outside of the output's" in refused(*shard("--dump-after", inside))[1]
+    assert not (tmp_path / "out").exists() and len(list(texts.iterdir())) == 6
+
+
 def test_run_gives_what_the_model_gives(files, tmp_path):
     output = tmp_path / "y.safetensors"
     for program in (files.sharded, files.cut, files.model):

@@ -7,6 +7,7 @@
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/verify.h"
 #include "weft/graph/localize/whole_values.h"
+#include "weft/graph/overlap/micro_pipeline.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -6,6 +6,10 @@
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/verify.h"
 
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
 namespace weft::graph {
 
 namespace shard_test {
@@ -73,6 +77,64 @@ TEST(Shard, AProgramIsShardedOnce) {
   expect_contains(
       error_text<c10::ValueError>([&] { shard(program, analysis_mesh("tp=2"), kPlan); }),
       "[tensor_parallel] a program that is not sharded is required, but it is, over mesh(tp=2)");
+}
+
+TEST(Shard, KeepsTheTextAfterEachPassIfAskedTo) {
+  namespace fs = std::filesystem;
+  const auto root = fs::path(::testing::TempDir()) / "weft_shard_test";
+  fs::remove_all(root);
+  const PassOptions passes{.verifies = true, .dump_folder = root / "passes"};
+  auto program = mlp();
+  shard(program, analysis_mesh("tp=2"), kPlan, {}, {}, passes);
+  const auto own = program_of_rank(program, 1, {}, passes);
+  std::map<std::string, std::string> texts;
+  for (const auto& entry : fs::recursive_directory_iterator(passes.dump_folder)) {
+    if (entry.is_regular_file()) {
+      std::stringstream text;
+      text << std::ifstream(entry.path()).rdbuf();
+      EXPECT_EQ(to_string(parse_program(text.str())), text.str());
+      texts[fs::relative(entry.path(), passes.dump_folder)] = text.str();
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, text] : texts) {
+    names.push_back(name);
+  }
+  EXPECT_EQ(
+      names,
+      (std::vector<std::string>{
+          "01_tensor_parallel.txt", "02_common_redistributions.txt", "03_dead_code.txt", "04_micro_pipeline.txt",
+          "rank_1/01_localize.txt", "rank_1/02_bucket_collectives.txt", "rank_1/03_hoist_collectives.txt",
+          "rank_1/04_dead_code.txt"}));
+  expect_contains(texts["02_common_redistributions.txt"], "%unused");
+  EXPECT_EQ(texts["03_dead_code.txt"].find("%unused"), std::string::npos);
+  EXPECT_EQ(texts["04_micro_pipeline.txt"], to_string(program));
+  EXPECT_EQ(texts["rank_1/04_dead_code.txt"], to_string(own));
+  auto again = mlp();
+  expect_contains(
+      error_text<c10::ValueError>([&] { shard(again, analysis_mesh("tp=2"), kPlan, {}, {}, passes); }),
+      "a new or empty folder is required for the texts of passes");
+  EXPECT_FALSE(again.mesh); // no pass has run
+  fs::remove_all(root);
+}
+
+TEST(Shard, BucketsNothingInAProgramThatWrites) {
+  namespace fs = std::filesystem;
+  const auto root = fs::path(::testing::TempDir()) / "weft_shard_writes_test";
+  fs::remove_all(root);
+  auto program = parse_program(R"(
+program
+input %b: f32[4] = buffer "b"
+input %x: f32[4] = user
+  %y: f32[4] = aten::add_.Tensor(%b, %x)
+output %y = user
+)");
+  shard(program, analysis_mesh("tp=2"), {});
+  program_of_rank(program, 0, {}, {.dump_folder = root});
+  EXPECT_TRUE(fs::exists(root / "rank_0" / "01_localize.txt"));
+  EXPECT_FALSE(fs::exists(root / "rank_0" / "02_bucket_collectives.txt"));
+  EXPECT_TRUE(fs::exists(root / "rank_0" / "03_hoist_collectives.txt"));
+  fs::remove_all(root);
 }
 
 } // namespace shard_test

@@ -106,8 +106,13 @@ at::Tensor make_part(const Program& program, const std::string& name, const Mesh
   TORCH_INTERNAL_ASSERT(false, "no input for ", name);
 }
 
-void write_rank(const Program& program, int64_t rank, const std::string& path, const OnProgress& on_progress) {
-  const auto local = program_of_rank(program, rank, {.group_names = {}, .defers_copies = true});
+void write_rank(
+    const Program& program,
+    int64_t rank,
+    const std::string& path,
+    const OnProgress& on_progress,
+    const PassOptions& passes) {
+  const auto local = program_of_rank(program, rank, {.group_names = {}, .defers_copies = true}, passes);
   const auto place = place_in(*program.mesh, rank);
   int64_t total = 0;
   for (const auto& [name, tensor] : local.tensors) {
@@ -127,7 +132,11 @@ void write_rank(const Program& program, int64_t rank, const std::string& path, c
 
 } // namespace
 
-void write_sharded(const Program& program, const std::string& folder, const OnProgress& on_progress) {
+void write_sharded(
+    const Program& program,
+    const std::string& folder,
+    const OnProgress& on_progress,
+    const PassOptions& passes) {
   TORCH_CHECK_VALUE(program.mesh, "[write_sharded] a program that tensor_parallel made parallel is required.");
   auto target = fs::weakly_canonical(fs::absolute(folder));
   if (!target.has_filename()) {
@@ -140,11 +149,12 @@ void write_sharded(const Program& program, const std::string& folder, const OnPr
   for (size_t i = 0; i < ranks.size(); ++i) {
     const auto name = "rank_" + std::to_string(ranks[i]) + ".pt2";
     const auto path = created.path() / name;
-    write_rank(program, ranks[i], path, [&](double done) {
+    const auto on_rank_progress = [&](double done) {
       if (on_progress) {
         on_progress((static_cast<double>(i) + done) / static_cast<double>(ranks.size()));
       }
-    });
+    };
+    write_rank(program, ranks[i], path, on_rank_progress, passes);
     const Archive written(MappedFile::open(path, "write_sharded"));
     manifest.rank_files.push_back({name, written.file()->bytes().size(), written.digest()});
   }

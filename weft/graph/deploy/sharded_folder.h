@@ -1,6 +1,7 @@
 #pragma once
 
 #include "weft/graph/deploy/manifest.h"
+#include "weft/graph/pipeline/pass.h"
 
 #include <functional>
 
@@ -16,8 +17,12 @@ using OnProgress = std::function<void(double done)>;
 ///   write_sharded(program, "out");        // out/rank_0.pt2, ..., out/weft.json
 ///
 /// Weights of a mapped file are in memory one at a time. A folder that was written so is replaced; raises for any other
-/// folder that is not empty, and leaves nothing behind when it raises.
-void write_sharded(const Program& program, const std::string& folder, const OnProgress& on_progress = {});
+/// folder that is not empty, and leaves nothing behind when it raises, but for the texts that `passes` may ask for.
+void write_sharded(
+    const Program& program,
+    const std::string& folder,
+    const OnProgress& on_progress = {},
+    const PassOptions& passes = {});
 
 /// The program of a rank in such a folder, by its place in the mesh. Raises for a file that the manifest was not written for.
 Program read_rank(const std::string& folder, const Manifest& manifest, int64_t rank);
