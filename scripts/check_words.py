@@ -53,6 +53,13 @@ CHECKED = [
     "tests/scripts",
     "tests/support",
     "tools",
+    "weft/comm",
+    "weft/core",
+    "weft/nn",
+    "weft/propagation",
+    "weft/redistribute",
+    "weft/rules",
+    "weft/styles",
 ]
 EXCEPT = [
     "docs/op_db.md",

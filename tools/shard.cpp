@@ -31,7 +31,7 @@ struct ShardOptions {
   bool is_json = false;
 };
 
-/// The folder that is written is replaced as a whole, which would lose the texts.
+/// The folder that is written is replaced with all that is in it, which would lose the texts.
 void check_apart(const std::string& texts, const std::string& output) {
   namespace fs = std::filesystem;
   const auto resolved = [](const std::string& path) { return fs::weakly_canonical(fs::absolute(path)); };

@@ -26,7 +26,7 @@ MeshDims dims_of(const MeshRates& rates, const std::optional<std::string>& mesh_
 void bind_rates(py::module_& module) {
   py::class_<MeshRates>(
       module, "MeshRates",
-      "What the ranks of a mesh reckon with when they decide whether matmuls overlap with collectives: the link of "
+      "What the ranks of a mesh take as given when they decide whether matmuls overlap with collectives: the link of "
       "each\n"
       "mesh dim and the compute of a device. It prints as it parses; its texts are those of WEFT_LINK and "
       "WEFT_COMPUTE.")

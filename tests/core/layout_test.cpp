@@ -20,7 +20,7 @@ TEST(Layout, EarlierMeshDimsShardFirstByDefault) {
   EXPECT_TRUE(layout.has_default_order());
   const std::vector<int64_t> positions = {0, 0, 1, 0, 2};
   for (int64_t m = 0; m < layout.ndim(); ++m) {
-    EXPECT_EQ(layout.turn(m), positions[m]) << m;
+    EXPECT_EQ(layout.shard_position(m), positions[m]) << m;
   }
 }
 

@@ -241,8 +241,8 @@ TEST(ShardMath, IntersectionIsExactlyTheCommonIndicesInTheOrderWanted) {
 TEST(ShardMath, IntersectionHasOneRangePerCommonRun) {
   const auto ranges = intersect({weft::Run{2, 6}}, {weft::Run{0, 3}, weft::Run{5, 2}, weft::Run{8, 4}});
   ASSERT_EQ(ranges.size(), 2);
-  EXPECT_EQ(ranges[0], (Overlap{.held_begin = 0, .wanted_begin = 2, .length = 1}));
-  EXPECT_EQ(ranges[1], (Overlap{.held_begin = 3, .wanted_begin = 3, .length = 2}));
+  EXPECT_EQ(ranges[0], (Intersection{.held_begin = 0, .wanted_begin = 2, .length = 1}));
+  EXPECT_EQ(ranges[1], (Intersection{.held_begin = 3, .wanted_begin = 3, .length = 2}));
 }
 
 TEST(ShardMath, ChunkIsTorchChunkAndEmptyChunksBeginAtTheEnd) {

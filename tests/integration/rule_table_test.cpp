@@ -111,7 +111,7 @@ A rule gives each tensor dim the *factors* it is made of, as einsum does: inputs
 | `(a b)` | A dim made of several factors, the one that varies slowest first, as a view makes and splits them. |
 | `-` | A dim that cannot be sharded: it is broadcast, kept after a reduction, or has nothing in common with the others. |
 | `sum={b}` | Factors that are in no output. Where one is sharded the output is `P(sum)`; likewise `max`, `min`, `product`, `avg`. |
-| `whole={b}` | Factors that must not be sharded. |
+| `unsharded={b}` | Factors that must not be sharded. |
 | `filled={a}` | Factors that may be sharded only where every rank gets some of them: the local operator takes no empty tensors. |
 | `added={0}` | Inputs that are added to what is reduced: partial, not replicated, where a reduced factor is sharded. |
 | `linear={0,1}{2}` | Sets of inputs that may be partial sums together while the others are replicated; the output is then partial too. |

@@ -25,8 +25,8 @@ TEST(Decide, AnOperandInAnotherLayoutGetsATarget) {
       decide(op, OperatorTraits(op), {c10::IValue(), c10::IValue()}, operands, /*may_redistribute_stored=*/false);
   EXPECT_EQ(decision.targets[0].to_string(), "{R}");
   EXPECT_EQ(decision.targets[1].to_string(), "{S(1)}");
-  EXPECT_TRUE(decision.moves(0, operands[0].spec));
-  EXPECT_FALSE(decision.moves(1, operands[1].spec));
+  EXPECT_TRUE(decision.redistributes(0, operands[0].spec));
+  EXPECT_FALSE(decision.redistributes(1, operands[1].spec));
   ASSERT_EQ(decision.expected.size(), 1U);
   EXPECT_EQ(decision.expected[0].layout.to_string(), "{S(1)}");
   EXPECT_EQ(

@@ -166,7 +166,7 @@ class ExhaustiveSearch {
     bool becomes_partial = true;
     bool transfers = true;
     for (int64_t m = 0; m < from.ndim(); ++m) {
-      if (from[m] == to[m] && from.turn(m) == to.turn(m)) {
+      if (from[m] == to[m] && from.shard_position(m) == to.shard_position(m)) {
         continue;
       }
       changed.push_back(m);
@@ -194,7 +194,7 @@ class ExhaustiveSearch {
     }
     for (const auto m : changed) {
       for (const auto earlier : from.shard_order(to[m].dim())) {
-        if (to.turn(earlier) > to.turn(m)) {
+        if (to.shard_position(earlier) > to.shard_position(m)) {
           return std::nullopt;
         }
       }

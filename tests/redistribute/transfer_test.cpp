@@ -10,7 +10,7 @@ namespace transfer_test {
 using namespace weft::testing;
 
 /// The positions that a box describes on one side, element by element along every dim.
-std::vector<at::Tensor> positions(const Box& box, int64_t Overlap::*begin) {
+std::vector<at::Tensor> positions(const Box& box, int64_t Intersection::*begin) {
   std::vector<at::Tensor> result;
   for (const auto& ranges : box.dims) {
     std::vector<at::Tensor> indices;
@@ -92,8 +92,8 @@ class Simulation {
       return;
     }
     const auto held = local_by_definition(global_, step_.before, mesh_shape_, sender);
-    const auto message = take(held, positions(sent, &Overlap::held_begin));
-    std::vector<at::Tensor> grid = at::meshgrid(positions(box, &Overlap::wanted_begin), "ij");
+    const auto message = take(held, positions(sent, &Intersection::held_begin));
+    std::vector<at::Tensor> grid = at::meshgrid(positions(box, &Intersection::wanted_begin), "ij");
     c10::List<std::optional<at::Tensor>> index;
     for (const auto& axis : grid) {
       index.push_back(axis);
@@ -151,8 +151,8 @@ TEST(Transfer, AReduceScatterSendsEveryMemberItsShard) {
   const Step step{StepKind::ReduceScatter, {0}, Layout::parse("{P(sum)}"), Layout::parse("{S(0)}")};
   const auto own = transfer(step, {5, 3}, {4}, {2});
   ASSERT_EQ(own.sends.size(), 4);
-  EXPECT_EQ(own.sends[0].dims[0][0], (Overlap{0, 0, 2}));
-  EXPECT_EQ(own.sends[2].dims[0][0], (Overlap{4, 0, 1}));
+  EXPECT_EQ(own.sends[0].dims[0][0], (Intersection{0, 0, 2}));
+  EXPECT_EQ(own.sends[2].dims[0][0], (Intersection{4, 0, 1}));
   EXPECT_TRUE(own.sends[3].is_empty());
   EXPECT_EQ(own.shape_after, c10::DimVector({1, 3}));
 }

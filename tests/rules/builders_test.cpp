@@ -87,13 +87,13 @@ TEST(Builders, ASumInAnotherKindOfNumberIsNotLinear) {
 }
 
 TEST(Builders, AReductionOfUnshardedDimsGivesAnyNumberOfOutputs) {
-  EXPECT_EQ(built(unsharded_reduction(2), "aten::max.dim", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a],[a]) whole={b}");
-  EXPECT_EQ(built(unsharded_reduction(1, {{0}}), "aten::mean", {{5, 4}}), "([a,b])->([]) whole={a,b} linear={0}");
+  EXPECT_EQ(built(unsharded_reduction(2), "aten::max.dim", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a],[a]) unsharded={b}");
+  EXPECT_EQ(built(unsharded_reduction(1, {{0}}), "aten::mean", {{5, 4}}), "([a,b])->([]) unsharded={a,b} linear={0}");
 }
 
 TEST(Builders, AlongDimForbidsShardsOfTheNamedDim) {
-  EXPECT_EQ(built(along_dim("dim"), "aten::cumsum", {{5, 4}}, {{"dim", -1}}), "([a,b])->([a,b]) whole={b}");
-  EXPECT_EQ(built(along_dim("dim", 2), "aten::cummax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) whole={a}");
+  EXPECT_EQ(built(along_dim("dim"), "aten::cumsum", {{5, 4}}, {{"dim", -1}}), "([a,b])->([a,b]) unsharded={b}");
+  EXPECT_EQ(built(along_dim("dim", 2), "aten::cummax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) unsharded={a}");
 }
 
 TEST(Builders, ASingleNumberHasNoDimToForbidShardsOf) {
@@ -108,7 +108,7 @@ TEST(Builders, DimsAreRearrangedAsTheOrderSays) {
   EXPECT_EQ(rearranged(flip.call(), {2, -1, 0}).to_string(), "([a,b,c])->([c,-,a]) sum={b} linear*={0}");
   EXPECT_EQ(
       with_unsharded(rearranged(flip.call(), {0, 1, 2}), {1}).to_string(),
-      "([a,b,c])->([a,b,c]) whole={b} linear*={0}");
+      "([a,b,c])->([a,b,c]) unsharded={b} linear*={0}");
 }
 
 TEST(Builders, NarrowIntegersAndTruthValuesAreNoTerms) {

@@ -56,7 +56,7 @@ TEST(Convolution, TheBiasesGradientIsNotSummedOverInputChannels) {
   EXPECT_EQ(
       rule_text(
           "aten::convolution_backward", {{2, 8, 3, 3}, {2, 8, 5, 5}, {8, 2, 3, 3}}, backward(4, true, true, true)),
-      "([a,(d b),-,-],[a,(d c),-,-],[(d b),c,-,-])->([a,(d c),-,-],[(d b),c,-,-],[(d b)]) whole={c} filled={b,c,d} "
+      "([a,(d b),-,-],[a,(d c),-,-],[(d b),c,-,-])->([a,(d c),-,-],[(d b),c,-,-],[(d b)]) unsharded={c} filled={b,c,d} "
       "linear={0} groups=[d]");
 }
 
@@ -68,7 +68,7 @@ TEST(Convolution, WhatNoGradientNeedsIsNotRead) {
   EXPECT_EQ(
       rule_text(
           "aten::convolution_backward", {{2, 6, 3, 3}, {2, 4, 5, 5}, {6, 4, 3, 3}}, backward(1, false, false, true)),
-      "([a,b,-,-],[a,c,-,-],[b,c,-,-])->([a,c,-,-],[b,c,-,-],[b]) whole={c} filled={b,c} linear={0} unread={1,2}");
+      "([a,b,-,-],[a,c,-,-],[b,c,-,-])->([a,c,-,-],[b,c,-,-],[b]) unsharded={c} filled={b,c} linear={0} unread={1,2}");
 }
 
 TEST(Convolution, OfAnyNumberOfDimsIsTheSame) {

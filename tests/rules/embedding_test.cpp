@@ -25,7 +25,7 @@ TEST(Embedding, APaddingRowIsKnownWhereAllRowsAre) {
       rule_text(
           "aten::embedding_dense_backward", {{5, 4}, {5}},
           {{"num_weights", 7}, {"padding_idx", 2}, {"scale_grad_by_freq", false}}),
-      "([a,b],[a])->([c,b]) sum={a} whole={c} linear={0} num_weights=[c]");
+      "([a,b],[a])->([c,b]) sum={a} unsharded={c} linear={0} num_weights=[c]");
 }
 
 TEST(Embedding, FrequenciesAreCountedOverAllPositions) {
@@ -33,7 +33,7 @@ TEST(Embedding, FrequenciesAreCountedOverAllPositions) {
       rule_text(
           "aten::embedding_dense_backward", {{5, 4}, {5}},
           {{"num_weights", 7}, {"padding_idx", -1}, {"scale_grad_by_freq", true}}),
-      "([a,b],[a])->([c,b]) whole={a} filled={c} linear={0} num_weights=[c] lookup={1 in c}");
+      "([a,b],[a])->([c,b]) unsharded={a} filled={c} linear={0} num_weights=[c] lookup={1 in c}");
 }
 
 TEST(Embedding, BagsPassColumnsAlone) {

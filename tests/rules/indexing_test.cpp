@@ -8,8 +8,10 @@ namespace indexing_test {
 using namespace weft::testing;
 
 TEST(Indexing, TheIndexReplacesTheIndexedDim) {
-  EXPECT_EQ(rule_text("aten::index_select", {{5, 4}, {3}}, {{"dim", 1}}), "([a,b],[c])->([a,c]) whole={b} linear*={0}");
-  EXPECT_EQ(rule_text("aten::index_select", {{5, 4}, {}}, {{"dim", 0}}), "([a,b],[])->([-,b]) whole={a} linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::index_select", {{5, 4}, {3}}, {{"dim", 1}}), "([a,b],[c])->([a,c]) unsharded={b} linear*={0}");
+  EXPECT_EQ(
+      rule_text("aten::index_select", {{5, 4}, {}}, {{"dim", 0}}), "([a,b],[])->([-,b]) unsharded={a} linear*={0}");
   EXPECT_EQ(
       rule_text("aten::index_select", {{5, 4}, {3}}, {{"dim", 0}}),
       "([a,b],[c])->([c,b]) sum={a} filled={a} linear*={0} lookup={1 in a}");
@@ -24,13 +26,14 @@ TEST(Indexing, GatherPassesTheDimsThatAreEquallyLong) {
 
 TEST(Indexing, WhatIsScatteredMayOverwriteWhatCameEarlier) {
   EXPECT_EQ(
-      rule_text("aten::scatter.src", {{5, 4}, {5, 3}, {5, 3}}, {{"dim", 1}}), "([b,-],[b,a],[b,a])->([b,-]) whole={a}");
+      rule_text("aten::scatter.src", {{5, 4}, {5, 3}, {5, 3}}, {{"dim", 1}}),
+      "([b,-],[b,a],[b,a])->([b,-]) unsharded={a}");
   EXPECT_EQ(
       rule_text("aten::scatter.value", {{5, 4}, {2, 4}}, {{"dim", 1}, {"value", 1}}),
-      "([-,-],[-,a])->([-,-]) whole={a}");
+      "([-,-],[-,a])->([-,-]) unsharded={a}");
   EXPECT_EQ(
       rule_text("aten::scatter_reduce.two", {{5, 4}, {3, 4}, {5, 4}}, {{"dim", 0}, {"reduce", "amax"}}),
-      "([-,b],[a,b],[-,b])->([-,b]) whole={a}");
+      "([-,b],[a,b],[-,b])->([-,b]) unsharded={a}");
 }
 
 TEST(Indexing, ScatteringByShardsOfTheIndexIsAdded) {
@@ -39,20 +42,21 @@ TEST(Indexing, ScatteringByShardsOfTheIndexIsAdded) {
       "([b,-],[b,a],[b,a])->([b,-]) sum={a} added={0} linear={0,2}");
   EXPECT_EQ(
       rule_text("aten::scatter_add", {{5, 4}, {5, 3}, {5, 9}}, {{"dim", 1}}),
-      "([b,-],[b,a],[b,-])->([b,-]) whole={a} linear={0,2}");
+      "([b,-],[b,a],[b,-])->([b,-]) unsharded={a} linear={0,2}");
 }
 
 TEST(Indexing, TheSourceMeetsTheIndexAlongItsDim) {
   EXPECT_EQ(
-      rule_text("aten::index_copy", {{5, 4}, {3}, {5, 3}}, {{"dim", 1}}), "([a,b],[c],[a,c])->([a,b]) whole={b,c}");
+      rule_text("aten::index_copy", {{5, 4}, {3}, {5, 3}}, {{"dim", 1}}), "([a,b],[c],[a,c])->([a,b]) unsharded={b,c}");
   EXPECT_EQ(
-      rule_text("aten::index_fill.int_Tensor", {{5, 4}, {3}, {}}, {{"dim", 0}}), "([a,b],[c],[])->([a,b]) whole={a,c}");
+      rule_text("aten::index_fill.int_Tensor", {{5, 4}, {3}, {}}, {{"dim", 0}}),
+      "([a,b],[c],[])->([a,b]) unsharded={a,c}");
   EXPECT_EQ(
       rule_text("aten::index_fill.int_Scalar", {{5, 4}, {3}}, {{"dim", 0}, {"value", 1}}),
-      "([a,b],[c])->([a,b]) whole={a,c}");
+      "([a,b],[c])->([a,b]) unsharded={a,c}");
   EXPECT_EQ(
       rule_text("aten::index_add", {{5, 4}, {3}, {5, 3}}, {{"dim", -1}}),
-      "([a,b],[c],[a,c])->([a,b]) sum={c} whole={b} added={0} linear={0,2}");
+      "([a,b],[c],[a,c])->([a,b]) sum={c} unsharded={b} added={0} linear={0,2}");
 }
 
 TEST(Indexing, TakeLooksUpEveryElementByItself) {
@@ -60,27 +64,27 @@ TEST(Indexing, TakeLooksUpEveryElementByItself) {
 }
 
 TEST(Indexing, TheDimsOfIndicesComeWhereThoseTheyIndexWere) {
-  EXPECT_EQ(rule_text("aten::index.Tensor", {{5, 4, 3}, {2}}), "([b,c,d],[a])->([a,c,d]) whole={b} linear*={0}");
+  EXPECT_EQ(rule_text("aten::index.Tensor", {{5, 4, 3}, {2}}), "([b,c,d],[a])->([a,c,d]) unsharded={b} linear*={0}");
   EXPECT_EQ(
       rule_text("aten::index.Tensor", {{5, 4, 3}, kAbsent, {7, 1}, {6}}),
-      "([c,d,e],[a,-],[b])->([c,a,b]) whole={d,e} linear*={0}");
-  EXPECT_EQ(rule_text("aten::index.Tensor", {{5, 4}, kAbsent, {}}), "([a,b],[])->([a]) whole={b} linear*={0}");
+      "([c,d,e],[a,-],[b])->([c,a,b]) unsharded={d,e} linear*={0}");
+  EXPECT_EQ(rule_text("aten::index.Tensor", {{5, 4}, kAbsent, {}}), "([a,b],[])->([a]) unsharded={b} linear*={0}");
 }
 
 TEST(Indexing, TheDimsOfIndicesThatAreApartComeFirst) {
   EXPECT_EQ(
       rule_text("aten::index.Tensor", {{5, 4, 3}, {2}, kAbsent, {2}}),
-      "([b,c,d],[a],[a])->([a,c]) whole={b,d} linear*={0}");
+      "([b,c,d],[a],[a])->([a,c]) unsharded={b,d} linear*={0}");
 }
 
 TEST(Indexing, WhatIsPutMayReplaceWhatCameEarlier) {
-  EXPECT_EQ(rule_text("aten::index_put", {{5, 4}, {3}, {3, 1}}), "([b,c],[a],[a,-])->([b,c]) whole={a,b}");
+  EXPECT_EQ(rule_text("aten::index_put", {{5, 4}, {3}, {3, 1}}), "([b,c],[a],[a,-])->([b,c]) unsharded={a,b}");
 }
 
 TEST(Indexing, PuttingByShardsOfTheIndexIsAdded) {
   EXPECT_EQ(
       rule_text("aten::index_put", {{5, 4}, kAbsent, {3}, {5, 3}}, {{"accumulate", true}}),
-      "([b,c],[a],[b,a])->([b,c]) sum={a} whole={c} added={0} linear={0,2}");
+      "([b,c],[a],[b,a])->([b,c]) sum={a} unsharded={c} added={0} linear={0,2}");
 }
 
 TEST(Indexing, NumbersBecomeRowsOfALengthThatIsSaid) {

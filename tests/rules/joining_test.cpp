@@ -36,13 +36,13 @@ TEST(Joining, TensorsThatDoNotFitHaveNoRule) {
 TEST(Joining, WhatIsPutIntoATensorPassesTheDimsItFills) {
   EXPECT_EQ(
       rule_text("aten::slice_scatter", {{5, 4}, {5, 2}}, {{"dim", 1}, {"end", 2}}),
-      "([a,b],[a,-])->([a,b]) whole={b} linear*={0,1}");
+      "([a,b],[a,-])->([a,b]) unsharded={b} linear*={0,1}");
   EXPECT_EQ(
       rule_text("aten::select_scatter", {{5, 4}, {4}}, {{"dim", 0}, {"index", 1}}),
-      "([a,b],[b])->([a,b]) whole={a} linear*={0,1}");
+      "([a,b],[b])->([a,b]) unsharded={a} linear*={0,1}");
   EXPECT_EQ(
       rule_text("aten::diagonal_scatter", {{5, 4, 3}, {4, 3}}, {{"dim1", 0}, {"dim2", 2}}),
-      "([a,b,c],[b,-])->([a,b,c]) whole={a,c} linear*={0,1}");
+      "([a,b,c],[b,-])->([a,b,c]) unsharded={a,c} linear*={0,1}");
 }
 
 TEST(Joining, ARepeatedDimIsOneOfCopies) {
@@ -52,37 +52,39 @@ TEST(Joining, ARepeatedDimIsOneOfCopies) {
 }
 
 TEST(Joining, DimsWhoseOrderChangesAreNotSharded) {
-  EXPECT_EQ(rule_text("aten::flip", {{5, 4}}, {{"dims", Ints{-1}}}), "([a,b])->([a,b]) whole={b} linear*={0}");
+  EXPECT_EQ(rule_text("aten::flip", {{5, 4}}, {{"dims", Ints{-1}}}), "([a,b])->([a,b]) unsharded={b} linear*={0}");
   EXPECT_EQ(rule_text("aten::flip", {{5, 4}}, {{"dims", Ints{}}}), "([a,b])->([a,b]) linear*={0}");
   EXPECT_EQ(
       rule_text("aten::roll", {{5, 4}}, {{"shifts", Ints{1}}, {"dims", Ints{0}}}),
-      "([a,b])->([a,b]) whole={a} linear*={0}");
-  EXPECT_EQ(rule_text("aten::roll", {{5, 4}}, {{"shifts", Ints{1}}}), "([a,b])->([a,b]) whole={a,b} linear*={0}");
+      "([a,b])->([a,b]) unsharded={a} linear*={0}");
+  EXPECT_EQ(rule_text("aten::roll", {{5, 4}}, {{"shifts", Ints{1}}}), "([a,b])->([a,b]) unsharded={a,b} linear*={0}");
   EXPECT_EQ(
       rule_text("aten::rot90", {{5, 4, 3}}, {{"k", -1}, {"dims", Ints{0, 2}}}),
-      "([a,b,c])->([c,b,a]) whole={a,c} linear*={0}");
-  EXPECT_EQ(rule_text("aten::rot90", {{5, 4}}, {{"k", 2}}), "([a,b])->([a,b]) whole={a,b} linear*={0}");
+      "([a,b,c])->([c,b,a]) unsharded={a,c} linear*={0}");
+  EXPECT_EQ(rule_text("aten::rot90", {{5, 4}}, {{"k", 2}}), "([a,b])->([a,b]) unsharded={a,b} linear*={0}");
 }
 
 TEST(Joining, ATriangleNeedsItsMatrixUnsharded) {
-  EXPECT_EQ(rule_text("aten::tril", {{5, 4, 3}}), "([a,b,c])->([a,b,c]) whole={b,c} linear*={0}");
+  EXPECT_EQ(rule_text("aten::tril", {{5, 4, 3}}), "([a,b,c])->([a,b,c]) unsharded={b,c} linear*={0}");
   EXPECT_EQ(rule_text("aten::triu", {{3}}), "none");
 }
 
 TEST(Joining, APaddedDimCannotBeSharded) {
   EXPECT_EQ(
-      rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{1, 0}}}), "([a,b])->([a,-]) whole={b} linear={0}");
+      rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{1, 0}}}), "([a,b])->([a,-]) unsharded={b} linear={0}");
   EXPECT_EQ(
       rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{0, 0, -1, 2}}}),
-      "([a,b])->([-,b]) whole={a} linear={0}");
+      "([a,b])->([-,b]) unsharded={a} linear={0}");
   EXPECT_EQ(
-      rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{1, 0}}, {"value", 2}}), "([a,b])->([a,-]) whole={b}");
+      rule_text("aten::constant_pad_nd", {{5, 4}}, {{"pad", Ints{1, 0}}, {"value", 2}}),
+      "([a,b])->([a,-]) unsharded={b}");
 }
 
 TEST(Joining, ADiagonalIsPutIntoTwoNewDims) {
-  EXPECT_EQ(rule_text("aten::diag_embed", {{5, 4}}), "([a,b])->([a,-,-]) whole={b} linear*={0}");
+  EXPECT_EQ(rule_text("aten::diag_embed", {{5, 4}}), "([a,b])->([a,-,-]) unsharded={b} linear*={0}");
   EXPECT_EQ(
-      rule_text("aten::diag_embed", {{5, 4}}, {{"dim1", 0}, {"dim2", 2}}), "([a,b])->([-,a,-]) whole={b} linear*={0}");
+      rule_text("aten::diag_embed", {{5, 4}}, {{"dim1", 0}, {"dim2", 2}}),
+      "([a,b])->([-,a,-]) unsharded={b} linear*={0}");
 }
 
 TEST(Joining, StacksOfManyNamesJoinAlongADim) {
@@ -114,8 +116,8 @@ TEST(Joining, PaddingThatIsMadeOfTheTensorIsCopied) {
   const auto padded = [](const char* mode) {
     return rule_text("aten::pad", {{5, 4, 3}}, {{"pad", Ints{1, 1}}, {"mode", mode}});
   };
-  EXPECT_EQ(padded("constant"), "([a,b,c])->([a,b,-]) whole={c} linear={0}");
-  EXPECT_EQ(padded("reflect"), "([a,b,c])->([a,b,-]) whole={c} filled={a,b,c} linear*={0}");
+  EXPECT_EQ(padded("constant"), "([a,b,c])->([a,b,-]) unsharded={c} linear={0}");
+  EXPECT_EQ(padded("reflect"), "([a,b,c])->([a,b,-]) unsharded={c} filled={a,b,c} linear*={0}");
 }
 
 } // namespace joining_test

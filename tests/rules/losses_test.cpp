@@ -28,10 +28,10 @@ TEST(Losses, ASumIsPartialOverShards) {
 }
 
 TEST(Losses, AMeanForbidsShards) {
-  EXPECT_EQ(rule_text("aten::mse_loss", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([]) whole={a,b}");
+  EXPECT_EQ(rule_text("aten::mse_loss", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([]) unsharded={a,b}");
   EXPECT_EQ(
       rule_text("aten::mse_loss_backward", {{}, {5, 4}, {5, 4}}, kMean),
-      "([],[a,b],[a,b])->([a,b]) whole={a,b} linear={0}");
+      "([],[a,b],[a,b])->([a,b]) unsharded={a,b} linear={0}");
 }
 
 TEST(Losses, BinaryCrossEntropyDoesNotBroadcastItsTarget) {
@@ -47,7 +47,7 @@ TEST(Losses, ClassesAreNotShardedAndRowsPass) {
       rule_text("aten::nll_loss_forward", {{5, 4}, {5}, {4}}, kNone),
       "([a,-],[a],[-])->([a],[]) linear={0} constant={1}");
   EXPECT_EQ(rule_text("aten::nll_loss_forward", {{5, 4}, {5}, {4}}, kSum), "([a,-],[a],[-])->([],[]) sum={a}");
-  EXPECT_EQ(rule_text("aten::nll_loss_forward", {{5, 4}, {5}, {4}}, kMean), "([a,-],[a],[-])->([],[]) whole={a}");
+  EXPECT_EQ(rule_text("aten::nll_loss_forward", {{5, 4}, {5}, {4}}, kMean), "([a,-],[a],[-])->([],[]) unsharded={a}");
   EXPECT_EQ(rule_text("aten::nll_loss_forward", {{4}, {}}, kSum), "none");
   EXPECT_EQ(
       rule_text("aten::nll_loss2d_forward", {{2, 4, 5, 3}, {2, 5, 3}}, kSum),
@@ -68,7 +68,7 @@ TEST(Losses, BackwardDividesByTheWeightThatForwardGave) {
 
 TEST(Losses, MarginsAreOfAllClasses) {
   EXPECT_EQ(rule_text("aten::multi_margin_loss", {{5, 4}, {5}, {4}}, kNone), "([a,-],[a],[-])->([a]) filled={a}");
-  EXPECT_EQ(rule_text("aten::multi_margin_loss", {{5, 4}, {5}}, kMean), "([a,-],[a])->([]) whole={a}");
+  EXPECT_EQ(rule_text("aten::multi_margin_loss", {{5, 4}, {5}}, kMean), "([a,-],[a])->([]) unsharded={a}");
   EXPECT_EQ(
       rule_text("aten::multilabel_margin_loss_forward", {{5, 4}, {5, 4}}, kSum),
       "([a,-],[a,-])->([],[a,-]) filled={a}");
@@ -77,14 +77,14 @@ TEST(Losses, MarginsAreOfAllClasses) {
       "([],[a,-],[a,-],[a,-])->([a,-]) linear={0}");
   EXPECT_EQ(
       rule_text("aten::multi_margin_loss_backward", {{}, {5, 4}, {5}}, kMean),
-      "([],[a,-],[a])->([a,-]) whole={a} linear={0}");
+      "([],[a,-],[a])->([a,-]) unsharded={a} linear={0}");
 }
 
 TEST(Losses, CrossEntropyShardsRows) {
   EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4}, {5}}, kSum), "([a,-],[a])->([]) sum={a}");
   EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4, 3}, {5, 3}}, kNone), "([a,-,b],[a,b])->([a,b])");
   EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4}, {5, 4}}, kSum), "([a,-],[a,-])->([]) sum={a}");
-  EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4}, {5}}, kMean), "([a,-],[a])->([]) whole={a}");
+  EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{5, 4}, {5}}, kMean), "([a,-],[a])->([]) unsharded={a}");
   EXPECT_EQ(rule_text("aten::cross_entropy_loss", {{4}, {}}, kSum), "none");
 }
 

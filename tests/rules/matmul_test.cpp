@@ -35,11 +35,11 @@ TEST(Matmul, AnOuterProductReducesNothing) {
 }
 
 TEST(Matmul, AnActivationNeedsTheSum) {
-  EXPECT_EQ(rule_text("aten::_addmm_activation", {{3}, {5, 4}, {4, 3}}), "([c],[a,b],[b,c])->([a,c]) whole={b}");
+  EXPECT_EQ(rule_text("aten::_addmm_activation", {{3}, {5, 4}, {4, 3}}), "([c],[a,b],[b,c])->([a,c]) unsharded={b}");
 }
 
 TEST(Matmul, ACrossProductNeedsItsThreeComponents) {
-  EXPECT_EQ(rule_text("aten::linalg_cross", {{5, 3}, {1, 3}}), "([a,b],[-,b])->([a,b]) whole={b} linear={0}{1}");
+  EXPECT_EQ(rule_text("aten::linalg_cross", {{5, 3}, {1, 3}}), "([a,b],[-,b])->([a,b]) unsharded={b} linear={0}{1}");
 }
 
 TEST(Matmul, WhatIsAddedBroadcasts) {

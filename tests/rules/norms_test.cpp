@@ -40,10 +40,11 @@ TEST(Norms, GroupNormShardsSamplesAndGroups) {
   const Arguments sizes = {{"N", 5}, {"C", 6}, {"HxW", 3}, {"group", 2}};
   EXPECT_EQ(
       rule_text("aten::native_group_norm", {{5, 6, 3}, {6}, {6}}, sizes),
-      "([a,(b c),-],[(b c)],[(b c)])->([a,(b c),-],[a,b],[a,b]) whole={c} filled={b} N=[a] C=[(b c)] group=[b]");
+      "([a,(b c),-],[(b c)],[(b c)])->([a,(b c),-],[a,b],[a,b]) unsharded={c} filled={b} N=[a] C=[(b c)] group=[b]");
   EXPECT_EQ(
       rule_text("aten::native_group_norm_backward", {{5, 6, 3}, {5, 6, 3}, {5, 2}, {5, 2}, {6}}, sizes),
-      "([a,(b c),-],[a,(b c),-],[a,b],[a,b],[(b c)])->([a,(b c),-],[(b c)],[(b c)]) whole={c} filled={b} linear={0} "
+      "([a,(b c),-],[a,(b c),-],[a,b],[a,b],[(b c)])->([a,(b c),-],[(b c)],[(b c)]) unsharded={c} filled={b} "
+      "linear={0} "
       "N=[a] C=[(b c)] group=[b]");
 }
 
@@ -65,13 +66,13 @@ TEST(Norms, ABatchNormThatTrainsUpdatesTheRunningStatistics) {
 TEST(Norms, ABatchNormByRunningStatisticsShardsAllButTheChannels) {
   EXPECT_EQ(
       rule_text("aten::native_batch_norm", {{5, 6, 3}, {6}, {6}, {6}, {6}}, {{"training", false}}),
-      "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-]) whole={b} filled={a,b,c} constant={1,2}");
+      "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-]) unsharded={b} filled={a,b,c} constant={1,2}");
   EXPECT_EQ(
       rule_text("aten::_native_batch_norm_legit_no_training", {{5, 6, 3}, {6}, {6}, {6}, {6}}),
-      "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-]) whole={b} filled={a,b,c} constant={1,2}");
+      "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-]) unsharded={b} filled={a,b,c} constant={1,2}");
   EXPECT_EQ(
       rule_text("aten::cudnn_batch_norm", {{5, 6, 3}, {6}, {6}, {6}, {6}}, {{"training", false}}),
-      "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-],[-]) whole={b} filled={a,b,c} constant={1,2,3}");
+      "([a,b,c],[b],[b],[b],[b])->([a,b,c],[-],[-],[-]) unsharded={b} filled={a,b,c} constant={1,2,3}");
   EXPECT_EQ(rule_text("aten::native_batch_norm", {{5, 6, 3}}, {{"training", false}}), "none");
 }
 
@@ -79,13 +80,13 @@ TEST(Norms, NothingIsShardedIfTheBackendKeepsABuffer) {
   const std::vector<Ints> shapes = {{5, 6, 3}, {6}, {6}, {6}, {6}};
   EXPECT_EQ(
       rule_text("aten::cudnn_batch_norm", shapes, {{"training", true}}),
-      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[-]) whole={a} updated={3,4}");
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[-]) unsharded={a} updated={3,4}");
   EXPECT_EQ(
       rule_text("aten::_batch_norm_with_update", shapes),
-      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[-]) whole={a} updated={3,4}");
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[-]) unsharded={a} updated={3,4}");
   EXPECT_EQ(
       rule_text("aten::_batch_norm_with_update_functional", shapes),
-      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[-],[a],[a]) whole={a}");
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[-],[a],[a]) unsharded={a}");
 }
 
 TEST(Norms, TheFunctionalFormGivesTheRunningStatistics) {
@@ -95,7 +96,7 @@ TEST(Norms, TheFunctionalFormGivesTheRunningStatistics) {
       "([-,a,-],[a],[a],[a],[a])->([-,a,-],[a],[a],[a],[a]) filled={a}");
   EXPECT_EQ(
       rule_text("aten::_native_batch_norm_legit_functional", shapes, {{"training", false}}),
-      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[-],[-],[a],[a]) whole={a}");
+      "([-,a,-],[a],[a],[a],[a])->([-,a,-],[-],[-],[a],[a]) unsharded={a}");
 }
 
 TEST(Norms, ABatchNormsBackwardReadsTheStatisticsThatForwardUsed) {
@@ -118,7 +119,7 @@ TEST(Norms, BackwardIsShardedIfTheBackendKeptNothing) {
       "([-,a,-],[-,a,-],[a],[a],[a],[a],[a],[-])->([-,a,-],[a],[a]) filled={a} linear={0} unread={3,4}");
   EXPECT_EQ(
       rule_text("aten::cudnn_batch_norm_backward", {{5, 6, 3}, {5, 6, 3}, {6}, {6}, {6}, {6}, {6}, {16}}),
-      "([-,a,-],[-,a,-],[a],[a],[a],[a],[a],[-])->([-,a,-],[a],[a]) whole={a} linear={1} unread={3,4}");
+      "([-,a,-],[-,a,-],[a],[a],[a],[a],[a],[-])->([-,a,-],[a],[a]) unsharded={a} linear={1} unread={3,4}");
 }
 
 TEST(Norms, WithoutWhatBackwardNeedsThereIsOneResult) {
@@ -128,7 +129,7 @@ TEST(Norms, WithoutWhatBackwardNeedsThereIsOneResult) {
   EXPECT_EQ(rule_text("aten::rms_norm", {{5, 4}, {4}}, {{"normalized_shape", Ints{4}}}), "([a,-],[-])->([a,-])");
   EXPECT_EQ(
       rule_text("aten::group_norm", {{5, 6, 3}, {6}, {6}}, {{"num_groups", 2}}),
-      "([a,(b c),-],[(b c)],[(b c)])->([a,(b c),-]) whole={c} filled={b} num_groups=[b]");
+      "([a,(b c),-],[(b c)],[(b c)])->([a,(b c),-]) unsharded={c} filled={b} num_groups=[b]");
   EXPECT_EQ(
       rule_text("aten::batch_norm", {{5, 6, 3}, {6}, {6}, {6}, {6}}, {{"training", true}}),
       "([-,a,-],[a],[a],[a],[a])->([-,a,-]) filled={a} updated={3,4}");
@@ -144,7 +145,7 @@ TEST(Norms, InstanceNormShardsSamplesUnlessTheirStatisticsAreKept) {
   EXPECT_EQ(norm({{5, 6, 3}, {6}, {6}}, true), "([a,b,-],[b],[b])->([a,b,-]) filled={a,b}");
   EXPECT_EQ(
       norm({{5, 6, 3}, {6}, {6}, {6}, {6}}, true),
-      "([a,b,-],[b],[b],[b],[b])->([a,b,-]) whole={a} filled={a,b} updated={3,4}");
+      "([a,b,-],[b],[b],[b],[b])->([a,b,-]) unsharded={a} filled={a,b} updated={3,4}");
   EXPECT_EQ(norm({{5, 6, 3}, {6}, {6}, {6}, {6}}, false), "([a,b,-],[b],[b],[b],[b])->([a,b,-]) filled={a,b}");
 }
 

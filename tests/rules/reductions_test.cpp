@@ -45,41 +45,42 @@ TEST(Reductions, AnExtremumOfAllElementsIsPartialOverShards) {
 }
 
 TEST(Reductions, AnExtremumWithItsIndexNeedsTheDimUnsharded) {
-  EXPECT_EQ(rule_text("aten::max.dim", {{5, 4}}, {{"dim", -1}}), "([a,b])->([a],[a]) whole={b}");
-  EXPECT_EQ(rule_text("aten::min.dim", {{5, 4}}, {{"dim", 0}, {"keepdim", true}}), "([a,b])->([-,b],[-,b]) whole={a}");
-  EXPECT_EQ(rule_text("aten::argmax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([b]) whole={a}");
-  EXPECT_EQ(rule_text("aten::argmax", {{5, 4}}), "([a,b])->([]) whole={a,b}");
-  EXPECT_EQ(rule_text("aten::aminmax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([b],[b]) whole={a}");
+  EXPECT_EQ(rule_text("aten::max.dim", {{5, 4}}, {{"dim", -1}}), "([a,b])->([a],[a]) unsharded={b}");
+  EXPECT_EQ(
+      rule_text("aten::min.dim", {{5, 4}}, {{"dim", 0}, {"keepdim", true}}), "([a,b])->([-,b],[-,b]) unsharded={a}");
+  EXPECT_EQ(rule_text("aten::argmax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([b]) unsharded={a}");
+  EXPECT_EQ(rule_text("aten::argmax", {{5, 4}}), "([a,b])->([]) unsharded={a,b}");
+  EXPECT_EQ(rule_text("aten::aminmax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([b],[b]) unsharded={a}");
 }
 
 TEST(Reductions, AMedianOfADimComesWithItsIndex) {
-  EXPECT_EQ(rule_text("aten::median", {{5, 4}}), "([a,b])->([]) whole={a,b}");
-  EXPECT_EQ(rule_text("aten::median.dim", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a],[a]) whole={b}");
+  EXPECT_EQ(rule_text("aten::median", {{5, 4}}), "([a,b])->([]) unsharded={a,b}");
+  EXPECT_EQ(rule_text("aten::median.dim", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a],[a]) unsharded={b}");
 }
 
 TEST(Reductions, MomentsNeedTheDimUnsharded) {
-  EXPECT_EQ(rule_text("aten::var.correction", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a]) whole={b}");
-  EXPECT_EQ(rule_text("aten::var_mean.correction", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a],[a]) whole={b}");
-  EXPECT_EQ(rule_text("aten::logsumexp", {{5, 4}}, {{"dim", Ints{0}}}), "([a,b])->([b]) whole={a}");
-  EXPECT_EQ(rule_text("aten::linalg_vector_norm", {{5, 4}}), "([a,b])->([]) whole={a,b}");
+  EXPECT_EQ(rule_text("aten::var.correction", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a]) unsharded={b}");
+  EXPECT_EQ(rule_text("aten::var_mean.correction", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a],[a]) unsharded={b}");
+  EXPECT_EQ(rule_text("aten::logsumexp", {{5, 4}}, {{"dim", Ints{0}}}), "([a,b])->([b]) unsharded={a}");
+  EXPECT_EQ(rule_text("aten::linalg_vector_norm", {{5, 4}}), "([a,b])->([]) unsharded={a,b}");
 }
 
 TEST(Reductions, AMeanAndATraceAreLinear) {
-  EXPECT_EQ(rule_text("aten::mean.dim", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a]) whole={b} linear={0}");
-  EXPECT_EQ(rule_text("aten::trace", {{5, 4}}), "([a,b])->([]) whole={a,b} linear={0}");
+  EXPECT_EQ(rule_text("aten::mean.dim", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a]) unsharded={b} linear={0}");
+  EXPECT_EQ(rule_text("aten::trace", {{5, 4}}), "([a,b])->([]) unsharded={a,b} linear={0}");
 }
 
 TEST(Reductions, AScanKeepsItsDimUnsharded) {
-  EXPECT_EQ(rule_text("aten::cumsum", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a,b]) whole={b} linear={0}");
-  EXPECT_EQ(rule_text("aten::cumprod", {{5, 4}}, {{"dim", -2}}), "([a,b])->([a,b]) whole={a}");
-  EXPECT_EQ(rule_text("aten::cummax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) whole={a}");
+  EXPECT_EQ(rule_text("aten::cumsum", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a,b]) unsharded={b} linear={0}");
+  EXPECT_EQ(rule_text("aten::cumprod", {{5, 4}}, {{"dim", -2}}), "([a,b])->([a,b]) unsharded={a}");
+  EXPECT_EQ(rule_text("aten::cummax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) unsharded={a}");
   EXPECT_EQ(rule_text("aten::cumsum", {{}}, {{"dim", 0}}), "([])->([]) linear={0}");
 }
 
 TEST(Reductions, RenormKeepsTheDimsOfItsNormsUnsharded) {
   EXPECT_EQ(
       rule_text("aten::renorm", {{5, 4, 3}}, {{"p", 2}, {"dim", 1}, {"maxnorm", 1}}),
-      "([a,b,c])->([a,b,c]) whole={a,c}");
+      "([a,b,c])->([a,b,c]) unsharded={a,c}");
 }
 
 TEST(Reductions, AMaximumOfTwoTensorsReducesNothing) {
@@ -88,9 +89,10 @@ TEST(Reductions, AMaximumOfTwoTensorsReducesNothing) {
 }
 
 TEST(Reductions, ASimilarityReducesADimOfBoth) {
-  EXPECT_EQ(rule_text("aten::cosine_similarity", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([a]) whole={b}");
+  EXPECT_EQ(rule_text("aten::cosine_similarity", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([a]) unsharded={b}");
   EXPECT_EQ(
-      rule_text("aten::cosine_similarity", {{5, 4}, {3, 1, 4}}, {{"dim", -1}}), "([b,c],[a,-,c])->([a,b]) whole={c}");
+      rule_text("aten::cosine_similarity", {{5, 4}, {3, 1, 4}}, {{"dim", -1}}),
+      "([b,c],[a,-,c])->([a,b]) unsharded={c}");
 }
 
 } // namespace reductions_test

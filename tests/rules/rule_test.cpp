@@ -56,10 +56,10 @@ TEST(Rule, PrintsTheOperationThatReduces) {
 TEST(Rule, PrintsAnUnshardedFactorAsSuchAndNotAsReduced) {
   auto rule = addmm_rule();
   rule.unsharded = {1, 0};
-  EXPECT_TRUE(rule.is_whole(0));
-  EXPECT_TRUE(rule.is_whole(1));
-  EXPECT_FALSE(rule.is_whole(2));
-  EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) whole={a,b}");
+  EXPECT_TRUE(rule.is_unsharded(0));
+  EXPECT_TRUE(rule.is_unsharded(1));
+  EXPECT_FALSE(rule.is_unsharded(2));
+  EXPECT_EQ(rule.to_string(), "([c],[a,b],[b,c])->([a,c]) unsharded={a,b}");
 }
 
 TEST(Rule, PrintsAddedOperandsAndLinearSets) {
@@ -100,7 +100,7 @@ TEST(Rule, FactorsAfterTheLastLetterAreNumbered) {
   for (Rule::Factor f = 0; f < 25; ++f) {
     rule.unsharded[f] = f;
   }
-  EXPECT_EQ(rule.to_string(), "([z,a1,b1])->([z,a1,b1]) whole={a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y}");
+  EXPECT_EQ(rule.to_string(), "([z,a1,b1])->([z,a1,b1]) unsharded={a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y}");
 }
 
 TEST(Rule, OperandsOfAnyLayoutAreNamed) {

@@ -8,12 +8,12 @@ namespace softmax_test {
 using namespace weft::testing;
 
 TEST(Softmax, TheNormalizedDimIsNotSharded) {
-  EXPECT_EQ(rule_text("aten::_softmax", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a,b]) whole={b}");
-  EXPECT_EQ(rule_text("aten::_log_softmax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) whole={a}");
+  EXPECT_EQ(rule_text("aten::_softmax", {{5, 4}}, {{"dim", 1}}), "([a,b])->([a,b]) unsharded={b}");
+  EXPECT_EQ(rule_text("aten::_log_softmax", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) unsharded={a}");
 }
 
 TEST(Softmax, ANegativeDimIsCountedFromTheEnd) {
-  EXPECT_EQ(rule_text("aten::_softmax", {{5, 4, 3}}, {{"dim", -2}}), "([a,b,c])->([a,b,c]) whole={b}");
+  EXPECT_EQ(rule_text("aten::_softmax", {{5, 4, 3}}, {{"dim", -2}}), "([a,b,c])->([a,b,c]) unsharded={b}");
 }
 
 TEST(Softmax, GradientAndResultAreShardedAlike) {
@@ -25,7 +25,7 @@ TEST(Softmax, GradientAndResultAreShardedAlike) {
 TEST(Softmax, TheBackwardFormIsLinearInTheGradient) {
   EXPECT_EQ(
       rule_text("aten::_log_softmax_backward_data", {{5, 4}, {5, 4}}, {{"dim", 1}}),
-      "([a,b],[a,b])->([a,b]) whole={b} linear={0}");
+      "([a,b],[a,b])->([a,b]) unsharded={b} linear={0}");
 }
 
 TEST(Softmax, ASingleNumberHasNoDimToForbidShardsOf) {
@@ -34,15 +34,15 @@ TEST(Softmax, ASingleNumberHasNoDimToForbidShardsOf) {
 
 TEST(Softmax, TheNormalizedDimIsNotShardedInTheBackwardFormEither) {
   const auto rule = RuleCall("aten::_softmax_backward_data", {{5, 4}, {5, 4}}, {{"dim", -1}}).rule();
-  EXPECT_TRUE(rule->is_whole(1));
-  EXPECT_FALSE(rule->is_whole(0));
+  EXPECT_TRUE(rule->is_unsharded(1));
+  EXPECT_FALSE(rule->is_unsharded(0));
 }
 
 TEST(Softmax, MayBeOfAnotherDtype) {
   EXPECT_EQ(
       rule_text("aten::softmax.int", {{5, 4}}, {{"dim", -1}, {"dtype", static_cast<int64_t>(at::kDouble)}}),
-      "([a,b])->([a,b]) whole={b}");
-  EXPECT_EQ(rule_text("aten::log_softmax.int", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) whole={a}");
+      "([a,b])->([a,b]) unsharded={b}");
+  EXPECT_EQ(rule_text("aten::log_softmax.int", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) unsharded={a}");
 }
 
 } // namespace softmax_test

@@ -8,19 +8,19 @@ namespace sorting_test {
 using namespace weft::testing;
 
 TEST(Sorting, TheSortedDimIsNotSharded) {
-  EXPECT_EQ(rule_text("aten::sort", {{5, 4}}), "([a,b])->([a,b],[a,b]) whole={b}");
-  EXPECT_EQ(rule_text("aten::sort.stable", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) whole={a}");
+  EXPECT_EQ(rule_text("aten::sort", {{5, 4}}), "([a,b])->([a,b],[a,b]) unsharded={b}");
+  EXPECT_EQ(rule_text("aten::sort.stable", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b],[a,b]) unsharded={a}");
   EXPECT_EQ(rule_text("aten::sort", {{}}), "([])->([],[])");
 }
 
 TEST(Sorting, TheLargestAreAsManyAsAskedFor) {
-  EXPECT_EQ(rule_text("aten::topk", {{5, 4}}, {{"k", 2}}), "([a,b])->([a,-],[a,-]) whole={b}");
+  EXPECT_EQ(rule_text("aten::topk", {{5, 4}}, {{"k", 2}}), "([a,b])->([a,-],[a,-]) unsharded={b}");
   EXPECT_EQ(rule_text("aten::topk", {{}}, {{"k", 1}}), "([])->([],[])");
 }
 
 TEST(Sorting, OneOfADimComesWithItsIndex) {
-  EXPECT_EQ(rule_text("aten::kthvalue", {{5, 4}}, {{"k", 2}}), "([a,b])->([a],[a]) whole={b}");
-  EXPECT_EQ(rule_text("aten::mode", {{5, 4}}, {{"dim", 0}, {"keepdim", true}}), "([a,b])->([-,b],[-,b]) whole={a}");
+  EXPECT_EQ(rule_text("aten::kthvalue", {{5, 4}}, {{"k", 2}}), "([a,b])->([a],[a]) unsharded={b}");
+  EXPECT_EQ(rule_text("aten::mode", {{5, 4}}, {{"dim", 0}, {"keepdim", true}}), "([a,b])->([-,b],[-,b]) unsharded={a}");
 }
 
 TEST(Sorting, ValuesAreLookedForOneByOne) {

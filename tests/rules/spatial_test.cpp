@@ -38,10 +38,13 @@ TEST(Spatial, PadsPassSamplesAndChannels) {
 TEST(Spatial, ColumnsAreWindowsOfEachChannel) {
   const Arguments window = {{"kernel_size", Ints{2, 3}}};
   EXPECT_EQ(
-      rule_text("aten::im2col", {{4, 3, 6, 6}}, window), "([a,b,-,-])->([a,(b c),-]) whole={c} filled={b} linear={0}");
+      rule_text("aten::im2col", {{4, 3, 6, 6}}, window),
+      "([a,b,-,-])->([a,(b c),-]) unsharded={c} filled={b} linear={0}");
   EXPECT_EQ(
-      rule_text("aten::col2im", {{4, 18, 5}}, window), "([a,(b c),-])->([a,b,-,-]) whole={c} filled={b} linear={0}");
-  EXPECT_EQ(rule_text("aten::im2col", {{3, 6, 6}}, window), "([a,-,-])->([(a b),-]) whole={b} filled={a} linear={0}");
+      rule_text("aten::col2im", {{4, 18, 5}}, window),
+      "([a,(b c),-])->([a,b,-,-]) unsharded={c} filled={b} linear={0}");
+  EXPECT_EQ(
+      rule_text("aten::im2col", {{3, 6, 6}}, window), "([a,-,-])->([(a b),-]) unsharded={b} filled={a} linear={0}");
 }
 
 TEST(Spatial, UpsamplingIsLinear) {
@@ -55,10 +58,10 @@ TEST(Spatial, UpsamplingIsLinear) {
 TEST(Spatial, PixelsAreShuffledWithinAChannel) {
   EXPECT_EQ(
       rule_text("aten::pixel_shuffle", {{2, 12, 3, 4}}, {{"upscale_factor", 2}}),
-      "([a,(b c d),e,f])->([a,b,(e c),(f d)]) whole={c,d} linear*={0}");
+      "([a,(b c d),e,f])->([a,b,(e c),(f d)]) unsharded={c,d} linear*={0}");
   EXPECT_EQ(
       rule_text("aten::pixel_unshuffle", {{2, 6, 4}}, {{"downscale_factor", 2}}),
-      "([a,(d b),(e c)])->([(a b c),d,e]) whole={b,c} filled={a,b,c,d,e} linear*={0}");
+      "([a,(d b),(e c)])->([(a b c),d,e]) unsharded={b,c} filled={a,b,c,d,e} linear*={0}");
 }
 
 TEST(Spatial, ChannelsAreShuffledBetweenGroups) {

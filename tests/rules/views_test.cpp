@@ -27,12 +27,12 @@ TEST(Views, AnotherDtypeOfTheSameSizePassesAllDims) {
     return rule_text("aten::view.dtype", {{5, 4}}, {{"dtype", static_cast<int64_t>(dtype)}});
   };
   EXPECT_EQ(as(at::kInt), "([a,b])->([a,b])");
-  EXPECT_EQ(as(at::kShort), "([a,b])->([a,-]) whole={b}");
+  EXPECT_EQ(as(at::kShort), "([a,b])->([a,-]) unsharded={b}");
 }
 
 TEST(Views, AComplexNumberIsAPairOfRealOnes) {
   EXPECT_EQ(rule_text("aten::view_as_real", {{5, 4}}), "([a,b])->([a,b,-]) linear*={0}");
-  EXPECT_EQ(rule_text("aten::view_as_complex", {{5, 4, 2}}), "([a,b,c])->([a,b]) whole={c} linear*={0}");
+  EXPECT_EQ(rule_text("aten::view_as_complex", {{5, 4, 2}}), "([a,b,c])->([a,b]) unsharded={c} linear*={0}");
 }
 
 TEST(Views, TransposedDimsChangePlaces) {
@@ -64,8 +64,8 @@ TEST(Views, ADimThatIsNotSqueezedIsNotNamedLocally) {
 }
 
 TEST(Views, ADimThatIsNotSqueezedButCannotBeLeftOutIsNotSharded) {
-  EXPECT_EQ(rule_text("aten::squeeze.dim", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) whole={a} linear*={0}");
-  EXPECT_EQ(rule_text("aten::squeeze", {{5, 1, 4}}), "([a,b,c])->([a,c]) whole={a,c} linear*={0}");
+  EXPECT_EQ(rule_text("aten::squeeze.dim", {{5, 4}}, {{"dim", 0}}), "([a,b])->([a,b]) unsharded={a} linear*={0}");
+  EXPECT_EQ(rule_text("aten::squeeze", {{5, 1, 4}}), "([a,b,c])->([a,c]) unsharded={a,c} linear*={0}");
 }
 
 TEST(Views, WhatChangesAShapeInPlaceHasNoRule) {
@@ -81,24 +81,24 @@ TEST(Views, AnExpandedDimCannotBeSharded) {
 
 TEST(Views, TheIndexedDimIsNotSharded) {
   EXPECT_EQ(
-      rule_text("aten::select.int", {{5, 4}}, {{"dim", 0}, {"index", 2}}), "([a,b])->([b]) whole={a} linear*={0}");
+      rule_text("aten::select.int", {{5, 4}}, {{"dim", 0}, {"index", 2}}), "([a,b])->([b]) unsharded={a} linear*={0}");
   EXPECT_EQ(
       rule_text("aten::slice.Tensor", {{5, 4}}, {{"dim", -1}, {"start", 1}, {"end", 3}}),
-      "([a,b])->([a,-]) whole={b} linear*={0}");
+      "([a,b])->([a,-]) unsharded={b} linear*={0}");
   EXPECT_EQ(
       rule_text("aten::diagonal", {{5, 4, 3}}, {{"dim1", 0}, {"dim2", -1}}),
-      "([a,b,c])->([b,-]) whole={a,c} linear*={0}");
+      "([a,b,c])->([b,-]) unsharded={a,c} linear*={0}");
   EXPECT_EQ(
       rule_text("aten::unfold", {{5, 4}}, {{"dimension", 0}, {"size", 2}, {"step", 1}}),
-      "([a,b])->([-,b,-]) whole={a} linear*={0}");
+      "([a,b])->([-,b,-]) unsharded={a} linear*={0}");
 }
 
 TEST(Views, ASliceOfAllPassesTheDim) {
   const auto sliced = [](const Arguments& arguments) { return rule_text("aten::slice.Tensor", {{5, 4}}, arguments); };
   EXPECT_EQ(sliced({{"dim", 1}}), "([a,b])->([a,b]) linear*={0}");
   EXPECT_EQ(sliced({{"dim", 1}, {"start", -9}, {"end", 4}}), "([a,b])->([a,b]) linear*={0}");
-  EXPECT_EQ(sliced({{"dim", 1}, {"step", 2}}), "([a,b])->([a,-]) whole={b} linear*={0}");
-  EXPECT_EQ(sliced({{"dim", 1}, {"end", -1}}), "([a,b])->([a,-]) whole={b} linear*={0}");
+  EXPECT_EQ(sliced({{"dim", 1}, {"step", 2}}), "([a,b])->([a,-]) unsharded={b} linear*={0}");
+  EXPECT_EQ(sliced({{"dim", 1}, {"end", -1}}), "([a,b])->([a,-]) unsharded={b} linear*={0}");
 }
 
 TEST(Views, NothingIsPickedFromASingleNumber) {
@@ -108,7 +108,7 @@ TEST(Views, NothingIsPickedFromASingleNumber) {
 }
 
 TEST(Views, EveryTensorOfAnUnbindHasTheOtherDims) {
-  EXPECT_EQ(rule_text("aten::unbind.int", {{2, 4}}), "([a,b])->([b],[b]) whole={a} linear*={0}");
+  EXPECT_EQ(rule_text("aten::unbind.int", {{2, 4}}), "([a,b])->([b],[b]) unsharded={a} linear*={0}");
 }
 
 TEST(Views, AGradientIsPutBackWhereItCameFrom) {
@@ -116,7 +116,7 @@ TEST(Views, AGradientIsPutBackWhereItCameFrom) {
       rule_text(
           "aten::slice_backward", {{5, 2}},
           {{"input_sizes", Ints{5, 4}}, {"dim", 1}, {"start", 1}, {"end", 3}, {"step", 1}}),
-      "([a,b])->([a,-]) whole={b} linear*={0} input_sizes=[a,-]");
+      "([a,b])->([a,-]) unsharded={b} linear*={0} input_sizes=[a,-]");
   EXPECT_EQ(
       rule_text(
           "aten::slice_backward", {{5, 4}},
@@ -129,14 +129,14 @@ TEST(Views, AGradientIsPutBackWhereItCameFrom) {
       rule_text(
           "aten::diagonal_backward", {{5, 3}},
           {{"input_sizes", Ints{4, 5, 3}}, {"offset", 0}, {"dim1", 0}, {"dim2", 2}}),
-      "([a,b])->([-,a,-]) whole={b} linear*={0} input_sizes=[-,a,-]");
+      "([a,b])->([-,a,-]) unsharded={b} linear*={0} input_sizes=[-,a,-]");
 }
 
 TEST(Views, GradientsOfOverlappingWindowsAreAdded) {
   EXPECT_EQ(
       rule_text(
           "aten::unfold_backward", {{5, 3, 2}}, {{"input_sizes", Ints{5, 4}}, {"dim", 1}, {"size", 2}, {"step", 1}}),
-      "([a,b,c])->([a,-]) whole={b,c} linear={0} input_sizes=[a,-]");
+      "([a,b,c])->([a,-]) unsharded={b,c} linear={0} input_sizes=[a,-]");
 }
 
 TEST(Views, AReshapeIsAViewWhoseArgumentIsAShape) {
@@ -187,7 +187,7 @@ TEST(Views, DimsAreMovedByManyNames) {
 TEST(Views, TheStartOfANarrowMustBeKnown) {
   EXPECT_EQ(
       rule_text("aten::narrow", {{5, 4}}, {{"dim", 0}, {"start", 1}, {"length", 2}}),
-      "([a,b])->([-,b]) whole={a} linear*={0}");
+      "([a,b])->([-,b]) unsharded={a} linear*={0}");
   EXPECT_EQ(rule_text("aten::narrow.Tensor", {{5, 4}, {}}, {{"dim", 0}, {"length", 2}}), "none");
 }
 

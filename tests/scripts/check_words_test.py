@@ -5,7 +5,7 @@ from tree import TreeTest
 GOOD = {
     "README.md": "Shards of the `whole` tensor.\n\n```cpp\nauto whole = cut(pieces);\n```\nThe ranks take part and the ranks share memory.\n",
     "tools/run.cpp": (
-        "// Gathers the shards of all ranks: rule.whole, whole={a}, cut(x).\n"
+        "// Gathers the shards of all ranks: rule.whole, unsharded={a}, cut(x).\n"
         'const char* help = "a part of the help, shared by its parts and others";\n'
         'auto whole = part_of("whole", "cut"); // as `whole` says\n'
         'const char* url = "http://pieces";\n'

@@ -24,11 +24,11 @@ inline void on_mesh(const std::vector<int64_t>& shape, const std::function<void(
 
 /// As on_mesh, with every layout of a tensor of this many dims on meshes (2), (3) and (2, 2).
 inline void on_all_layouts(
-    int64_t tensor_rank,
+    int64_t tensor_ndim,
     const std::vector<Placement>& placements,
     const std::function<void(const DeviceMesh& mesh, const Layout& layout)>& fn) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{2}, {3}, {2, 2}}) {
-    for (const auto& layout : all_layouts(static_cast<int64_t>(shape.size()), tensor_rank, placements)) {
+    for (const auto& layout : all_layouts(static_cast<int64_t>(shape.size()), tensor_ndim, placements)) {
       SCOPED_TRACE(layout.to_string());
       on_mesh(shape, [&](const DeviceMesh& mesh) { fn(mesh, layout); });
     }

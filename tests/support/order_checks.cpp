@@ -4,7 +4,7 @@
 #include "weft/comm/collectives.h"
 #include "weft/comm/comm_log.h"
 #include "weft/comm/communicator.h"
-#include "weft/comm/reduce_pieces.h"
+#include "weft/comm/reduce_terms.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -37,7 +37,7 @@ void check_bits(const DeviceMesh& mesh, int64_t length, at::ScalarType dtype, Re
     inputs.push_back(random_of(rank, length, dtype));
   }
   const auto in_order = at::empty_like(inputs[0]);
-  reduce_pieces(in_order, inputs, op);
+  reduce_terms(in_order, inputs, op);
   const auto mine = all_reduce(random_of(mesh.world()->rank(), length, dtype), mesh, dims, op).wait();
   const auto everybodys = all_gather(bytes_of(mine).unsqueeze(0), mesh, dims, 0).wait();
   const auto expected = bytes_of(in_order).unsqueeze(0).expand_as(everybodys);

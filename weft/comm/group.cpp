@@ -2,7 +2,7 @@
 
 #include "weft/comm/chunk_views.h"
 #include "weft/comm/communicator.h"
-#include "weft/comm/reduce_pieces.h"
+#include "weft/comm/reduce_terms.h"
 #include "weft/core/dtype_text.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -284,7 +284,7 @@ Pending Group::do_all_gather_into(
 }
 
 Pending Group::do_reduce_scatter(const Call& call, Tensors inputs, const at::Tensor& output) {
-  // One of the first two terms may arrive in the output itself, because reduce_pieces allows that.
+  // One of the first two terms may arrive in the output itself, because reduce_terms allows that.
   const auto into_output = rank() == 0 ? 1 : 0;
   std::vector<at::Tensor> terms(size());
   for (int64_t i = 0; i < size(); ++i) {
@@ -295,7 +295,7 @@ Pending Group::do_reduce_scatter(const Call& call, Tensors inputs, const at::Ten
   return Pending([arrival, output, op = call.op, terms = std::move(terms)] {
     at::AutoDispatchBelowADInplaceOrView guard;
     arrival->wait();
-    reduce_pieces(output, terms, op);
+    reduce_terms(output, terms, op);
   });
 }
 

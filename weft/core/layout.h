@@ -45,7 +45,7 @@ class Layout {
     return placements_;
   }
   /// The position of this mesh dim in the shard order of its tensor dim; 0 if it shards none.
-  int64_t turn(int64_t mesh_dim) const {
+  int64_t shard_position(int64_t mesh_dim) const {
     return positions_[mesh_dim];
   }
 

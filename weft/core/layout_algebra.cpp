@@ -45,7 +45,7 @@ Layout map_shards(const Layout& layout, c10::function_ref<Placement(const Placem
   c10::SmallVector<int64_t, kMaxMeshDims> turns;
   for (int64_t m = 0; m < layout.ndim(); ++m) {
     placements.push_back(layout[m].is_shard() ? change(layout[m]) : layout[m]);
-    turns.push_back(layout.turn(m));
+    turns.push_back(layout.shard_position(m));
   }
   return Layout(placements, turns);
 }

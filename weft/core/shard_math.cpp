@@ -108,8 +108,8 @@ c10::DimVector largest_local_shape(c10::IntArrayRef sizes, const Layout& layout,
   return local_shape_and_offset(sizes, layout, mesh_shape, first).shape;
 }
 
-c10::SmallVector<Overlap, 1> intersect(const Runs& held, const Runs& wanted) {
-  c10::SmallVector<Overlap, 1> result;
+c10::SmallVector<Intersection, 1> intersect(const Runs& held, const Runs& wanted) {
+  c10::SmallVector<Intersection, 1> result;
   int64_t wanted_position = 0;
   for (const auto& want : wanted) {
     int64_t held_position = 0;

@@ -53,14 +53,14 @@ LocalBlock local_shape_and_offset(
 c10::DimVector largest_local_shape(c10::IntArrayRef sizes, const Layout& layout, c10::IntArrayRef mesh_shape);
 
 /// Consecutive indices that two ranks both hold, as positions in the local dims of both.
-struct Overlap {
+struct Intersection {
   int64_t held_begin;
   int64_t wanted_begin;
   int64_t length;
-  friend bool operator==(const Overlap&, const Overlap&) = default;
+  friend bool operator==(const Intersection&, const Intersection&) = default;
 };
 
 /// The intersection of two lists of runs, in the order of `wanted`.
-c10::SmallVector<Overlap, 1> intersect(const Runs& held, const Runs& wanted);
+c10::SmallVector<Intersection, 1> intersect(const Runs& held, const Runs& wanted);
 
 } // namespace weft

@@ -65,8 +65,9 @@ class Chooser {
       const auto& layout = operand.spec->layout();
       if (!layout.has_default_order()) {
         auto order = ascending;
-        std::stable_sort(
-            order.begin(), order.end(), [&](int64_t a, int64_t b) { return layout.turn(a) < layout.turn(b); });
+        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+          return layout.shard_position(a) < layout.shard_position(b);
+        });
         orders.push_back(std::move(order));
       }
     }
@@ -95,7 +96,7 @@ class Chooser {
 
   bool may_be_sharded(Rule::Factor factor) const {
     const auto has = [&](const Rule::Dims& dims) { return Rule::has(dims, factor); };
-    return !rule_.is_whole(factor) && (rule_.sizes[factor] > 1 || is_sharded(factor)) &&
+    return !rule_.is_unsharded(factor) && (rule_.sizes[factor] > 1 || is_sharded(factor)) &&
         (std::any_of(rule_.inputs.begin(), rule_.inputs.end(), has) ||
          (rule_.lookup && rule_.lookup->factor == factor));
   }

@@ -49,7 +49,7 @@ struct Decision {
   std::string reason;
 
   /// Whether an operand has to be redistributed before the call.
-  bool moves(size_t operand, const SpecPtr& spec) const {
+  bool redistributes(size_t operand, const SpecPtr& spec) const {
     return !(sources[operand]->layout() == targets[operand] || spec->layout() == targets[operand]);
   }
 };

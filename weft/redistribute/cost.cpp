@@ -45,8 +45,8 @@ double missing_elements(const Step& step, const CostContext& context) {
   double in_group = 1;
   for (size_t d = 0; d < context.sizes.size(); ++d) {
     const auto dim = static_cast<int64_t>(d);
-    const auto from = real_cuts(step.before, dim, context.mesh_shape);
-    const auto to = real_cuts(step.after, dim, context.mesh_shape);
+    const auto from = effective_shard_order(step.before, dim, context.mesh_shape);
+    const auto to = effective_shard_order(step.after, dim, context.mesh_shape);
     const auto common = common_shards(from, to, step.before, step.after);
     const auto length_before = local_length(context.sizes[d], from, context.mesh_shape);
     const auto length_after = local_length(context.sizes[d], to, context.mesh_shape);

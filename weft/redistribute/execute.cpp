@@ -15,7 +15,7 @@ namespace weft {
 namespace {
 
 /// The view of `tensor` that a single box describes, at its held or its wanted positions.
-at::Tensor view_of(const at::Tensor& tensor, const Box& box, int64_t Overlap::*begin) {
+at::Tensor view_of(const at::Tensor& tensor, const Box& box, int64_t Intersection::*begin) {
   c10::DimVector sizes;
   auto offset = tensor.storage_offset();
   for (size_t d = 0; d < box.dims.size(); ++d) {
@@ -81,11 +81,11 @@ void for_each_block(const Box& box, Fn fn) {
 /// The elements of a tensor that a box describes: a view if the box is single, else a packed copy.
 at::Tensor take(const at::Tensor& tensor, const Box& box) {
   if (box.is_single()) {
-    return view_of(tensor, box, &Overlap::held_begin);
+    return view_of(tensor, box, &Intersection::held_begin);
   }
   const auto packed = at::empty(box.shape(), tensor.options());
   for_each_block(box, [&](const Box& block) {
-    view_of(packed, block, &Overlap::wanted_begin).copy_(view_of(tensor, block, &Overlap::held_begin));
+    view_of(packed, block, &Intersection::wanted_begin).copy_(view_of(tensor, block, &Intersection::held_begin));
   });
   return packed;
 }
@@ -93,12 +93,12 @@ at::Tensor take(const at::Tensor& tensor, const Box& box) {
 /// The tensor to receive a box into: a view of the target if the box is single, else a buffer that put() copies from
 /// later.
 at::Tensor landing(const at::Tensor& tensor, const Box& box) {
-  return box.is_single() ? view_of(tensor, box, &Overlap::wanted_begin) : at::empty(box.shape(), tensor.options());
+  return box.is_single() ? view_of(tensor, box, &Intersection::wanted_begin) : at::empty(box.shape(), tensor.options());
 }
 
 void put(const at::Tensor& tensor, const Box& box, const at::Tensor& arrived) {
   for_each_block(box, [&](const Box& block) {
-    view_of(tensor, block, &Overlap::wanted_begin).copy_(view_of(arrived, block, &Overlap::held_begin));
+    view_of(tensor, block, &Intersection::wanted_begin).copy_(view_of(arrived, block, &Intersection::held_begin));
   });
 }
 

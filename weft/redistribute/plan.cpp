@@ -190,7 +190,9 @@ class Search {
       reach(from, {StepKind::AllReduce, dims, layout, std::move(reduced)});
       // Shards that the target has are made in the target's shard order.
       auto order = dims;
-      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return goal_.turn(a) < goal_.turn(b); });
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        return goal_.shard_position(a) < goal_.shard_position(b);
+      });
       scatter(from, {StepKind::ReduceScatter, dims, layout, layout}, order);
     }
   }
@@ -290,7 +292,7 @@ class Search {
   static MeshDims changed_dims(const Layout& a, const Layout& b) {
     MeshDims dims;
     for (int64_t m = 0; m < a.ndim(); ++m) {
-      if (a[m] != b[m] || a.turn(m) != b.turn(m)) {
+      if (a[m] != b[m] || a.shard_position(m) != b.shard_position(m)) {
         dims.push_back(m);
       }
     }

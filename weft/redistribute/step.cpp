@@ -45,7 +45,7 @@ void add_later_dims(const MeshDims& shard_order, MeshDims& group) {
 std::string placement_text(const Layout& layout, int64_t mesh_dim, bool show_positions) {
   auto text = layout[mesh_dim].to_string();
   if (show_positions && layout[mesh_dim].is_shard() && layout.shard_order(layout[mesh_dim].dim()).size() > 1) {
-    text += "[" + std::to_string(layout.turn(mesh_dim)) + "]";
+    text += "[" + std::to_string(layout.shard_position(mesh_dim)) + "]";
   }
   return text;
 }
@@ -74,7 +74,7 @@ std::string Step::to_string(const DeviceMesh& mesh) const {
       side_text(before, mesh_dims, show_positions) + " -> " + side_text(after, mesh_dims, show_positions) + ")";
 }
 
-MeshDims real_cuts(const Layout& layout, int64_t tensor_dim, c10::IntArrayRef mesh_shape) {
+MeshDims effective_shard_order(const Layout& layout, int64_t tensor_dim, c10::IntArrayRef mesh_shape) {
   auto order = layout.shard_order(tensor_dim);
   order.erase(std::remove_if(order.begin(), order.end(), [&](int64_t m) { return mesh_shape[m] == 1; }), order.end());
   return order;
@@ -85,13 +85,14 @@ Step redistribute_step(const Layout& before, const Layout& after, c10::IntArrayR
   bool only_joins = true;
   MeshDims group;
   for (int64_t m = 0; m < before.ndim(); ++m) {
-    if (before[m] != after[m] || before.turn(m) != after.turn(m)) {
+    if (before[m] != after[m] || before.shard_position(m) != after.shard_position(m)) {
       group.push_back(m);
     }
   }
   c10::SmallVector<std::pair<MeshDims, MeshDims>, 4> orders;
   for (int64_t d = 0; d < tensor_ndim; ++d) {
-    const auto& [from, to] = orders.emplace_back(real_cuts(before, d, mesh_shape), real_cuts(after, d, mesh_shape));
+    const auto& [from, to] =
+        orders.emplace_back(effective_shard_order(before, d, mesh_shape), effective_shard_order(after, d, mesh_shape));
     only_slices = only_slices && is_prefix(from, to, before, after);
     only_joins = only_joins && is_prefix(to, from, after, before);
   }
@@ -118,7 +119,7 @@ bool same_data(const Layout& a, const Layout& b, c10::IntArrayRef mesh_shape, in
     }
   }
   for (int64_t d = 0; d < tensor_ndim; ++d) {
-    if (real_cuts(a, d, mesh_shape) != real_cuts(b, d, mesh_shape)) {
+    if (effective_shard_order(a, d, mesh_shape) != effective_shard_order(b, d, mesh_shape)) {
       return false;
     }
   }

@@ -29,7 +29,7 @@ struct Step {
 };
 
 /// The shard order of a tensor dim without the mesh dims of one rank, which do not divide it.
-MeshDims real_cuts(const Layout& layout, int64_t tensor_dim, c10::IntArrayRef mesh_shape);
+MeshDims effective_shard_order(const Layout& layout, int64_t tensor_dim, c10::IntArrayRef mesh_shape);
 
 /// The one step that redistributes between two layouts with the same partial mesh dims, over as few mesh dims as
 /// possible.

@@ -54,8 +54,8 @@ struct Message {
 Message message(const Region& held, const Region& wanted) {
   Message result;
   for (size_t d = 0; d < held.size(); ++d) {
-    c10::SmallVector<Overlap, 1> sent;
-    c10::SmallVector<Overlap, 1> received;
+    c10::SmallVector<Intersection, 1> sent;
+    c10::SmallVector<Intersection, 1> received;
     int64_t position = 0;
     for (const auto& common : intersect(held[d], wanted[d])) {
       sent.push_back({common.held_begin, position, common.length});

@@ -9,7 +9,7 @@ namespace weft {
 /// A block of a local tensor: per tensor dim, the ranges that it consists of, as positions in both tensors of a copy.
 /// There is one range per dim unless a shard is strided.
 struct Box {
-  c10::SmallVector<c10::SmallVector<Overlap, 1>, 4> dims;
+  c10::SmallVector<c10::SmallVector<Intersection, 1>, 4> dims;
 
   bool is_empty() const;
   /// Whether there is one range per dim, so that the block is a view.

@@ -61,7 +61,7 @@ bool Rule::has(const Dims& dims, Factor factor) {
       dims.begin(), dims.end(), [&](const Dim& dim) { return std::find(dim.begin(), dim.end(), factor) != dim.end(); });
 }
 
-bool Rule::is_whole(Factor factor) const {
+bool Rule::is_unsharded(Factor factor) const {
   return std::find(unsharded.begin(), unsharded.end(), factor) != unsharded.end();
 }
 
@@ -84,7 +84,7 @@ std::string Rule::to_string() const {
   for (size_t f = 0; f < sizes.size(); ++f) {
     const auto factor = static_cast<Factor>(f);
     const auto is_in = [&](const Dims& dims) { return has(dims, factor); };
-    if (is_whole(factor)) {
+    if (is_unsharded(factor)) {
       not_sharded += (not_sharded.empty() ? "" : ",") + factor_text(factor);
     } else if (
         is_reduced(factor) && sizes[f] > 1 && !outputs.empty() && std::any_of(inputs.begin(), inputs.end(), is_in)) {
@@ -92,7 +92,7 @@ std::string Rule::to_string() const {
     }
   }
   text += reduced.empty() ? "" : " " + std::string(weft::to_string(reduction)) + "={" + reduced + "}";
-  text += not_sharded.empty() ? "" : " whole={" + not_sharded + "}";
+  text += not_sharded.empty() ? "" : " unsharded={" + not_sharded + "}";
   text += filled.empty() ? "" : " filled=" + factors_text(filled);
   text += added.empty() ? "" : " added=" + set_text(added);
   const auto linear_name = linear_in_any_op ? " linear*="

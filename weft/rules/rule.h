@@ -16,11 +16,11 @@ namespace weft {
 ///   add         ([a,b],[b])->([a,b]) linear={0,1}
 ///   addmm       ([c],[a,b],[b,c])->([a,c]) sum={b} added={0} linear={0,1}{0,2}
 ///   view        ([(a b),c])->([a,b,c]) linear*={0}
-///   softmax     ([a,b])->([a,b]) whole={b}
+///   softmax     ([a,b])->([a,b]) unsharded={b}
 ///   embedding   ([a,b],[c])->([c,b]) sum={a} lookup={1 in a}
 ///   amax        ([a,b])->([a]) max={b} filled={b} linear(max)={0}
 ///
-/// A factor may be sharded unless it is listed in `whole={...}`. Then every tensor that has the factor is sharded along
+/// A factor may be sharded unless it is listed in `unsharded={...}`. Then every tensor that has the factor is sharded along
 /// it, an input without it is replicated, and an output without it is partial, because each rank computes it from one
 /// shard of the factor. Replicating all operands is always correct and therefore not listed.
 struct Rule {
@@ -73,7 +73,7 @@ struct Rule {
     sizes.push_back(size);
     return static_cast<Factor>(sizes.size() - 1);
   }
-  bool is_whole(Factor factor) const;
+  bool is_unsharded(Factor factor) const;
   /// Whether no output has the factor.
   bool is_reduced(Factor factor) const;
   /// The number of elements of a dim.

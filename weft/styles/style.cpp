@@ -11,7 +11,7 @@ namespace weft::nn {
 
 namespace {
 
-Style sharded_style(StyleKind kind, const CutOptions& options, Placement default_output) {
+Style sharded_style(StyleKind kind, const ShardedStyleOptions& options, Placement default_output) {
   TORCH_CHECK_VALUE(
       !options.heads || *options.heads > 0, "[", to_string(kind), "] heads must be positive, but got ", *options.heads,
       ".");
@@ -61,12 +61,12 @@ std::string Style::to_string() const {
   return to_json(*this).dump();
 }
 
-Style colwise(const CutOptions& options) {
+Style colwise(const ShardedStyleOptions& options) {
   TORCH_CHECK_VALUE(options.parts > 0, "[colwise] parts must be positive, but got ", options.parts, ".");
   return sharded_style(StyleKind::Colwise, options, options.parts == 1 ? Shard(-1) : StridedShard(-1, options.parts));
 }
 
-Style rowwise(const CutOptions& options) {
+Style rowwise(const ShardedStyleOptions& options) {
   TORCH_CHECK_VALUE(options.parts == 1, "[rowwise] parts are those of a colwise layer, but got ", options.parts, ".");
   return sharded_style(StyleKind::Rowwise, options, Replicate());
 }

@@ -43,7 +43,7 @@ struct Style {
 };
 
 /// Options of colwise and rowwise layers.
-struct CutOptions {
+struct ShardedStyleOptions {
   std::optional<Placement> input =
       std::nullopt; // the placement of a plain input; by default R, or S(-1) for a rowwise linear
   std::optional<Placement> output = std::nullopt; // by default S(-1) for a colwise layer, R for a rowwise one
@@ -57,10 +57,10 @@ struct CutOptions {
 };
 
 /// Linear: every rank computes some of the outputs. Embedding: every rank holds some of the columns.
-Style colwise(const CutOptions& options = {});
+Style colwise(const ShardedStyleOptions& options = {});
 /// Linear: every rank uses some of the inputs, and the ranks' terms of the outputs are summed. Embedding: every rank
 /// holds some of the rows.
-Style rowwise(const CutOptions& options = {});
+Style rowwise(const ShardedStyleOptions& options = {});
 /// Norms, dropout: every rank holds all parameters and a shard of the sequence.
 Style sequence(int64_t dim = 1, bool local_output = false);
 /// Parameters are replicated; inputs, outputs or both are redistributed.

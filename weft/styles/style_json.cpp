@@ -74,7 +74,7 @@ class Options {
   std::set<std::string> read_;
 };
 
-CutOptions sharded_options(Options& options) {
+ShardedStyleOptions sharded_options(Options& options) {
   return {
       .input = options.placement("input"),
       .output = options.placement("output"),

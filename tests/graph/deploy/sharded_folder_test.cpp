@@ -45,7 +45,7 @@ class ShardedFolder : public ::testing::Test {
       output %b = user)");
     program.tensors["up.weight"] = up_;
     program.tensors["down.weight"] = down_;
-    nn::CutOptions of_parts;
+    nn::ShardedStyleOptions of_parts;
     of_parts.parts = 2;
     shard(program, analysis_mesh(c10::str("tp=", ranks)), {{"up", nn::colwise(of_parts)}, {"down", nn::rowwise()}});
     return program;

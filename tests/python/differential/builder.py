@@ -68,8 +68,8 @@ class Builder:
         return dataclasses.replace(self.program, steps=(*self.program.steps, text))
 
     def undo(self):
-        """Runs the steps so far again. The choices between them ask views for is_leaf, which brings the history of a view
-        up to date; where plain tensors refuse a step without that, it is the last of the program."""
+        """Runs the steps so far again. The choices between them ask views for is_leaf, which updates the history of a
+        view; where plain tensors refuse a step without that, it is the last of the program."""
         self.start()
         with mode_of(self.program):
             for position, text in enumerate(self.program.steps):

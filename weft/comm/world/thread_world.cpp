@@ -1,6 +1,6 @@
 #include "weft/comm/world/thread_world.h"
 
-#include "weft/comm/reduce_pieces.h"
+#include "weft/comm/reduce_terms.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
@@ -285,7 +285,7 @@ class ThreadGroup : public Group {
       check_sizes(meeting, sent, output, i, member);
       terms.push_back(sent.reshape(output.sizes()));
     }
-    reduce_pieces(output, terms, meeting.first_call.op);
+    reduce_terms(output, terms, meeting.first_call.op);
     synchronize_own_stream(output);
   }
 

@@ -155,10 +155,10 @@ Decision CallAnalysis::decided(
   if (!is_random(op)) {
     auto allowed = operator_traits;
     allowed.decomposition = decomposes ? operator_traits.decomposition : nullptr;
-    return weft::decide(op, allowed, arguments, operands, /*may_move_stored=*/false);
+    return weft::decide(op, allowed, arguments, operands, /*may_redistribute_stored=*/false);
   }
   if (operator_traits.rule != nullptr && may_draw_nothing(op.schema())) {
-    auto decision = weft::decide(op, operator_traits, arguments, operands, /*may_move_stored=*/false);
+    auto decision = weft::decide(op, operator_traits, arguments, operands, /*may_redistribute_stored=*/false);
     if (!decision.is_fallback && decision.decomposition == nullptr) {
       return decision;
     }

@@ -84,14 +84,16 @@ Layout with_pieces_apart(const Layout& layout, const Pieces& pieces) {
 /// The mesh dims of a step, those that cut later first.
 MeshDims innermost_first(const Step& step) {
   auto dims = step.mesh_dims;
-  std::stable_sort(
-      dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step.before.turn(a) > step.before.turn(b); });
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
+    return step.before.shard_position(a) > step.before.shard_position(b);
+  });
   return dims;
 }
 MeshDims outermost_first(const Step& step) {
   auto dims = step.mesh_dims;
-  std::stable_sort(
-      dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return step.after.turn(a) < step.after.turn(b); });
+  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
+    return step.after.shard_position(a) < step.after.shard_position(b);
+  });
   return dims;
 }
 

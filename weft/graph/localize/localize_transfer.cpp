@@ -50,7 +50,7 @@ MeshDims dims_in_touch(const Step& step) {
 
 /// Calls fn(ranges) with one range per dim, for every combination.
 template <class Fn>
-void for_each_part(const Box& box, size_t dim, std::vector<Overlap>& ranges, const Fn& fn) {
+void for_each_part(const Box& box, size_t dim, std::vector<Intersection>& ranges, const Fn& fn) {
   if (dim == box.dims.size()) {
     fn(ranges);
     return;
@@ -155,8 +155,8 @@ Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes
     const Sizes shape(numbers.begin(), numbers.end());
     auto* piece = build_.call("aten::view", {narrow(arrived, 0, begin, count), shape}, of_shape(shape));
     begin += count;
-    std::vector<Overlap> ranges;
-    for_each_part(moved.recvs[i], 0, ranges, [&](const std::vector<Overlap>& part) {
+    std::vector<Intersection> ranges;
+    for_each_part(moved.recvs[i], 0, ranges, [&](const std::vector<Intersection>& part) {
       auto* from = piece;
       auto* to = result;
       for (size_t d = 0; d < part.size(); ++d) {

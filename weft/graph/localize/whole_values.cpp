@@ -60,7 +60,9 @@ at::Tensor whole_of(const std::vector<at::Tensor>& parts, const Layout& layout, 
   // The mesh dim that cuts last is put together first.
   std::vector<int64_t> order(mesh_shape.size());
   std::iota(order.begin(), order.end(), int64_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return layout.turn(a) > layout.turn(b); });
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return layout.shard_position(a) > layout.shard_position(b);
+  });
   auto shape = mesh_shape.vec();
   auto left = parts;
   for (const auto m : order) {

@@ -24,7 +24,7 @@ std::optional<Layout> permuted(const std::optional<Layout>& layout, const std::v
     } else {
       placements.push_back(placement);
     }
-    turns.push_back(layout->turn(m));
+    turns.push_back(layout->shard_position(m));
   }
   return Layout(placements, turns);
 }
@@ -227,10 +227,10 @@ std::optional<Layout> layout_of_rows(const Value& rows, const Value& last, int64
     }
     if (cuts_rows) {
       placements.push_back(of_rows[m]);
-      turns.push_back(of_rows.turn(m));
+      turns.push_back(of_rows.shard_position(m));
     } else {
       placements.push_back(of_last[m].is_shard() ? StridedShard(rank - 1, of_last[m].split_factor()) : of_last[m]);
-      turns.push_back(of_last.turn(m));
+      turns.push_back(of_last.shard_position(m));
     }
   }
   return Layout(placements, turns);

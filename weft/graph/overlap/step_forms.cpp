@@ -120,7 +120,7 @@ Cut cut_of_group(const Node& node, const Step& step, const Layout& cut, const La
       return refuse(c10::str("the pieces of dim ", tensor_dim, " are strided"));
     }
   }
-  auto cuts = real_cuts(cut, tensor_dim, mesh.shape());
+  auto cuts = effective_shard_order(cut, tensor_dim, mesh.shape());
   // The mesh dims of a group are in ascending order, and so are its members.
   const auto outer_count = cuts.size() - group.size();
   if (!std::equal(group.begin(), group.end(), cuts.begin() + static_cast<int64_t>(outer_count))) {
@@ -130,8 +130,8 @@ Cut cut_of_group(const Node& node, const Step& step, const Layout& cut, const La
   const MeshDims outer(cuts.begin(), cuts.begin() + static_cast<int64_t>(outer_count));
   const auto rank = node.operand(0)->tensor().dim();
   for (int64_t d = 0; d < rank; ++d) {
-    const auto left = d == tensor_dim ? outer : real_cuts(cut, d, mesh.shape());
-    if (real_cuts(whole, d, mesh.shape()) != left) {
+    const auto left = d == tensor_dim ? outer : effective_shard_order(cut, d, mesh.shape());
+    if (effective_shard_order(whole, d, mesh.shape()) != left) {
       return refuse(c10::str("dim ", d, " is cut in another way too"));
     }
   }

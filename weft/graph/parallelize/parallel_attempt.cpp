@@ -187,7 +187,7 @@ class Attempt {
     for (size_t i = 0; i < operands.size(); ++i) {
       const auto number = operands[i].operand;
       auto* value = node->operand(number);
-      if (!decision.moves(i, analysis_.spec(value))) {
+      if (!decision.redistributes(i, analysis_.spec(value))) {
         continue;
       }
       const auto& target = decision.targets[i];

@@ -131,7 +131,7 @@ FeaturePassage pass_features(const Rule& rule, size_t operand, const FeatureDims
       return {FeaturePassage::Kind::Stopped};
     }
     auto& stretches = (*factors)[factor];
-    if (rule.is_whole(factor)) {
+    if (rule.is_unsharded(factor)) {
       // A view that leaves it out takes one of the parts that the layer has joined.
       if (!is_view || !rule.is_reduced(factor) || stretches.size() != 1) {
         return {FeaturePassage::Kind::Stopped};

@@ -117,13 +117,13 @@ class Proposing {
       } else {
         reason += (source.heads ? c10::str(*source.heads, " heads") : "its features") + " stay apart until %";
       }
-      nn::CutOptions options;
+      nn::ShardedStyleOptions options;
       options.heads = source.heads;
       options.parts = source.parts;
       propose(source.layer->module, {nn::colwise(options), reason, partners}, excluded);
     }
     for (const auto* partner : group.partners) {
-      nn::CutOptions options;
+      nn::ShardedStyleOptions options;
       options.heads = heads;
       propose(
           partner->module, {nn::rowwise(options), "sums up, by one all_reduce, what comes of %", sources}, excluded);

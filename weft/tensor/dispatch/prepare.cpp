@@ -30,7 +30,7 @@ class Preparation {
       globals_ = global_results(op_, arguments_);
     }
     // A derivative formula works in place on tensors of its own: it cannot redistribute them first.
-    decision_ = decide(op_, traits_, arguments_, call_operands(), /*may_move_stored=*/in_backward());
+    decision_ = decide(op_, traits_, arguments_, call_operands(), /*may_redistribute_stored=*/in_backward());
     call_.decomposition = decision_.decomposition;
     if (call_.decomposition != nullptr) {
       return std::move(call_);
@@ -136,7 +136,7 @@ class Preparation {
     PreparedCall::Moves moves(operands_.size());
     PreparedCall::Moves returns_home(operands_.size());
     for (size_t i = 0; i < operands_.size(); ++i) {
-      if (!decision_.moves(i, call_.operands[i])) {
+      if (!decision_.redistributes(i, call_.operands[i])) {
         continue;
       }
       const auto& source = decision_.sources[i];

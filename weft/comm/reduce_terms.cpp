@@ -1,4 +1,4 @@
-#include "weft/comm/reduce_pieces.h"
+#include "weft/comm/reduce_terms.h"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/maximum.h>
@@ -34,7 +34,7 @@ bool rounds_at_every_step(at::ScalarType dtype, ReduceOp op) {
 
 } // namespace
 
-void reduce_pieces(const at::Tensor& output, c10::ArrayRef<at::Tensor> terms, ReduceOp op) {
+void reduce_terms(const at::Tensor& output, c10::ArrayRef<at::Tensor> terms, ReduceOp op) {
   if (terms.size() == 1) {
     output.copy_(terms[0]);
     return;
