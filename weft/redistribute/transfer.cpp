@@ -107,9 +107,11 @@ bool gives(
   return true;
 }
 
-c10::DimVector shape_of(const Region& region) {
+/// The shape of a part of a tensor from the runs or ranges of each dim.
+template <class Dims>
+c10::DimVector shape_of(const Dims& dims) {
   c10::DimVector shape;
-  for (const auto& runs : region) {
+  for (const auto& runs : dims) {
     int64_t length = 0;
     for (const auto& run : runs) {
       length += run.length;
@@ -126,15 +128,7 @@ bool Box::is_empty() const {
 }
 
 c10::DimVector Box::shape() const {
-  c10::DimVector lengths;
-  for (const auto& ranges : dims) {
-    int64_t length = 0;
-    for (const auto& range : ranges) {
-      length += range.length;
-    }
-    lengths.push_back(length);
-  }
-  return lengths;
+  return shape_of(dims);
 }
 
 bool Box::is_single() const {
