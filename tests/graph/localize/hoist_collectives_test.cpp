@@ -186,7 +186,7 @@ TEST(HoistCollectives, AWaitThatOthersMayRelyOnStays) {
       output %c = user)");
 }
 
-TEST(HoistCollectives, StepsOfAWholeProgramStay) {
+TEST(HoistCollectives, StepsOfAGlobalProgramStay) {
   expect_unchanged(
       hoist,
       R"(program @ mesh(tp=2)

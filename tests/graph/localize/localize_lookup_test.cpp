@@ -8,7 +8,7 @@ namespace weft::graph {
 namespace localize_lookup_test {
 using namespace weft::testing;
 
-TEST(LocalizeLookup, ATableThatIsCutByRowsIsLookedUpInParts) {
+TEST(LocalizeLookup, EveryRankLooksUpItsRowsOfAShardedTable) {
   // With five rows, of which positions below four are drawn, the last of four ranks has none.
   const auto text = R"(
 program

@@ -58,9 +58,9 @@ Program with_all_passes(const Program& program, int64_t rank) {
 
 class EveryMove : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(EveryMove, LeavesEveryRankThePartThatTheTargetSays) {
+TEST_P(EveryMove, LeavesEveryRankTheLocalTensorOfTheTargetLayout) {
   const auto mesh = DeviceMesh::parse(GetParam());
-  // Divides by nothing, has empty parts, has no elements, divides, has one dim, has none.
+  // Uneven shards, empty local tensors, no elements, even shards, one dim, no dim.
   for (const auto& shape : std::vector<std::vector<int64_t>>{{5, 3}, {1, 2}, {0, 3}, {6, 4}, {7}, {}}) {
     const auto dim = static_cast<int64_t>(shape.size());
     const auto layouts = all_layouts(mesh.ndim(), dim, all_placements(dim));
@@ -95,10 +95,10 @@ TEST_P(EveryMove, IsTheSameAfterAllPasses) {
   ASSERT_NO_FATAL_FAILURE(check_moves(mesh, {5, 3}, layouts, {{numbered({5, 3})}}, with_all_passes));
 }
 
-TEST_P(EveryMove, IsTheSameForStridedPiecesThatDivideASymbol) {
+TEST_P(EveryMove, IsTheSameForStridedBlocksThatDivideASymbol) {
   const auto mesh = DeviceMesh::parse(GetParam());
   if (mesh.ndim() > 1) {
-    return; // two mesh dims that cut one dim, one of them in strides, need numbers
+    return; // two mesh dims that shard one tensor dim, one of them strided, need sizes that are numbers
   }
   const auto layouts =
       all_layouts(1, 2, {Replicate(), StridedShard(0, 2), Shard(1), Partial(), Partial(ReduceOp::Avg)});
@@ -172,7 +172,7 @@ TEST(LocalizeStep, AnAverageOfLargeHalvesIsNotTooLarge) {
   });
 }
 
-TEST(LocalizeStep, AnAverageOfWholeNumbersIsRefused) {
+TEST(LocalizeStep, AnAverageOfIntegersIsRefused) {
   const auto* text = R"(program @ mesh(tp=2)
 input %x: i64[6] {P(avg)} = user
   %all_reduce: i64[6] {R} = all_reduce(%x, tp: {P(avg)} -> {R})
@@ -183,7 +183,7 @@ output %all_reduce = user
       "[localize] an average needs a floating point or complex dtype, but got Long. Reduce by sum, or convert first.");
 }
 
-TEST(LocalizeStep, StridedPiecesOfASymbolThatTheyMayNotDivideAreRefused) {
+TEST(LocalizeStep, StridedBlocksOfASymbolThatTheyMayNotDivideAreRefused) {
   const auto mesh = DeviceMesh::parse("mesh(a=2)");
   const auto sizes = Sizes{Size::symbol("s0"), 3};
   const auto layouts = all_layouts(1, 2, all_placements(2));
@@ -193,7 +193,7 @@ TEST(LocalizeStep, StridedPiecesOfASymbolThatTheyMayNotDivideAreRefused) {
       const bool is_strided = source[0] == StridedShard(0, 2) || target[0] == StridedShard(0, 2);
       const bool needs_numbers = (source[0] == Shard(1) && target[0] == StridedShard(1, 2)) ||
           (source[0] == StridedShard(1, 2) && target[0] == Shard(1));
-      // Of 3 columns two pieces are uneven: they are moved one by one.
+      // Two blocks of 3 columns are uneven, so that the step is a transfer.
       const bool is_uneven = (source[0] == StridedShard(1, 2)) != (target[0] == StridedShard(1, 2));
       if (!is_strided && !needs_numbers && !is_uneven) {
         localize(program, 1);
@@ -218,7 +218,7 @@ std::string localized(std::string_view text, int64_t rank, const LocalizeOptions
   return to_string(local);
 }
 
-TEST(LocalizeStep, UnevenPiecesArePaddedSoThatAllRanksSendAlike) {
+TEST(LocalizeStep, UnevenShardsArePaddedSoThatAllRanksSendEquallyMuch) {
   const auto* text = R"(program @ mesh(tp=2)
 input %x: f32[4,5] {S(1)} = user
   %all_gather: f32[4,5] {R} = all_gather(%x, tp: {S(1)} -> {R})
@@ -266,7 +266,7 @@ output %new_zeros = user
 )");
 }
 
-TEST(LocalizeStep, AllRanksMakeTheSameCollectivesWhereSomePartsAreEmpty) {
+TEST(LocalizeStep, AllRanksMakeTheSameCollectivesWhereSomeLocalTensorsAreEmpty) {
   const auto mesh = DeviceMesh::parse("mesh(a=2,b=3)");
   const auto layouts = all_layouts(2, 2, {Replicate(), Shard(0), Shard(1), StridedShard(1, 2), Partial()});
   for (const auto& source : layouts) {

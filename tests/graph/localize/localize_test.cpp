@@ -25,7 +25,7 @@ input %x: f32[s0,8] {R} = user
 output %add = user
 )";
 
-TEST(Localize, ARankHasItsPartsAndTheSizesOfTheWhole) {
+TEST(Localize, ARankHasItsLocalTensorsAndTheGlobalSizes) {
   auto program = parse_program(kText);
   program.tensors["w"] = at::arange(40, at::kFloat).view({5, 8});
   const auto last = localize(program, 1);

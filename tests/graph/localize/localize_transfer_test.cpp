@@ -17,11 +17,11 @@ ShardedRun moved(const std::string& type, const std::string& mesh, const char* f
       options);
 }
 
-TEST(LocalizeTransfer, PiecesThatDoNotDivideAreSentToWhoLacksThem) {
-  // Seven in two pieces, each of which is cut: no dim of pieces.
+TEST(LocalizeTransfer, UnevenBlocksAreSentToTheRanksThatLackThem) {
+  // A dim of size 7 has two uneven blocks, which cannot be viewed as a dim of their own.
   expect_contains(moved("f32[7,3]", "tp=3", "{SS(0,2)}", "{R}").of_rank[2], "_c10d_functional::all_to_all_single");
   moved("f32[7,3]", "tp=3", "{R}", "{S(1)}");
-  // The mesh dim that cuts first is given up, and the other one's pieces move along.
+  // The first mesh dim of the shard order is gathered, so that the shards of the second one change too.
   moved("f32[7,3]", "dp=2,tp=2", "{S(0), S(0)}", "{R, S(0)}");
   moved("f32[7,3]", "dp=2,tp=3", "{S(0)[1], S(0)[0]}", "{S(0), S(1)}");
 }

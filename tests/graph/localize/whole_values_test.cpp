@@ -9,24 +9,24 @@ namespace weft::graph {
 namespace whole_values_test {
 using namespace weft::testing;
 
-std::vector<at::Tensor> parts_of(const at::Tensor& whole, const Layout& layout, std::vector<int64_t> shape) {
-  std::vector<at::Tensor> parts;
+std::vector<at::Tensor> locals_of(const at::Tensor& global, const Layout& layout, std::vector<int64_t> shape) {
+  std::vector<at::Tensor> locals;
   for (int64_t i = 0; i < shape[0]; ++i) {
     for (int64_t j = 0; j < shape[1]; ++j) {
-      parts.push_back(part_of(whole, layout, {shape, {i, j}}));
+      locals.push_back(part_of(global, layout, {shape, {i, j}}));
     }
   }
-  return parts;
+  return locals;
 }
 
-TEST(WholeValues, PartsPutTogetherAreTheWhole) {
-  const auto whole = at::arange(35).view({5, 7});
+TEST(WholeValues, JoinedLocalTensorsAreTheGlobalTensor) {
+  const auto global = at::arange(35).view({5, 7});
   const std::vector<Layout> layouts = {{Replicate(), Replicate()}, {Shard(0), Replicate()},
                                        {Replicate(), Shard(1)},    {Shard(0), Shard(1)},
                                        {Shard(1), Shard(1)},       Layout({Shard(0), Shard(0)}, {1, 0})};
   for (const auto& layout : layouts) {
-    const auto joined = whole_of(parts_of(whole, layout, {2, 3}), layout, {2, 3});
-    EXPECT_TRUE(joined.equal(whole)) << layout;
+    const auto joined = whole_of(locals_of(global, layout, {2, 3}), layout, {2, 3});
+    EXPECT_TRUE(joined.equal(global)) << layout;
   }
 }
 
@@ -41,9 +41,9 @@ TEST(WholeValues, TermsAreReduced) {
   EXPECT_EQ(of(ReduceOp::Product), 8);
 }
 
-TEST(WholeValues, AStridedPartHasSomeOfEveryPiece) {
-  const auto part = part_of(at::arange(8), Layout({StridedShard(0, 2)}), {{2}, {1}});
-  EXPECT_TRUE(part.equal(at::tensor({2, 3, 6, 7}, at::kLong)));
+TEST(WholeValues, AStridedShardHasSomeOfEveryBlock) {
+  const auto local = part_of(at::arange(8), Layout({StridedShard(0, 2)}), {{2}, {1}});
+  EXPECT_TRUE(local.equal(at::tensor({2, 3, 6, 7}, at::kLong)));
 }
 
 TEST(WholeValues, RanksThatShouldHoldTheSameAndDoNotAreAnError) {
@@ -53,7 +53,7 @@ TEST(WholeValues, RanksThatShouldHoldTheSameAndDoNotAreAnError) {
   expect_contains(
       error_text<c10::NotImplementedError>(
           [] { whole_of({at::zeros({2}), at::ones({2})}, Layout({StridedShard(0, 2)}), {2}); }),
-      "[whole_of] strided parts cannot be put together, but got SS(0,2).");
+      "[whole_of] strided shards cannot be joined, but got SS(0,2).");
 }
 
 } // namespace whole_values_test

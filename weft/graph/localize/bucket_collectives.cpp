@@ -25,7 +25,7 @@ std::optional<int64_t> element_count(const TensorType& type) {
   return count;
 }
 
-/// A collective that can be put together with others, and the wait for it.
+/// A collective that can be merged with others into one, and the wait for it.
 struct Member {
   Node* start;
   Node* wait;
@@ -56,7 +56,7 @@ std::optional<Member> member_of(Node& node) {
   return Member{&node, wait, *count, *count * static_cast<int64_t>(c10::elementSize(operand.dtype))};
 }
 
-/// What members of a bucket have in common: the operator, its other arguments, and where the tensor is of what.
+/// What all members of a bucket have in common: the operator, its other arguments, and the operand's dtype and device.
 std::string key_of(const Member& member) {
   auto key = target_name(*member.start);
   for (size_t i = 1; i < member.start->arguments().size(); ++i) {
@@ -66,7 +66,7 @@ std::string key_of(const Member& member) {
   return c10::str(key, " ", type.dtype, " ", type.device);
 }
 
-/// What needs the results of a bucket, directly or through memory, and so cannot come before it.
+/// The nodes that need the results of a bucket, directly or through memory, and so must stay behind it.
 class Dependents {
  public:
   explicit Dependents(const MemoryWrites& memory) : memory_(memory) {}
@@ -77,12 +77,12 @@ class Dependents {
     written_.clear();
     draws_ = false;
   }
-  /// A member: what it gives is needed by dependents, and what it reads is no longer written to before it.
+  /// Adds a member. Nodes that use its result are dependents, and so are nodes that write to the memory it reads.
   void add_member(const Node& start) {
     values_.insert(start.output());
     read_.insert(memory_.memory_of(start.operand(0)));
   }
-  /// Of every node behind the bucket's first member, in order: whether it is one of them.
+  /// Returns whether a node is a dependent. Is called for every node behind the bucket's first member, in order.
   bool add(const Node& node) {
     const auto written = written_operands(node);
     bool depends = draws_ && is_random(node);
@@ -115,10 +115,10 @@ class Dependents {
   ValueSet values_;
   ValueSet read_;      // memory
   ValueSet written_;   // memory
-  bool draws_ = false; // random numbers, whose order is that of the nodes that draw them
+  bool draws_ = false; // a dependent draws random numbers, so that later nodes which draw some must stay behind it
 };
 
-/// Inserts before a node, with the origin of another.
+/// Inserts nodes before a node, with the origin of another one.
 class Inserter {
  public:
   Inserter(Graph& graph, Node* before, const Origin& origin) : graph_(graph), before_(before), origin_(origin) {}
@@ -131,7 +131,7 @@ class Inserter {
     node->origin = origin_;
     return node;
   }
-  /// The same elements in another shape; nothing to do for one that it has.
+  /// The same elements in another shape; the value itself where it has that shape already.
   Value* shape(const std::string& op, Value* value, const Sizes& sizes) const {
     const auto& type = value->tensor();
     if (type.sizes == sizes) {
@@ -153,10 +153,12 @@ class Inserter {
   const Origin& origin_;
 };
 
-/// The members' collectives as one before a node, and their results as those of the waits.
+/// Inserts one collective for all members before a node, and replaces the results of the members' waits by slices of
+/// its result.
 ///
-/// Why not all_reduce_coalesced: it is as many transfers as it has tensors wherever the group cannot put them together
-/// itself, and every reader of the program would have to know it. A copy of what is small costs less than a start.
+/// Why not all_reduce_coalesced: it makes one transfer per tensor wherever the group cannot merge them itself, and
+/// every reader of the program would have to know that operator. Copying small operands costs less than starting a
+/// collective.
 void insert_bucket(Graph& graph, const std::vector<Member>& members, Node* before) {
   const auto& last = members.back();
   const Inserter insert(graph, before, last.start->origin);
@@ -173,7 +175,7 @@ void insert_bucket(Graph& graph, const std::vector<Member>& members, Node* befor
     total += member.count;
   }
   auto* joined = insert.call("aten::cat", {Argument::list(listed)}, flat, {.types = {of_sizes({total})}})->output();
-  // Of an all_gather every rank's part is a row.
+  // The result of an all_gather has one row per rank.
   const bool gathers = target_name(*last.start) == kAllGather;
   const auto rows = gathers ? last.start->arguments()[1].constant().toInt() : 1;
   auto* started =
@@ -182,20 +184,20 @@ void insert_bucket(Graph& graph, const std::vector<Member>& members, Node* befor
   auto* arrived =
       insert.call("_c10d_functional::wait_tensor", {Argument::operand(0)}, {started}, {.types = {started->type}})
           ->output();
-  OutputTypes pieces{.types = {}, .lists = {static_cast<int64_t>(members.size())}};
+  OutputTypes slices{.types = {}, .lists = {static_cast<int64_t>(members.size())}};
   for (const auto& member : members) {
-    auto piece = of_sizes(gathers ? Sizes{rows, member.count} : Sizes{member.count});
+    auto slice = of_sizes(gathers ? Sizes{rows, member.count} : Sizes{member.count});
     if (gathers) {
-      piece.strides = {total, 1};
+      slice.strides = {total, 1};
     }
-    pieces.types.emplace_back(std::move(piece));
+    slices.types.emplace_back(std::move(slice));
   }
   auto* table = gathers ? insert.shape("aten::view", arrived, {rows, total}) : arrived;
   const auto* split = insert.call(
       "aten::split_with_sizes", {Argument::operand(0), c10::IValue(counts), c10::IValue(gathers ? 1 : 0)}, {table},
-      std::move(pieces));
+      std::move(slices));
   for (size_t i = 0; i < members.size(); ++i) {
-    // Rows of a table are no view of one tensor.
+    // The columns of a table are not contiguous, so that they cannot be viewed as the result.
     const auto* reshape = gathers ? "aten::reshape" : "aten::view";
     auto* result = insert.shape(reshape, split->output(i), members[i].result().sizes);
     graph.replace_all_uses(members[i].wait->output(), result);
@@ -210,7 +212,7 @@ class Bucketing {
       : graph_(graph), options_(options), memory_(graph), dependents_(memory_) {}
 
   bool run() {
-    // The next node is known when a bucket has been closed, since its waits are gone then.
+    // The next node is asked for after the visit, since closing a bucket erases its waits.
     for (auto* node = graph_.first(); node != nullptr; node = node->next()) {
       visit(*node);
     }
@@ -251,7 +253,7 @@ class Bucketing {
         waits.insert(member.wait);
       }
       std::erase_if(between_, [&](const Node* node) { return waits.count(node) > 0; });
-      // Behind the last member: the one collective, then what needs it, in its order.
+      // Behind the last member come the one collective and then its dependents, in their order.
       auto* behind = members_.back().start->next();
       while (waits.count(behind) > 0) {
         behind = behind->next();
@@ -276,7 +278,7 @@ class Bucketing {
   Dependents dependents_;
   bool changed_ = false;
 
-  // The bucket that is being filled, and its dependents before and behind its last member.
+  // The bucket that is being filled, and its dependents in front of and behind its last member.
   std::vector<Member> members_;
   std::vector<Node*> between_;
   std::vector<Node*> since_last_;
@@ -288,7 +290,7 @@ class Bucketing {
 
 bool bucket_collectives(Graph& graph, const BucketOptions& options) {
   bool changed = false;
-  // Operands that were put together are copies: what writes to them may no longer be in the way of the next.
+  // A bucket reads copies of its operands, so that a write to them which kept collectives apart may no longer matter.
   while (Bucketing(graph, options).run()) {
     changed = true;
   }

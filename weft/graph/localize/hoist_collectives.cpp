@@ -10,7 +10,7 @@ namespace weft::graph {
 
 namespace {
 
-/// The nodes of a graph in order, by number, and where they write to memory.
+/// The nodes of a graph in order, their numbers in that order, and their writes to memory.
 class Order {
  public:
   Order(Graph& graph, const MemoryWrites& writes) : graph_(graph), writes_(writes), numbers_(graph) {
@@ -33,19 +33,19 @@ class Order {
     const auto number_of = [this](const Node* node) { return this->number(node); };
     return writes_.next_write(value, number, number_of).value_or(nodes_.size());
   }
-  /// Just behind the last node before `number` that writes to the value's memory; 0 where there is none.
+  /// The number behind that of the last node before `number` that writes to the value's memory; 0 where there is none.
   size_t behind_last_write(const Value* value, size_t number) const {
     const auto number_of = [this](const Node* node) { return this->number(node); };
     const auto last = writes_.last_write(value, number, number_of);
     return last ? *last + 1 : 0;
   }
 
-  /// Puts the nodes into this order; returns whether it is another.
+  /// Puts the nodes into this order; returns whether that changes anything.
   bool rearrange(const std::vector<Node*>& nodes) {
     if (nodes == nodes_) {
       return false;
     }
-    // Most are where they belong when their turn comes.
+    // Most nodes are at their new place already.
     auto* following = graph_.first();
     for (auto* node : nodes) {
       if (node == following) {
@@ -64,13 +64,13 @@ class Order {
   NodeTable<size_t> numbers_;
 };
 
-/// A node that is to come just before another, both by number.
+/// A node that is to be moved just before another one, both by number.
 struct Moved {
   size_t node;
   size_t before;
 };
 
-/// The nodes with these moved; several before the same one in their order.
+/// The nodes after the moves. Several nodes that move before the same one keep their order.
 std::vector<Node*> rearranged(const std::vector<Node*>& nodes, std::vector<Moved> moved) {
   std::vector<bool> is_moved(nodes.size());
   for (const auto& each : moved) {
@@ -91,7 +91,7 @@ std::vector<Node*> rearranged(const std::vector<Node*>& nodes, std::vector<Moved
   return result;
 }
 
-/// The node that a wait can come just before.
+/// The last node that a wait can be moved just before.
 size_t latest_place(const Order& order, const Node& wait, size_t number) {
   auto place = order.nodes().size();
   for (const auto& use : wait.output()->uses()) {
@@ -105,7 +105,7 @@ size_t latest_place(const Order& order, const Node& wait, size_t number) {
   return place;
 }
 
-/// Whether what was started is only waited for: any other use may mean that it has arrived.
+/// Whether waits are the only uses of a started collective's result. Any other use may rely on an earlier wait.
 bool is_only_awaited(const Value& value) {
   return std::all_of(
       value.uses().begin(), value.uses().end(), [](const Value::Use& use) { return waits_for_collective(*use.node); });
@@ -115,11 +115,11 @@ bool wait_late(Graph& graph, const MemoryWrites& writes, size_t in_flight) {
   Order order(graph, writes);
   const auto& nodes = order.nodes();
   std::vector<size_t> starts;
-  NodeTable<size_t> turns(graph); // of starts, counted from one
+  NodeTable<size_t> start_numbers(graph); // counted from one; 0 for other nodes
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (starts_collective(*nodes[i])) {
       starts.push_back(i);
-      turns[nodes[i]] = starts.size();
+      start_numbers[nodes[i]] = starts.size();
     }
   }
   std::vector<Moved> moved;
@@ -129,12 +129,12 @@ bool wait_late(Graph& graph, const MemoryWrites& writes, size_t in_flight) {
       continue;
     }
     const auto* start = node.operand(0)->producer();
-    if (start == nullptr || turns.get(start) == 0 || !is_only_awaited(*node.operand(0))) {
+    if (start == nullptr || start_numbers.get(start) == 0 || !is_only_awaited(*node.operand(0))) {
       continue;
     }
     auto place = latest_place(order, node, i);
-    // Not behind the start that would be one too many under way.
-    const auto beyond = turns.get(start) - 1 + in_flight;
+    // The wait stays before the start with which more than `in_flight` collectives would be under way.
+    const auto beyond = start_numbers.get(start) - 1 + in_flight;
     if (beyond < starts.size() && starts[beyond] > i) {
       place = std::min(place, starts[beyond]);
     }
@@ -143,7 +143,7 @@ bool wait_late(Graph& graph, const MemoryWrites& writes, size_t in_flight) {
   return order.rearrange(rearranged(nodes, std::move(moved)));
 }
 
-/// The last wait for what a node starts; -1 where something of it is not awaited.
+/// The number of the last wait for a collective; -1 where one of its results is not only waited for.
 int64_t last_wait(const Order& order, const Node& start) {
   int64_t last = -1;
   for (const auto* output : start.outputs()) {
@@ -161,7 +161,7 @@ bool start_early(Graph& graph, const MemoryWrites& writes, size_t in_flight) {
   Order order(graph, writes);
   const auto& nodes = order.nodes();
   std::vector<Moved> moved;
-  NodeTable<size_t> places(graph); // before which node each start comes, counted from one
+  NodeTable<size_t> places(graph); // the node before which each start is moved, counted from one
   std::vector<const Node*> started;
   size_t previous = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -170,7 +170,7 @@ bool start_early(Graph& graph, const MemoryWrites& writes, size_t in_flight) {
       previous = communicates(node) ? i + 1 : previous;
       continue;
     }
-    // Starts before the same node stand in their order: none comes before the one ahead of it.
+    // Starts that move before the same node keep their order, so that no start passes the previous one.
     auto place = previous;
     for (size_t operand = 0; operand < node.operand_count(); ++operand) {
       if (const auto* producer = node.operand(operand)->producer()) {
@@ -195,9 +195,9 @@ bool start_early(Graph& graph, const MemoryWrites& writes, size_t in_flight) {
 
 bool hoist_collectives(Graph& graph, size_t in_flight) {
   bool changed = false;
-  const MemoryWrites writes(graph); // whose order stays
-  // A start that came forward leaves a wait room to fall back behind it. Starts move forward only and waits back only, so
-  // there is an end; most programs are done at once.
+  const MemoryWrites writes(graph); // stays valid, because nodes that write keep their order
+  // When a start has moved to the front, an earlier wait may move to the back, behind it. Starts only move to the front
+  // and waits only to the back, so that the loop ends; most programs need one round.
   while (true) {
     const bool waits_moved = wait_late(graph, writes, in_flight);
     const bool starts_moved = start_early(graph, writes, in_flight);

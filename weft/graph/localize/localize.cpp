@@ -63,7 +63,7 @@ class Localizer {
     define_symbols();
   }
 
-  /// In the order in which they are kept, so that none has to be looked for among all the others.
+  /// Adds the weights in the order of the map, so that inserting each one at the end takes no search.
   void add_tensors() {
     std::unordered_map<std::string_view, const Value*> values;
     values.reserve(program_.inputs.size());
@@ -80,14 +80,14 @@ class Localizer {
     }
   }
 
-  at::Tensor weight(const at::Tensor& whole, const Layout& layout) const {
-    if (!defers_copies_ || part_is_view(whole.sizes(), layout, place_)) {
-      return part_of(whole, layout, place_);
+  at::Tensor weight(const at::Tensor& global, const Layout& layout) const {
+    if (!defers_copies_ || part_is_view(global.sizes(), layout, place_)) {
+      return part_of(global, layout, place_);
     }
-    return part_of(at::empty(whole.sizes(), whole.options().device(at::kMeta)), layout, place_).contiguous();
+    return part_of(at::empty(global.sizes(), global.options().device(at::kMeta)), layout, place_).contiguous();
   }
 
-  /// By the sizes of inputs that are given whole; where several have it, by the first.
+  /// Finds for each symbol an input dim that has this size and is not sharded; the first one where there are several.
   void define_symbols() {
     for (const auto& input : program_.inputs) {
       if (input.value == nullptr || input.kind != InputKind::User) {
@@ -114,7 +114,7 @@ class Localizer {
     }
   }
 
-  /// Symbols that a size needs get their nodes when the first one does.
+  /// Inserts the nodes that compute the symbols of a size, when the first size that needs them is used.
   const Size& ready(const Size& size) {
     for (const auto& symbol : size.symbols()) {
       const auto source = symbol_sources_.find(symbol);
@@ -142,8 +142,8 @@ class Localizer {
       for (const auto& size : sizes) {
         ready(size);
       }
-      auto* part = repeated_part(node, *step);
-      values_[node.output()] = part != nullptr ? part : steps_.lower(*step, local(node.operand(0)), sizes);
+      auto* head = repeated_head(node, *step);
+      values_[node.output()] = head != nullptr ? head : steps_.lower(*step, local(node.operand(0)), sizes);
       return;
     }
     if (is_size_query(node) && replaces_size(node)) {
@@ -152,8 +152,9 @@ class Localizer {
     add_call(node);
   }
 
-  /// What a rank takes of repeated heads, where that is one head: it needs no repetition.
-  Value* repeated_part(const Node& node, const Step& step) {
+  /// For a slice of repeated heads that leaves each rank one head: that head of the source, without the repetition.
+  /// nullptr for any other step.
+  Value* repeated_head(const Node& node, const Step& step) {
     const auto* producer = node.operand(0)->producer();
     if (step.kind != StepKind::Slice || producer == nullptr || !calls(*producer, "aten::repeat_interleave.self_int") ||
         !producer->arguments()[1].is_constant() || !producer->arguments()[2].is_constant() ||
@@ -162,14 +163,17 @@ class Localizer {
     }
     const auto times = producer->arguments()[1].constant().toInt();
     const auto dim = producer->arguments()[2].constant().toInt();
-    const auto& whole = node.operand(0)->tensor().sizes;
-    const auto cuts = step.after.shard_order(dim);
-    if (cuts.size() != 1 || MeshDims{cuts[0]} != step.mesh_dims || step.after[cuts[0]].split_factor() != 1 ||
-        !step.before[cuts[0]].is_replicate() || !whole[dim].is_number() ||
-        whole[dim].number() != place_.shape[cuts[0]]) {
+    const auto& global_sizes = node.operand(0)->tensor().sizes;
+    const auto sharding_dims = step.after.shard_order(dim);
+    if (sharding_dims.size() != 1 || MeshDims{sharding_dims[0]} != step.mesh_dims) {
       return nullptr;
     }
-    const auto head = place_.coordinate[cuts[0]] / times;
+    const auto m = sharding_dims[0];
+    if (step.after[m].split_factor() != 1 || !step.before[m].is_replicate() || !global_sizes[dim].is_number() ||
+        global_sizes[dim].number() != place_.shape[m]) {
+      return nullptr;
+    }
+    const auto head = place_.coordinate[m] / times;
     auto* source = local(producer->operand(0));
     auto sizes = source->tensor().sizes;
     sizes[dim] = 1;
@@ -186,7 +190,7 @@ class Localizer {
     return known;
   }
 
-  /// The size of a dim that is cut is that of the whole tensor all the same.
+  /// Replaces a query for the size of a sharded dim, since it must give the global size and not the local one.
   bool replaces_size(const Node& node) {
     const auto* tensor = node.operand(0);
     const auto& layout = *tensor->layout;
@@ -196,7 +200,7 @@ class Localizer {
     const auto& expression = std::get<NumberType>(node.output()->type).expression;
     TORCH_CHECK_NOT_IMPLEMENTED(
         !expression.empty(), "[localize] %", node.output()->name(), " asks for the size of %", tensor->name(),
-        ", which is cut, and the program does not say what it is.");
+        ", which is sharded, but the program has no expression of this size.");
     sizes_[node.output()] = Size::parse(expression);
     return true;
   }
@@ -246,7 +250,7 @@ class Localizer {
     }
   }
 
-  /// A collective that runs beside matmuls names its group as redistributions do.
+  /// Gives a collective that overlaps matmuls the same name of its group as redistributions use.
   void name_group(Node& added) const {
     if (!is_fused_operator(added)) {
       return;
@@ -258,9 +262,9 @@ class Localizer {
     }
   }
 
-  /// The operands of a node that is copied, and those that its copy has.
+  /// The local operands of a node that is copied, and those that its copy uses.
   struct Operands {
-    std::vector<Value*> values; // nullptr for a size that is to be computed
+    std::vector<Value*> values; // nullptr for a size that replaces_size computes
     std::vector<Value*> used;
 
     Argument use(Value* value) {
@@ -288,7 +292,7 @@ class Localizer {
     return list(std::move(elements));
   }
 
-  /// A list of numbers alone is a constant, an empty one too.
+  /// A list that has only numbers, or nothing, becomes a constant.
   static Argument list(std::vector<Argument> elements) {
     std::vector<int64_t> numbers;
     for (const auto& element : elements) {
@@ -311,7 +315,7 @@ class Localizer {
     return nullptr;
   }
 
-  /// Sizes that are not cut stay as they are written.
+  /// The local sizes for an argument that states global ones. Sizes of dims that are not sharded stay as written.
   Argument local_size_argument(const Node& node, const CallSharding::SizeArgument& stated, Operands& operands) {
     const auto& written = node.arguments()[stated.argument];
     const bool is_list = written.is_list() || (written.is_constant() && written.constant().isList());
@@ -319,22 +323,23 @@ class Localizer {
     for (size_t d = 0; d < stated.sizes.size(); ++d) {
       const auto dim = static_cast<int64_t>(d);
       const auto element = element_of(written, d);
-      const bool is_cut = !stated.layout.shard_order(dim).empty();
-      // What is inferred of the whole tensor cannot be of a part that is empty.
+      const bool is_sharded = !stated.layout.shard_order(dim).empty();
+      // A -1 is replaced too, since the operator cannot infer a size if the local tensor is empty.
       const bool is_inferred = element.is_constant() && element.constant().isInt() && element.constant().toInt() == -1;
-      if (!is_cut && !is_inferred) {
+      if (!is_sharded && !is_inferred) {
         elements.push_back(copied(node, element, operands));
         continue;
       }
-      const auto whole = element.is_operand() ? size_of(node.operand(element.operand()))
-          : is_inferred                       ? inferred_size(node, d, stated.sizes[d])
-                                              : Size(stated.sizes[d]);
-      elements.push_back(size(local_size(whole, dim, stated.layout, place_), operands));
+      const auto global = element.is_operand() ? size_of(node.operand(element.operand()))
+          : is_inferred                        ? inferred_size(node, d, stated.sizes[d])
+                                               : Size(stated.sizes[d]);
+      elements.push_back(size(local_size(global, dim, stated.layout, place_), operands));
     }
     return is_list ? list(std::move(elements)) : elements[0];
   }
 
-  /// In symbols where the output has it so: sizes that are equal for these values of the symbols are equal.
+  /// The size that a -1 stands for: the size of the output that has this trial value, which may be an expression of
+  /// symbols.
   Size inferred_size(const Node& node, size_t d, int64_t stated) const {
     const auto& sizes = node.output()->tensor().sizes;
     const auto found =
@@ -352,7 +357,7 @@ class Localizer {
     return written.is_constant() && written.constant().isList() ? Argument(written.constant().toListRef()[d]) : written;
   }
 
-  /// What a number is of the symbols.
+  /// The expression of symbols that a number is.
   Size size_of(const Value* number) const {
     const auto found = sizes_.find(number);
     return found != sizes_.end() ? found->second : Size::parse(std::get<NumberType>(number->type).expression);
@@ -368,7 +373,7 @@ class Localizer {
   GraphBuilder build_;
   StepLowering steps_;
   ValueTable<Value*> values_;
-  std::unordered_map<const Value*, Size> sizes_; // numbers that are computed anew
+  std::unordered_map<const Value*, Size> sizes_; // numbers that replaces_size computes
   std::unordered_map<std::string, std::pair<Value*, int64_t>> symbol_sources_;
   std::unordered_set<std::string> defined_;
 };

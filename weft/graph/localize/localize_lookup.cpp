@@ -10,7 +10,7 @@ namespace weft::graph {
 
 namespace {
 
-/// What is looked up at the first position where a rank holds none, or may hold none.
+/// The table with one more row of zeros, for a rank that holds no row, or may hold none: its lookups need a position 0.
 Value* with_a_row(GraphBuilder& build, Value* table, int64_t dim) {
   const auto& type = table->tensor();
   auto sizes = type.sizes;
@@ -61,8 +61,8 @@ Value* take_own_positions(
     std::vector<Value*>& operands) {
   Part held{0, size};
   for (const auto m : lookup.layout.shard_order(0)) {
-    const auto part = chunk(held.length, place.shape[m], place.coordinate[m]);
-    held = {held.begin + part.begin, part.length};
+    const auto shard = chunk(held.length, place.shape[m], place.coordinate[m]);
+    held = {held.begin + shard.begin, shard.length};
   }
   auto*& positions = operands[lookup.operand];
   const auto own = own_positions(PositionNodes{build}, positions, held.begin, held.length, size);

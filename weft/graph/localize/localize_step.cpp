@@ -21,19 +21,20 @@ std::string reduce_text(ReduceOp op) {
   return op == ReduceOp::Avg ? "sum" : std::string(to_string(op));
 }
 
-/// What each of some parts has that divide a size.
-Size share_of(const Size& size, int64_t parts) {
-  return quotient(size, parts).value_or(floor_divide(size, parts));
+/// The length of each of `count` equal chunks of a size.
+Size equal_length(const Size& size, int64_t count) {
+  return quotient(size, count).value_or(floor_divide(size, count));
 }
 
-/// Whether a mesh dim is the last that cuts its tensor dim, into pieces that lie one after the other.
+/// Whether a mesh dim is the last one in the shard order of its tensor dim, and its shards are not strided.
 bool is_innermost(const Layout& layout, int64_t mesh_dim) {
   const auto& placement = layout[mesh_dim];
   return placement.is_shard() && placement.split_factor() == 1 &&
       layout.shard_order(placement.dim()).back() == mesh_dim;
 }
 
-/// Along mesh dims of one rank everything is whole, whatever it is said to be.
+/// The step with Replicate on mesh dims of one rank, where a shard is the full tensor. A step that reduces keeps
+/// Partial.
 Step without_single_ranks(Step step, c10::IntArrayRef mesh_shape) {
   const bool reduces = step.kind == StepKind::ReduceScatter || step.kind == StepKind::AllReduce;
   for (auto* layout : {&step.before, &step.after}) {
@@ -43,14 +44,14 @@ Step without_single_ranks(Step step, c10::IntArrayRef mesh_shape) {
   return step;
 }
 
-/// The one dim that a step finds or leaves in strided pieces, and how many; nothing where there is none, or where the dim
-/// is cut in another way too.
-struct Pieces {
+/// The one tensor dim that a step has as StridedShard, before or after, and the number of its blocks; nullopt where
+/// there is none, or where another mesh dim shards the same dim in another way.
+struct Blocks {
   int64_t tensor_dim;
   int64_t count;
 };
-std::optional<Pieces> strided_pieces(const Step& step) {
-  std::optional<Pieces> found;
+std::optional<Blocks> strided_blocks(const Step& step) {
+  std::optional<Blocks> found;
   const auto agrees = [&](const Placement& placement) {
     if (!placement.is_shard() || (found && placement.dim() != found->tensor_dim)) {
       return true;
@@ -60,7 +61,7 @@ std::optional<Pieces> strided_pieces(const Step& step) {
   for (const auto m : step.mesh_dims) {
     for (const auto* layout : {&step.before, &step.after}) {
       if ((*layout)[m].is_shard() && (*layout)[m].split_factor() > 1 && !found) {
-        found = Pieces{(*layout)[m].dim(), (*layout)[m].split_factor()};
+        found = Blocks{(*layout)[m].dim(), (*layout)[m].split_factor()};
       }
     }
   }
@@ -72,16 +73,16 @@ std::optional<Pieces> strided_pieces(const Step& step) {
   return found;
 }
 
-/// The layout of the tensor in which the pieces of a dim are a dim of their own.
-Layout with_pieces_apart(const Layout& layout, const Pieces& pieces) {
+/// The layout of the tensor in which the blocks of a dim are a dim of their own, before that dim.
+Layout with_blocks_apart(const Layout& layout, const Blocks& blocks) {
   return map_shards(layout, [&](const Placement& p) {
-    return p.dim() < pieces.tensor_dim
+    return p.dim() < blocks.tensor_dim
         ? p
-        : StridedShard(p.dim() + 1, p.is_shard(pieces.tensor_dim) ? 1 : p.split_factor());
+        : StridedShard(p.dim() + 1, p.is_shard(blocks.tensor_dim) ? 1 : p.split_factor());
   });
 }
 
-/// The mesh dims of a step, those that cut later first.
+/// The mesh dims of a step in reverse shard order.
 MeshDims innermost_first(const Step& step) {
   auto dims = step.mesh_dims;
   std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) {
@@ -136,22 +137,23 @@ Value* StepLowering::contiguous(Value* local) {
       contiguous_type(type.dtype, type.sizes, type.device));
 }
 
-Value* StepLowering::split_and_join(Value* local, int64_t from_dim, int64_t to_dim, int64_t parts) {
-  if (from_dim == to_dim || parts == 1) {
+Value* StepLowering::split_and_join(Value* local, int64_t from_dim, int64_t to_dim, int64_t count) {
+  if (from_dim == to_dim || count == 1) {
     return local;
   }
   const auto& type = local->tensor();
-  const auto length = share_of(type.sizes[from_dim], parts);
-  auto piece = with_size(type, from_dim, length);
-  // Of pieces that are empty, or may be when the program runs, split.Tensor would make one.
+  const auto length = equal_length(type.sizes[from_dim], count);
+  auto chunk_type = with_size(type, from_dim, length);
+  // split.Tensor would give one chunk instead of `count` if the chunks are empty, or may be when the program runs.
   const bool may_be_empty = !length.is_number() || length.number() == 0;
-  const auto pieces = build_.list(
+  const auto chunks = build_.list(
       may_be_empty ? "aten::split_with_sizes" : "aten::split.Tensor",
-      {local, may_be_empty ? GraphBuilder::Argument(Sizes(parts, length)) : GraphBuilder::Argument(length),
+      {local, may_be_empty ? GraphBuilder::Argument(Sizes(count, length)) : GraphBuilder::Argument(length),
        c10::IValue(from_dim)},
-      std::vector<TensorType>(parts, piece));
+      std::vector<TensorType>(count, chunk_type));
   return build_.call(
-      "aten::cat", {pieces, c10::IValue(to_dim)}, with_size(piece, to_dim, piece.sizes[to_dim] * Size(parts)));
+      "aten::cat", {chunks, c10::IValue(to_dim)},
+      with_size(chunk_type, to_dim, chunk_type.sizes[to_dim] * Size(count)));
 }
 
 Size StepLowering::length_before(const Layout& before, int64_t mesh_dim, int64_t tensor_dim, const Sizes& sizes) const {
@@ -167,11 +169,11 @@ Value* StepLowering::reduced(ReduceOp op, int64_t ranks, Value* local, const Red
       c10::isFloatingType(dtype) || c10::isComplexType(dtype),
       "[localize] an average needs a floating point or complex dtype, but got ", dtype,
       ". Reduce by sum, or convert first.");
-  const auto share = [&](Value* value) {
+  const auto divided = [&](Value* value) {
     return build_.call("aten::div.Scalar", {value, c10::IValue(ranks)}, value->tensor());
   };
-  // The sum of several may be too large for 16 bits where their average is not.
-  return dtype == at::kHalf ? wait(reduction(share(local))) : share(wait(reduction(local)));
+  // The sum of several terms may be too large for 16 bits where their average is not.
+  return dtype == at::kHalf ? wait(reduction(divided(local))) : divided(wait(reduction(local)));
 }
 
 Value* StepLowering::all_reduce(const Step& step, Value* local) {
@@ -202,7 +204,7 @@ Value* StepLowering::reduce_scatter(const Step& step, Value* local, const Sizes&
   const bool is_strided = std::any_of(
       step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) { return step.after[m].split_factor() > 1; });
   if (is_strided) {
-    // No collective scatters such pieces.
+    // No collective scatters strided shards.
     auto reduced = step.before;
     for (const auto m : step.mesh_dims) {
       reduced = reduced.with(m, Replicate());
@@ -223,7 +225,7 @@ Value* StepLowering::reduce_scatter(const Step& step, Value* local, const Sizes&
     auto* padded = pad(local, tensor_dim, most * Size(ranks));
     auto* joined = split_and_join(padded, tensor_dim, 0, ranks);
     const auto type =
-        with_size(joined->tensor(), 0, tensor_dim == 0 ? most : share_of(joined->tensor().sizes[0], ranks));
+        with_size(joined->tensor(), 0, tensor_dim == 0 ? most : equal_length(joined->tensor().sizes[0], ranks));
     local = reduced(op, ranks, joined, [&](Value* value) {
       return build_.call(
           "_c10d_functional::reduce_scatter_tensor",
@@ -245,15 +247,20 @@ Value* StepLowering::gather(Value* local, const Layout& before, int64_t mesh_dim
       "_c10d_functional::all_gather_into_tensor", {padded, c10::IValue(ranks), c10::IValue(group({mesh_dim}))},
       with_size(type, 0, type.sizes[0] * Size(ranks))));
   auto* joined = split_and_join(gathered, 0, tensor_dim, ranks);
-  // The pieces are full up to the last one that is not: what was padded is at the end.
-  auto* whole = narrow(joined, tensor_dim, 0, length);
-  return whole == joined || tensor_dim == 0 ? whole : contiguous(whole);
+  // torch.chunk leaves only the last shards short or empty, so that all padding is at the end.
+  auto* full = narrow(joined, tensor_dim, 0, length);
+  return full == joined || tensor_dim == 0 ? full : contiguous(full);
 }
 
-Value* StepLowering::cut(Value* local, const Layout& before, int64_t mesh_dim, int64_t tensor_dim, const Sizes& sizes) {
+Value* StepLowering::slice(
+    Value* local,
+    const Layout& before,
+    int64_t mesh_dim,
+    int64_t tensor_dim,
+    const Sizes& sizes) {
   const auto length = length_before(before, mesh_dim, tensor_dim, sizes);
-  const auto part = chunk(length, place_.shape[mesh_dim], place_.coordinate[mesh_dim]);
-  auto* kept = narrow(local, tensor_dim, part.begin, part.length);
+  const auto own = chunk(length, place_.shape[mesh_dim], place_.coordinate[mesh_dim]);
+  auto* kept = narrow(local, tensor_dim, own.begin, own.length);
   return kept == local ? local : contiguous(kept);
 }
 
@@ -270,24 +277,24 @@ Value* StepLowering::exchange(
   auto* padded = pad(local, from_dim, chunk_length(from_length, ranks));
   padded = pad(padded, to_dim, chunk_length(to_length, ranks) * Size(ranks));
   auto* joined = split_and_join(padded, to_dim, 0, ranks);
-  const Sizes pieces(ranks, share_of(joined->tensor().sizes[0], ranks));
+  const Sizes lengths(ranks, equal_length(joined->tensor().sizes[0], ranks));
   auto* arrived = wait(build_.call(
-      "_c10d_functional::all_to_all_single", {joined, pieces, pieces, c10::IValue(group({mesh_dim}))},
+      "_c10d_functional::all_to_all_single", {joined, lengths, lengths, c10::IValue(group({mesh_dim}))},
       joined->tensor()));
-  auto* whole = split_and_join(arrived, 0, from_dim, ranks);
-  whole = narrow(whole, from_dim, 0, from_length);
-  const auto part = chunk(to_length, ranks, place_.coordinate[mesh_dim]);
-  auto* kept = narrow(whole, to_dim, 0, part.length);
+  auto* gathered = split_and_join(arrived, 0, from_dim, ranks);
+  gathered = narrow(gathered, from_dim, 0, from_length);
+  const auto own = chunk(to_length, ranks, place_.coordinate[mesh_dim]);
+  auto* kept = narrow(gathered, to_dim, 0, own.length);
   return kept == arrived ? kept : contiguous(kept);
 }
 
 Value* StepLowering::unfolded(const Step& step, Value* local, const Sizes& sizes) {
-  const auto pieces = strided_pieces(step);
-  if (!pieces) {
+  const auto blocks = strided_blocks(step);
+  if (!blocks) {
     return nullptr;
   }
-  const auto d = pieces->tensor_dim;
-  const auto count = written_out(pieces->count, place_.stand_ins);
+  const auto d = blocks->tensor_dim;
+  const auto count = written_out(blocks->count, place_.stand_ins);
   const auto length = quotient(sizes[d], count);
   if (!length) {
     return nullptr;
@@ -296,7 +303,7 @@ Value* StepLowering::unfolded(const Step& step, Value* local, const Sizes& sizes
   apart[d] = count;
   apart.insert(apart.begin() + d + 1, *length);
   const Step plain{
-      step.kind, step.mesh_dims, with_pieces_apart(step.before, *pieces), with_pieces_apart(step.after, *pieces)};
+      step.kind, step.mesh_dims, with_blocks_apart(step.before, *blocks), with_blocks_apart(step.after, *blocks)};
   const auto& type = local->tensor();
   const auto reshaped = [&](Value* value, const Sizes& shape) {
     return build_.call("aten::reshape", {value, shape}, contiguous_type(type.dtype, shape, type.device));
@@ -307,8 +314,8 @@ Value* StepLowering::unfolded(const Step& step, Value* local, const Sizes& sizes
 
 Value* StepLowering::lower(const Step& given, Value* local, const Sizes& sizes) {
   const auto step = without_single_ranks(given, place_.shape);
-  // Nothing is sent of a tensor without elements. A part may be empty on some ranks alone, and all have to make the same
-  // calls: not only those of this step, since between them others are put together.
+  // A tensor without elements needs no collective. An empty local tensor does: it may be empty on some ranks only, and
+  // all ranks have to make the same collectives, also because bucket_collectives merges those of several steps.
   if (std::any_of(sizes.begin(), sizes.end(), [](const Size& size) { return size == Size(0); })) {
     const auto after = local_sizes(sizes, step.after, place_);
     return build_.call(
@@ -326,11 +333,11 @@ Value* StepLowering::lower(const Step& given, Value* local, const Sizes& sizes) 
   if (step.kind == StepKind::ReduceScatter) {
     return reduce_scatter(step, local, sizes);
   }
-  if (step.kind == StepKind::AllGather && joins_pieces(step)) {
+  if (step.kind == StepKind::AllGather && joins_adjacent_shards(step)) {
     return gather_all(step, local, sizes);
   }
-  if (step.kind == StepKind::Slice && cuts_pieces(step)) {
-    return cut_all(step, local, sizes);
+  if (step.kind == StepKind::Slice && slices_adjacent_shards(step)) {
+    return slice_all(step, local, sizes);
   }
   const auto m = step.mesh_dims[0];
   const bool is_exchange = step.mesh_dims.size() == 1 && step.before[m].is_shard() && step.after[m].is_shard() &&
@@ -339,8 +346,7 @@ Value* StepLowering::lower(const Step& given, Value* local, const Sizes& sizes) 
   return is_exchange ? exchange(local, step.before, m, step.after[m].dim(), sizes) : transfer(step, local, sizes);
 }
 
-/// Whether every mesh dim of a gathering joins, in its turn, pieces that lie one after the other.
-bool StepLowering::joins_pieces(const Step& step) const {
+bool StepLowering::joins_adjacent_shards(const Step& step) const {
   auto layout = step.before;
   for (const auto m : innermost_first(step)) {
     if (place_.shape[m] > 1 && !(is_innermost(layout, m) && step.after[m].is_replicate())) {
@@ -360,7 +366,7 @@ Value* StepLowering::gather_all(const Step& step, Value* local, const Sizes& siz
   return local;
 }
 
-bool StepLowering::cuts_pieces(const Step& step) const {
+bool StepLowering::slices_adjacent_shards(const Step& step) const {
   auto layout = step.before;
   for (const auto m : outermost_first(step)) {
     const auto next = layout.with(m, step.after[m]);
@@ -372,10 +378,10 @@ bool StepLowering::cuts_pieces(const Step& step) const {
   return layout == step.after || mesh_.ndim() == 1;
 }
 
-Value* StepLowering::cut_all(const Step& step, Value* local, const Sizes& sizes) {
+Value* StepLowering::slice_all(const Step& step, Value* local, const Sizes& sizes) {
   auto layout = step.before;
   for (const auto m : outermost_first(step)) {
-    local = place_.shape[m] == 1 ? local : cut(local, layout, m, step.after[m].dim(), sizes);
+    local = place_.shape[m] == 1 ? local : slice(local, layout, m, step.after[m].dim(), sizes);
     layout = layout.with(m, step.after[m]);
   }
   return local;

@@ -25,9 +25,9 @@ bool has_symbols(const Sizes& sizes) {
   return std::any_of(sizes.begin(), sizes.end(), [](const Size& size) { return !size.is_number(); });
 }
 
-/// The mesh dims of a step, and those that cut a tensor dim which the step cuts or joins.
+/// The mesh dims of a step, and those that shard a tensor dim which the step shards or gathers.
 MeshDims dims_in_touch(const Step& step) {
-  const auto cuts_alike = [&](int64_t m, int64_t other) {
+  const auto shards_same_dim = [&](int64_t m, int64_t other) {
     for (const auto* a : {&step.before, &step.after}) {
       for (const auto* b : {&step.before, &step.after}) {
         if ((*a)[m].is_shard() && (*b)[other].is_shard((*a)[m].dim())) {
@@ -40,7 +40,7 @@ MeshDims dims_in_touch(const Step& step) {
   MeshDims result;
   for (int64_t m = 0; m < step.before.ndim(); ++m) {
     if (std::any_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t other) {
-          return m == other || cuts_alike(m, other);
+          return m == other || shards_same_dim(m, other);
         })) {
       result.push_back(m);
     }
@@ -48,44 +48,45 @@ MeshDims dims_in_touch(const Step& step) {
   return result;
 }
 
-/// Calls fn(ranges) with one range per dim, for every combination.
+/// Calls fn(ranges) for every combination of one range per dim.
 template <class Fn>
-void for_each_part(const Box& box, size_t dim, std::vector<Intersection>& ranges, const Fn& fn) {
+void for_each_combination(const Box& box, size_t dim, std::vector<Intersection>& ranges, const Fn& fn) {
   if (dim == box.dims.size()) {
     fn(ranges);
     return;
   }
   for (const auto& range : box.dims[dim]) {
     ranges.push_back(range);
-    for_each_part(box, dim + 1, ranges, fn);
+    for_each_combination(box, dim + 1, ranges, fn);
     ranges.pop_back();
   }
 }
 
 } // namespace
 
-Value* StepLowering::gather_and_cut(const Step& step, Value* local, const Sizes& sizes) {
-  auto whole = step.before;
+Value* StepLowering::gather_and_slice(const Step& step, Value* local, const Sizes& sizes) {
+  auto gathered = step.before;
   Step gathering{StepKind::AllGather, {}, step.before, {}};
-  Step cutting{StepKind::Slice, {}, {}, step.after};
+  Step slicing{StepKind::Slice, {}, {}, step.after};
   for (const auto m : dims_in_touch(step)) {
     if (step.before[m].is_shard()) {
       gathering.mesh_dims.push_back(m);
-      whole = whole.with(m, Replicate());
+      gathered = gathered.with(m, Replicate());
     }
     if (step.after[m].is_shard()) {
-      cutting.mesh_dims.push_back(m);
+      slicing.mesh_dims.push_back(m);
     }
   }
-  gathering.after = whole;
-  cutting.before = whole;
-  return joins_pieces(gathering) && cuts_pieces(cutting) ? cut_all(cutting, gather_all(gathering, local, sizes), sizes)
-                                                         : nullptr;
+  gathering.after = gathered;
+  slicing.before = gathered;
+  return joins_adjacent_shards(gathering) && slices_adjacent_shards(slicing)
+      ? slice_all(slicing, gather_all(gathering, local, sizes), sizes)
+      : nullptr;
 }
 
 Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes) {
   if (has_symbols(sizes)) {
-    if (auto* moved = gather_and_cut(step, local, sizes)) {
+    if (auto* moved = gather_and_slice(step, local, sizes)) {
       return moved;
     }
   }
@@ -94,21 +95,21 @@ Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes
   const auto of_shape = [&](Sizes shape) { return contiguous_type(type.dtype, std::move(shape), type.device); };
   const auto carries = [&](const Box& box) { return box.dims.size() == sizes.size() && !box.is_empty(); };
   const auto take = [&](const Box& box) {
-    auto* part = local;
+    auto* taken = local;
     for (size_t d = 0; d < box.dims.size(); ++d) {
-      std::vector<Value*> pieces;
+      std::vector<Value*> slices;
       Size length = 0;
       for (const auto& range : box.dims[d]) {
-        pieces.push_back(narrow(part, static_cast<int64_t>(d), range.held_begin, range.length));
+        slices.push_back(narrow(taken, static_cast<int64_t>(d), range.held_begin, range.length));
         length = length + Size(range.length);
       }
-      auto shape = part->tensor().sizes;
+      auto shape = taken->tensor().sizes;
       shape[d] = length;
-      part = pieces.size() == 1
-          ? pieces[0]
-          : build_.call("aten::cat", {pieces, c10::IValue(static_cast<int64_t>(d))}, of_shape(shape));
+      taken = slices.size() == 1
+          ? slices[0]
+          : build_.call("aten::cat", {slices, c10::IValue(static_cast<int64_t>(d))}, of_shape(shape));
     }
-    return part;
+    return taken;
   };
   const Sizes shape_after(moved.shape_after.begin(), moved.shape_after.end());
   if (step.kind == StepKind::Slice) {
@@ -143,7 +144,8 @@ Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes
   auto* arrived = wait(build_.call(
       "_c10d_functional::all_to_all_single", {packed, received_sizes, sent_sizes, c10::IValue(group(step.mesh_dims))},
       of_shape({received})));
-  // Of what arrived also where that is nothing: all ranks see alike which collectives need which others.
+  // The result is made from what arrived even where that is empty, so that the collectives depend on each other in the
+  // same way on all ranks.
   auto* result = build_.call("aten::new_zeros", {arrived, shape_after}, of_shape(shape_after));
   int64_t begin = 0;
   for (size_t i = 0; i < moved.recvs.size(); ++i) {
@@ -153,15 +155,15 @@ Value* StepLowering::transfer(const Step& step, Value* local, const Sizes& sizes
     }
     const auto numbers = moved.recvs[i].shape();
     const Sizes shape(numbers.begin(), numbers.end());
-    auto* piece = build_.call("aten::view", {narrow(arrived, 0, begin, count), shape}, of_shape(shape));
+    auto* values = build_.call("aten::view", {narrow(arrived, 0, begin, count), shape}, of_shape(shape));
     begin += count;
     std::vector<Intersection> ranges;
-    for_each_part(moved.recvs[i], 0, ranges, [&](const std::vector<Intersection>& part) {
-      auto* from = piece;
+    for_each_combination(moved.recvs[i], 0, ranges, [&](const std::vector<Intersection>& chosen) {
+      auto* from = values;
       auto* to = result;
-      for (size_t d = 0; d < part.size(); ++d) {
-        from = narrow(from, static_cast<int64_t>(d), part[d].held_begin, part[d].length);
-        to = narrow(to, static_cast<int64_t>(d), part[d].wanted_begin, part[d].length);
+      for (size_t d = 0; d < chosen.size(); ++d) {
+        from = narrow(from, static_cast<int64_t>(d), chosen[d].held_begin, chosen[d].length);
+        to = narrow(to, static_cast<int64_t>(d), chosen[d].wanted_begin, chosen[d].length);
       }
       build_.call("aten::copy_", {to, from}, to->tensor());
     });

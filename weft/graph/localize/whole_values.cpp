@@ -11,15 +11,15 @@ namespace weft::graph {
 
 namespace {
 
-at::Tensor joined(const std::vector<at::Tensor>& parts, const Placement& placement) {
+at::Tensor joined(const std::vector<at::Tensor>& locals, const Placement& placement) {
   if (placement.is_shard()) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        placement.split_factor() == 1, "[whole_of] strided parts cannot be put together, but got ",
-        placement.to_string(), ".");
-    return at::cat(parts, placement.dim());
+        placement.split_factor() == 1, "[whole_of] strided shards cannot be joined, but got ", placement.to_string(),
+        ".");
+    return at::cat(locals, placement.dim());
   }
   if (placement.is_partial()) {
-    const auto all = at::stack(parts);
+    const auto all = at::stack(locals);
     switch (placement.reduce_op()) {
       case ReduceOp::Sum:
         return all.sum(0);
@@ -33,18 +33,19 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, const Placement& placeme
         return all.prod(0);
     }
   }
-  for (const auto& part : parts) {
+  for (const auto& local : locals) {
     TORCH_CHECK(
-        part.sizes() == parts[0].sizes() && at::allclose(part, parts[0], /*rtol=*/0, /*atol=*/0, /*equal_nan=*/true),
-        "[whole_of] ranks that should hold the same tensor of shape ", parts[0].sizes(), " do not.");
+        local.sizes() == locals[0].sizes() &&
+            at::allclose(local, locals[0], /*rtol=*/0, /*atol=*/0, /*equal_nan=*/true),
+        "[whole_of] ranks that should hold the same tensor of shape ", locals[0].sizes(), " do not.");
   }
-  return parts[0];
+  return locals[0];
 }
 
 } // namespace
 
-at::Tensor part_of(const at::Tensor& whole, const Layout& layout, const MeshPlace& place) {
-  return local_part(whole, layout, place.shape, place.coordinate);
+at::Tensor part_of(const at::Tensor& global, const Layout& layout, const MeshPlace& place) {
+  return local_part(global, layout, place.shape, place.coordinate);
 }
 
 bool part_is_view(c10::IntArrayRef sizes, const Layout& layout, const MeshPlace& place) {
@@ -56,15 +57,15 @@ bool part_is_view(c10::IntArrayRef sizes, const Layout& layout, const MeshPlace&
   return true;
 }
 
-at::Tensor whole_of(const std::vector<at::Tensor>& parts, const Layout& layout, c10::IntArrayRef mesh_shape) {
-  // The mesh dim that cuts last is put together first.
+at::Tensor whole_of(const std::vector<at::Tensor>& locals, const Layout& layout, c10::IntArrayRef mesh_shape) {
+  // Joins along the mesh dims in reverse shard order.
   std::vector<int64_t> order(mesh_shape.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
     return layout.shard_position(a) > layout.shard_position(b);
   });
   auto shape = mesh_shape.vec();
-  auto left = parts;
+  auto left = locals;
   for (const auto m : order) {
     int64_t inner = 1;
     for (size_t i = m + 1; i < shape.size(); ++i) {
