@@ -76,8 +76,8 @@ def test_reductions(tmp_path):
 @pytest.mark.parametrize("lowered", [False, True])
 def test_a_gathered_value_that_is_saved_beside_its_uses(tmp_path, lowered):
     def saves(x, w):
-        whole = functional.all_gather_tensor(x, 1, dist.group.WORLD)
-        return whole @ w, whole
+        full = functional.all_gather_tensor(x, 1, dist.group.WORLD)
+        return full @ w, full
 
     (line,) = found(tmp_path, saves, torch.randn(4, 8), torch.randn(16, 4), lowered=lowered)
     assert place(line) == "gather along 1 over 0 of 2"
@@ -86,8 +86,8 @@ def test_a_gathered_value_that_is_saved_beside_its_uses(tmp_path, lowered):
 @pytest.mark.parametrize("lowered", [False, True])
 def test_the_bits_of_eight_bit_floats(tmp_path, lowered):
     def gathers(x):
-        whole = functional.all_gather_tensor(x.view(torch.uint8), 1, dist.group.WORLD)
-        return whole.view(torch.float8_e4m3fn)
+        full = functional.all_gather_tensor(x.view(torch.uint8), 1, dist.group.WORLD)
+        return full.view(torch.float8_e4m3fn)
 
     (line,) = found(tmp_path, gathers, torch.randn(4, 8).to(torch.float8_e4m3fn), lowered=lowered)
     assert line.startswith("gather %tensors_0 -> ")
@@ -103,20 +103,20 @@ def test_what_is_no_gather_says_why(tmp_path, lowered):
         (line,) = found(tmp_path, function, torch.randn(5, 8), lowered=lowered)
         return line.split(": ")[1]
 
-    assert why(lambda x: torch.cat(arrived(x).chunk(2)[::-1], 1)) == "the pieces are joined in another order"
-    assert why(lambda x: arrived(x)[:9]) == "a part of it alone is used, of sizes [9,8]"
+    assert why(lambda x: torch.cat(arrived(x).chunk(2)[::-1], 1)) == "the shards are joined in another order"
+    assert why(lambda x: arrived(x)[:9]) == "only a slice of it is used, of sizes [9,8]"
 
     def unequal(x):
-        whole = arrived(x)
-        return torch.cat([whole[:5], whole[5:9]])
+        full = arrived(x)
+        return torch.cat([full[:5], full[5:9]])
 
-    assert why(unequal) == "the pieces that are joined are not the members' equal ones"
+    assert why(unequal) == "the joined tensors are not the members' equal shards"
 
     def twice(x):
         first, _ = arrived(x).chunk(2)
         return torch.cat([first, first], 1)
 
-    assert why(twice) == "the piece of member 0 is joined twice"
+    assert why(twice) == "the shard of member 0 is joined twice"
 
 
 def test_sizes_that_are_known_when_the_program_runs(tmp_path):

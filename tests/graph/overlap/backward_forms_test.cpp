@@ -43,7 +43,7 @@ output %matmul_backward = user
 )");
 }
 
-TEST(BackwardForms, OneThatNoCollectiveIsBesideStays) {
+TEST(BackwardForms, OneNextToNoCollectiveStays) {
   const std::string text = R"(program @ mesh(tp=2)
 input %x: f32[4,8] {R} = user
 input %w: f32[16,8] {R} = user

@@ -15,7 +15,7 @@ using testing::forms_of;
 using testing::run_alone;
 using testing::Transfer;
 
-/// What is found of a step, and of the programs that it becomes on the ranks; all of these find the same.
+/// The forms found in a step, and in the ranks' programs that it is localized to, which must all be the same.
 struct Found {
   std::string at_step;
   std::string on_ranks; // without the names of values
@@ -78,11 +78,11 @@ TEST(CollectiveForms, AStepIsFoundInTheProgramsOfRanksThatItBecomes) {
 TEST(CollectiveForms, WhatIsPaddedAndTrimmedIsFoundInTheStepAlone) {
   const auto first = found_in_step("tp=4", "5,8", "S(0)", "all_gather(%x, tp", "R");
   EXPECT_EQ(first.at_step, "gather along 0 of size 5 over tp of 4\n");
-  EXPECT_EQ(first.on_ranks, "a part of it alone is used, of sizes [5,8]\n");
+  EXPECT_EQ(first.on_ranks, "only a slice of it is used, of sizes [5,8]\n");
   const auto second = found_in_step("tp=4", "8,5", "S(1)", "all_gather(%x, tp", "R");
   EXPECT_EQ(second.at_step, "gather along 1 of size 5 over tp of 4\n");
-  EXPECT_EQ(second.on_ranks, "a part of it alone is used, of sizes [8,5]\n");
-  // What is padded before is scattered in equal pieces.
+  EXPECT_EQ(second.on_ranks, "only a slice of it is used, of sizes [8,5]\n");
+  // A padded tensor is scattered in equal shards.
   const auto scatter = found_in_step("tp=4", "8,5", "P(sum)", "reduce_scatter(%x, tp", "S(1)");
   EXPECT_EQ(scatter.at_step, "scatter(sum) along 1 of size 5 over tp of 4\n");
   EXPECT_EQ(scatter.on_ranks, "scatter(sum) along 1 over tp of 4\n");
@@ -90,7 +90,7 @@ TEST(CollectiveForms, WhatIsPaddedAndTrimmedIsFoundInTheStepAlone) {
 
 TEST(CollectiveForms, AStepOfSeveralMeshDimsIsOneAfterTheOtherOnRanks) {
   const auto gather = found_in_step("dp=2,tp=2", "8,8", "S(0), S(1)", "all_gather(%x, dp,tp", "R, R");
-  EXPECT_EQ(gather.at_step, "dims 0 and 1 are cut at once\n");
+  EXPECT_EQ(gather.at_step, "dims 0 and 1 are sharded at once\n");
   EXPECT_EQ(gather.on_ranks, "gather along 0 over dp of 2\ngather along 1 over tp of 2\n");
   const auto scatter = found_in_step("dp=2,tp=2", "8,8", "P(sum), P(sum)", "reduce_scatter(%x, dp,tp", "S(0), S(0)");
   EXPECT_EQ(scatter.at_step, "scatter(sum) along 0 over dp,tp of 4\n");
@@ -113,7 +113,7 @@ TEST(CollectiveForms, WhatIsWrittenToInBetweenIsRefused) {
   EXPECT_EQ(gather_with("", "", ""), found);
   EXPECT_EQ(gather_with("", "%i: f32[4,8] = aten::relu_(%w)\n", ""), refused);
   EXPECT_EQ(gather_with("", "%i: f32[2,8] = aten::relu_(%s)\n", ""), refused);
-  // It is gathered as it is then; whoever used the whole has done so; and the input is another tensor.
+  // These writes are allowed: to the shard before the gather, to the full tensor after its uses, and to another tensor.
   EXPECT_EQ(gather_with("%i: f32[2,8] = aten::relu_(%s)\n", "", ""), found);
   EXPECT_EQ(gather_with("", "", "%i: f32[2,8] = aten::relu_(%s)\n"), found);
   EXPECT_EQ(gather_with("", "%i: f32[2,8] = aten::relu_(%x)\n", ""), found);
@@ -139,7 +139,7 @@ TEST(CollectiveForms, AWriteToAStepIsRefusedToo) {
       "reduction %r: it is written to in between\n");
 }
 
-/// That what was kept is the same when it is made of the whole.
+/// Checks that a kept value has the same values when it is remade from the full tensor.
 void expect_remade(const std::string& text) {
   const auto expected = run_alone(parse_program(text), Transfer::AtStart);
   auto program = parse_program(text);
@@ -150,7 +150,7 @@ void expect_remade(const std::string& text) {
   std::unordered_set<const Node*> own(gather.nodes.begin(), gather.nodes.end());
   auto* behind = gather.nodes.back()->next();
   for (const auto& kept : gather.kept) {
-    auto* made = remake(gather, kept, gather.whole, behind);
+    auto* made = remake(gather, kept, gather.full, behind);
     EXPECT_EQ(made->tensor().sizes, kept.value->tensor().sizes);
     EXPECT_EQ(made->tensor().dtype, kept.value->tensor().dtype);
     const auto uses = kept.value->uses();
@@ -195,7 +195,7 @@ TEST(CollectiveForms, AShardThatWasReplacedIsFoundAgain) {
   EXPECT_EQ(current_shard(forms.gathers.at(1)), x);
 }
 
-TEST(CollectiveForms, WhatWasKeptIsMadeOfTheWhole) {
+TEST(CollectiveForms, KeptValuesAreRemadeFromTheFullTensor) {
   const std::string head = R"(program
       input %x: f32[2,4] = user
         %g: f32[4,4] = _c10d_functional::all_gather_into_tensor(%x, 2, "0")
@@ -233,7 +233,7 @@ TEST(CollectiveForms, WhatWasKeptIsMadeOfTheWhole) {
       output %m = user)");
 }
 
-/// A gather whose pieces are joined along dim 1, a matmul, a scatter of it, so many times, with every value read by many.
+/// A gather whose shards are joined along dim 1, a matmul and its scatter, repeated, with many uses of every value.
 std::string long_program(int layers) {
   std::string text = "program\n input %x: f32[2,8] = user\n input %b: f32[16,8] = user\n";
   for (int i = 0; i < layers; ++i) {
@@ -248,7 +248,7 @@ std::string long_program(int layers) {
   return text + "output %v0 = user";
 }
 
-/// One gathered value that so many read, and so many more pieces that a list joins.
+/// One gathered value with many uses, and many slices of it that a list joins.
 std::string wide_program(int users) {
   std::string text = R"(program
       input %x: f32[2,8] = user

@@ -22,7 +22,7 @@ TEST(CollectiveText, ThereIsALineForEach) {
       output %a = user
       output %b = user)"),
       "gather %x -> %g along 0 of size 5 over tp of 2: %g\n"
-      "gather %b: dims 0 and 1 are cut at once\n"
+      "gather %b: dims 0 and 1 are sharded at once\n"
       "scatter(sum) %p -> %r along 1 over dp of 2: %r; kept\n"
       "reduction(sum) %p -> %a over tp of 2: %a\n");
 }

@@ -43,7 +43,7 @@ std::string exposure_of(const std::string& text, double collective = 1, size_t i
 }
 
 TEST(Exposure, AMatmulThatNeitherNeedsNorIsNeededHidesOne) {
-  // The gather of the input and the scatter of what came are hidden; what is gathered of the piece is not.
+  // The gather of the input and the scatter of its result are hidden; the gather of the scattered shard is not.
   EXPECT_EQ(
       exposure_of(R"(program
       input %x: f32[4,4] = user
@@ -87,7 +87,7 @@ TEST(Exposure, OneMatmulHidesSeveralAndSeveralHideOne) {
 }
 
 TEST(Exposure, NoMoreAreUnderWayThanAsked) {
-  // The second starts when the first has come: that is where it stands.
+  // The second starts when the first has been waited for, which is where it is already.
   EXPECT_EQ(exposure_of(kTwoReductions, 2, 1), "%r 2 of 2 by %a %b\n%s 1 of 2 by %c\n");
   EXPECT_EQ(exposure_of(kTwoReductions, 0.5, 1), "%r 0.5 of 0.5 by %a\n%s 0.5 of 0.5 by %c\n");
 }
@@ -163,7 +163,7 @@ TEST(Exposure, AStepStartsAndIsWaitedForAsItWillBeWhenItIsLocalized) {
   // The division stands behind the wait.
   EXPECT_EQ(exposure_of(text("all_reduce", "P(avg)", "R"), 2), "%r 1 of 2 by %a\n");
   EXPECT_EQ(exposure_of(text("all_gather", "S(0)", "R"), 2), "%r 2 of 2 by %a %b\n");
-  // Pieces are joined behind the wait, and cut before the start.
+  // Shards are joined behind the wait, and split before the start.
   EXPECT_EQ(exposure_of(text("all_gather", "S(1)", "R"), 2), "%r 1 of 2 by %a\n");
   EXPECT_EQ(exposure_of(text("reduce_scatter", "P(sum)", "S(0)"), 2), "%r 2 of 2 by %a %b\n");
   EXPECT_EQ(exposure_of(text("reduce_scatter", "P(sum)", "S(1)"), 2), "%r 1 of 2 by %b\n");
@@ -187,7 +187,7 @@ TEST(Exposure, LooksAtEverythingAFewTimesAtMost) {
       text += "output %w" + std::to_string(i) + " = user\n";
     }
     const auto program = parse_program(text);
-    // Each needs all matmuls: the first takes them, and the others pass over what is gone.
+    // Every collective could take the time of all matmuls: the first takes it, and the others skip these matmuls.
     const auto found = find_exposure(
         program,
         {.collective = [&](const Node&) { return double(layers); },

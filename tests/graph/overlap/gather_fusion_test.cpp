@@ -18,9 +18,9 @@ input %wq: f32[16,8] {S(0)} = parameter "q.weight"
 input %wk: f32[4,8] {S(0)} = parameter "k.weight"
 input %bk: f32[4] {S(0)} = parameter "k.bias"
 input %x: f32[4,6,8] {S(1)} = user
-  %whole: f32[4,6,8] {R} = all_gather(%x, tp: {S(1)} -> {R})
-  %q: f32[4,6,16] {S(2)} = aten::linear(%whole, %wq) in q
-  %k: f32[4,6,4] {S(2)} = aten::linear(%whole, %wk, %bk) in k
+  %full: f32[4,6,8] {R} = all_gather(%x, tp: {S(1)} -> {R})
+  %q: f32[4,6,16] {S(2)} = aten::linear(%full, %wq) in q
+  %k: f32[4,6,4] {S(2)} = aten::linear(%full, %wk, %bk) in k
 output %q = user
 output %k = user
 )",
@@ -31,7 +31,7 @@ input %bk: f32[4] {S(0)} = parameter "k.bias"
 input %x: f32[4,6,8] {S(1)} = user
   %t: f32[8,16|1,8] {S(1)} = aten::t(%wq) in q
   %t_1: f32[8,4|1,8] {S(1)} = aten::t(%wk) in q
-  [%all_gather_matmul: f32[4,6,16] {S(2)}, %all_gather_matmul_1: f32[4,6,4] {S(2)}] = weft::all_gather_matmul(%x, [%t, %t_1], [None, %bk], 1, None, 1, False, "tp") in q because "an all_gather over tp runs beside it"
+  [%all_gather_matmul: f32[4,6,16] {S(2)}, %all_gather_matmul_1: f32[4,6,4] {S(2)}] = weft::all_gather_matmul(%x, [%t, %t_1], [None, %bk], 1, None, 1, False, "tp") in q because "an all_gather over tp overlaps it"
 output %all_gather_matmul = user
 output %all_gather_matmul_1 = user
 )");
@@ -42,17 +42,17 @@ TEST(GatherFusion, OtherUsesGetTheGatheredValue) {
       R"(program @ mesh(tp=2)
 input %w: f32[8,8] {S(1)} = parameter "w"
 input %x: f32[4,8] {S(0)} = user
-  %whole: f32[4,8] {R} = all_gather(%x, tp: {S(0)} -> {R})
-  %y: f32[4,8] {S(1)} = aten::mm(%whole, %w)
-  %z: f32[4,8] {R} = aten::relu(%whole)
+  %full: f32[4,8] {R} = all_gather(%x, tp: {S(0)} -> {R})
+  %y: f32[4,8] {S(1)} = aten::mm(%full, %w)
+  %z: f32[4,8] {R} = aten::relu(%full)
 output %y = user
 output %z = user
-output %whole = user
+output %full = user
 )",
       R"(program @ mesh(tp=2)
 input %w: f32[8,8] {S(1)} = parameter "w"
 input %x: f32[4,8] {S(0)} = user
-  [%all_gather_matmul: f32[4,8] {S(1)}, %gathered: f32[4,8] {R}] = weft::all_gather_matmul(%x, [%w], [], 0, None, 1, True, "tp") because "an all_gather over tp runs beside it"
+  [%all_gather_matmul: f32[4,8] {S(1)}, %gathered: f32[4,8] {R}] = weft::all_gather_matmul(%x, [%w], [], 0, None, 1, True, "tp") because "an all_gather over tp overlaps it"
   %z: f32[4,8] {R} = aten::relu(%gathered)
 output %all_gather_matmul = user
 output %z = user
@@ -66,8 +66,8 @@ TEST(GatherFusion, ViewsAroundAMatmulAreLookedThrough) {
 input %w: f32[8,16] {S(1)} = parameter "w"
 input %b: f32[16] {S(0)} = parameter "b"
 input %x: f32[4,6,8] {S(1)} = user
-  %whole: f32[4,6,8] {R} = all_gather(%x, tp: {S(1)} -> {R})
-  %rows: f32[24,8] {R} = aten::view(%whole, [24, 8]) sizes(size: [24,8] {R})
+  %full: f32[4,6,8] {R} = all_gather(%x, tp: {S(1)} -> {R})
+  %rows: f32[24,8] {R} = aten::view(%full, [24, 8]) sizes(size: [24,8] {R})
   %mm: f32[24,16] {S(1)} = aten::addmm(%b, %rows, %w)
   %back: f32[4,6,16] {S(2)} = aten::view(%mm, [4, 6, 16]) sizes(size: [4,6,16] {S(2)})
   %sum: f32[24,16] {S(1)} = aten::relu(%mm)
@@ -78,7 +78,7 @@ output %sum = user
 input %w: f32[8,16] {S(1)} = parameter "w"
 input %b: f32[16] {S(0)} = parameter "b"
 input %x: f32[4,6,8] {S(1)} = user
-  [%all_gather_matmul: f32[4,6,16] {S(2)}] = weft::all_gather_matmul(%x, [%w], [%b], 1, None, 1, False, "tp") because "an all_gather over tp runs beside it"
+  [%all_gather_matmul: f32[4,6,16] {S(2)}] = weft::all_gather_matmul(%x, [%w], [%b], 1, None, 1, False, "tp") because "an all_gather over tp overlaps it"
   %reshape: f32[24,16] {S(1)} = aten::reshape(%all_gather_matmul, [24, 16]) sizes(shape: [24,16] {S(1)})
   %sum: f32[24,16] {S(1)} = aten::relu(%reshape)
 output %all_gather_matmul = user
@@ -91,8 +91,8 @@ TEST(GatherFusion, CastsAndTransposesOfAllUsesHappenToTheShard) {
       R"(program @ mesh(tp=2)
 input %w: bf16[4,16] {S(1)} = parameter "w"
 input %x: f32[4,8] {S(1)} = user
-  %whole: f32[4,8] {R} = all_gather(%x, tp: {S(1)} -> {R})
-  %short: bf16[4,8] {R} = aten::_to_copy(%whole, dtype=bf16)
+  %full: f32[4,8] {R} = all_gather(%x, tp: {S(1)} -> {R})
+  %short: bf16[4,8] {R} = aten::_to_copy(%full, dtype=bf16)
   %turned: bf16[8,4|1,8] {R} = aten::t(%short)
   %y: bf16[8,16] {S(1)} = aten::mm(%turned, %w)
 output %y = user
@@ -102,7 +102,7 @@ input %w: bf16[4,16] {S(1)} = parameter "w"
 input %x: f32[4,8] {S(1)} = user
   %_to_copy: bf16[4,8] {S(1)} = aten::_to_copy(%x, dtype=bf16)
   %t: bf16[8,4|1,8] {S(0)} = aten::t(%_to_copy)
-  [%all_gather_matmul: bf16[8,16] {S(1)}] = weft::all_gather_matmul(%t, [%w], [], 0, None, 1, False, "tp") because "an all_gather over tp runs beside it"
+  [%all_gather_matmul: bf16[8,16] {S(1)}] = weft::all_gather_matmul(%t, [%w], [], 0, None, 1, False, "tp") because "an all_gather over tp overlaps it"
 output %all_gather_matmul = user
 )");
 }
@@ -114,11 +114,11 @@ input %v: f32[8,8] {R} = parameter "v"
 input %w: f32[8,8] {S(0)} = parameter "w"
 input %b: f32[8] {S(0)} = parameter "b"
 input %x: f32[4,8] {S(0)} = user
-  %whole: f32[4,8] {R} = all_gather(%x, tp: {S(0)} -> {R})
-  %y: f32[4,8] {R} = aten::mm(%whole, %v)
+  %full: f32[4,8] {R} = all_gather(%x, tp: {S(0)} -> {R})
+  %y: f32[4,8] {R} = aten::mm(%full, %v)
   %c: f32[8] {S(0)} = aten::neg(%b)
   %u: f32[8,8] {S(0)} = aten::relu(%w)
-  %z: f32[4,8] {S(1)} = aten::linear(%whole, %u, %c)
+  %z: f32[4,8] {S(1)} = aten::linear(%full, %u, %c)
 output %y = user
 output %z = user
 )",
@@ -130,7 +130,7 @@ input %x: f32[4,8] {S(0)} = user
   %c: f32[8] {S(0)} = aten::neg(%b)
   %u: f32[8,8] {S(0)} = aten::relu(%w)
   %t: f32[8,8|1,8] {S(1)} = aten::t(%u)
-  [%all_gather_matmul: f32[4,8] {R}, %all_gather_matmul_1: f32[4,8] {S(1)}] = weft::all_gather_matmul(%x, [%v, %t], [None, %c], 0, None, 1, False, "tp") because "an all_gather over tp runs beside it"
+  [%all_gather_matmul: f32[4,8] {R}, %all_gather_matmul_1: f32[4,8] {S(1)}] = weft::all_gather_matmul(%x, [%v, %t], [None, %c], 0, None, 1, False, "tp") because "an all_gather over tp overlaps it"
 output %all_gather_matmul = user
 output %all_gather_matmul_1 = user
 )");
@@ -141,11 +141,11 @@ TEST(GatherFusion, AMatmulThatNeedsTheGatheredValueTwiceTakesItFromTheOperator) 
       R"(program @ mesh(tp=2)
 input %w: f32[8,8] {S(1)} = parameter "w"
 input %x: f32[8,8] {S(0)} = user
-  %whole: f32[8,8] {R} = all_gather(%x, tp: {S(0)} -> {R})
-  %y: f32[8,8] {S(1)} = aten::mm(%whole, %w)
-  %n: f32[8,8] {R} = aten::neg(%whole)
-  %z: f32[8,8] {R} = aten::mm(%whole, %n)
-  %s: f32[8,8] {R} = aten::mm(%whole, %whole)
+  %full: f32[8,8] {R} = all_gather(%x, tp: {S(0)} -> {R})
+  %y: f32[8,8] {S(1)} = aten::mm(%full, %w)
+  %n: f32[8,8] {R} = aten::neg(%full)
+  %z: f32[8,8] {R} = aten::mm(%full, %n)
+  %s: f32[8,8] {R} = aten::mm(%full, %full)
 output %y = user
 output %z = user
 output %s = user
@@ -153,7 +153,7 @@ output %s = user
       R"(program @ mesh(tp=2)
 input %w: f32[8,8] {S(1)} = parameter "w"
 input %x: f32[8,8] {S(0)} = user
-  [%all_gather_matmul: f32[8,8] {S(1)}, %gathered: f32[8,8] {R}] = weft::all_gather_matmul(%x, [%w], [], 0, None, 1, True, "tp") because "an all_gather over tp runs beside it"
+  [%all_gather_matmul: f32[8,8] {S(1)}, %gathered: f32[8,8] {R}] = weft::all_gather_matmul(%x, [%w], [], 0, None, 1, True, "tp") because "an all_gather over tp overlaps it"
   %n: f32[8,8] {R} = aten::neg(%gathered)
   %z: f32[8,8] {R} = aten::mm(%gathered, %n)
   %s: f32[8,8] {R} = aten::mm(%gathered, %gathered)
@@ -163,7 +163,7 @@ output %s = user
 )");
 }
 
-TEST(GatherFusion, UnevenPiecesSayHowLongTheyAreTogether) {
+TEST(GatherFusion, UnevenShardsStateTheirTotalSize) {
   const auto result = overlapped(R"(program @ mesh(tp=2)
 symbol s0 = 5 in [2, 64]
 input %w: f32[8,8] {S(1)} = parameter "w"
@@ -188,8 +188,8 @@ input %w: f8e4m3fn[16,16|1,16] {R} = parameter "w"
 input %sx: f32[] {R} = user
 input %sw: f32[] {R} = user
 input %x: f8e4m3fn[16,16] {S(0)} = user
-  %whole: f8e4m3fn[16,16] {R} = all_gather(%x, tp: {S(0)} -> {R})
-  %y: bf16[16,16] {R} = aten::_scaled_mm(%whole, %w, %sx, %sw, out_dtype=bf16)
+  %full: f8e4m3fn[16,16] {R} = all_gather(%x, tp: {S(0)} -> {R})
+  %y: bf16[16,16] {R} = aten::_scaled_mm(%full, %w, %sx, %sw, out_dtype=bf16)
 output %y = user
 )",
       R"(program @ mesh(tp=2)
@@ -197,7 +197,7 @@ input %w: f8e4m3fn[16,16|1,16] {R} = parameter "w"
 input %sx: f32[] {R} = user
 input %sw: f32[] {R} = user
 input %x: f8e4m3fn[16,16] {S(0)} = user
-  [%all_gather_scaled_matmul: bf16[16,16] {R}] = weft::all_gather_scaled_matmul(%x, %sx, [%w], [%sw], [], [], [bf16], [False], 0, None, 1, False, "tp") because "an all_gather over tp runs beside it"
+  [%all_gather_scaled_matmul: bf16[16,16] {R}] = weft::all_gather_scaled_matmul(%x, %sx, [%w], [%sw], [], [], [bf16], [False], 0, None, 1, False, "tp") because "an all_gather over tp overlaps it"
 output %all_gather_scaled_matmul = user
 )");
 }
@@ -233,12 +233,12 @@ input %bk: f32[4] {S(0)} = parameter "k.bias"
 input %wo: f32[8,12] {S(1)} = parameter "o"
 input %x: f32[4,6,8] {S(1)} = user
 input %z: f32[10,8] {S(1)} = user
-  %whole: f32[4,6,8] {R} = all_gather(%x, tp: {S(1)} -> {R})
-  %q: f32[4,6,16] {S(2)} = aten::linear(%whole, %wq) in q
-  %rows: f32[24,8] {R} = aten::view(%whole, [24, 8]) sizes(size: [24,8] {R})
+  %full: f32[4,6,8] {R} = all_gather(%x, tp: {S(1)} -> {R})
+  %q: f32[4,6,16] {S(2)} = aten::linear(%full, %wq) in q
+  %rows: f32[24,8] {R} = aten::view(%full, [24, 8]) sizes(size: [24,8] {R})
   %t: f32[8,4|1,8] {S(1)} = aten::t(%wk)
   %k: f32[24,4] {S(1)} = aten::addmm(%bk, %rows, %t) in k
-  %n: f32[4,6,8] {R} = aten::neg(%whole)
+  %n: f32[4,6,8] {R} = aten::neg(%full)
   %u: f32[10,8] {R} = all_gather(%z, tp: {S(1)} -> {R})
   %v: f32[10,12] {S(1)} = aten::mm(%u, %wo)
 output %q = user
@@ -252,13 +252,13 @@ output %v = user
   }
 }
 
-TEST(GatherFusion, OnAMeshOfTwoDimsTheOtherOneStaysCut) {
+TEST(GatherFusion, OnAMeshOfTwoDimsTheOtherOneStaysSharded) {
   const auto decisions = expect_same_overlapped(R"(program @ mesh(dp=2,tp=2)
 input %w: f32[16,8] {R, S(0)} = parameter "w"
 input %x: f32[4,6,8] {S(0), S(1)} = user
 input %y: f32[8,8] {S(0), S(0)} = user
-  %whole: f32[4,6,8] {S(0), R} = all_gather(%x, tp: {S(0), S(1)} -> {S(0), R})
-  %rows: f32[24,8] {S(0), R} = aten::view(%whole, [24, 8]) sizes(size: [24,8] {S(0), R})
+  %full: f32[4,6,8] {S(0), R} = all_gather(%x, tp: {S(0), S(1)} -> {S(0), R})
+  %rows: f32[24,8] {S(0), R} = aten::view(%full, [24, 8]) sizes(size: [24,8] {S(0), R})
   %q: f32[24,16] {S(0), S(1)} = aten::linear(%rows, %w)
   %both: f32[8,8] {S(0), R} = all_gather(%y, tp: {S(0), S(0)} -> {S(0), R})
   %z: f32[8,16] {S(0), S(1)} = aten::linear(%both, %w)

@@ -10,7 +10,7 @@ namespace member_pieces_test {
 using Kind = Arrangement::Kind;
 using Arrangements = std::vector<Arrangement>;
 
-/// What a call makes of its first operand, %x of two members' pieces.
+/// How the outputs of a call hold shards, if its first operand %x holds those of two members.
 Arrangements made_of(const std::string& type, Arrangement from, const std::string& call, int64_t members = 2) {
   const auto program = parse_program(
       "program\n symbol s0 = 3 in [2, 64]\n input %x: " + type + " = user\n" + call + "\n output %x = user");
@@ -28,21 +28,21 @@ TEST(MemberPieces, SizesAreTheSameWhereTheyAreForAllSymbols) {
   EXPECT_EQ(multiplied({2, s}, 0, 3), (Sizes{6, s}));
 }
 
-TEST(MemberPieces, ACutBetweenPiecesGivesThem) {
+TEST(MemberPieces, ASplitBetweenShardsGivesThem) {
   const Arrangement joined{Kind::Joined, 0};
   EXPECT_EQ(
       made_of("f32[4,8]", joined, "[%a: f32[2,8], %b: f32[2,8]] = aten::split.Tensor(%x, 2)"),
-      (Arrangements{{Kind::Piece, 0}, {Kind::Piece, 1}}));
+      (Arrangements{{Kind::Shard, 0}, {Kind::Shard, 1}}));
   EXPECT_EQ(
       made_of("f32[4,8]", joined, "[%a: f32[1,8], %b: f32[3,8]] = aten::split_with_sizes(%x, [1, 3])"),
-      (Arrangements{{Kind::Part, 0}, {Kind::Part, 1}}));
+      (Arrangements{{Kind::Slice, 0}, {Kind::Slice, 1}}));
   EXPECT_EQ(
       made_of("f32[4,8]", joined, "[%a: f32[4,4|8,1], %b: f32[4,4|8,1]] = aten::split.Tensor(%x, 4, 1)"),
       Arrangements());
   EXPECT_EQ(
-      made_of("f32[4,8]", joined, "%a: f32[2,8] = aten::slice.Tensor(%x, 0, 2, 4)"), (Arrangements{{Kind::Piece, 1}}));
+      made_of("f32[4,8]", joined, "%a: f32[2,8] = aten::slice.Tensor(%x, 0, 2, 4)"), (Arrangements{{Kind::Shard, 1}}));
   EXPECT_EQ(
-      made_of("f32[4,8]", joined, "%a: f32[2,8] = aten::slice.Tensor(%x, 0, 1, 3)"), (Arrangements{{Kind::Part, 0}}));
+      made_of("f32[4,8]", joined, "%a: f32[2,8] = aten::slice.Tensor(%x, 0, 1, 3)"), (Arrangements{{Kind::Slice, 0}}));
   EXPECT_EQ(made_of("f32[4,8]", joined, "%a: f32[4,8] = aten::slice.Tensor(%x, 0, 0, 9)"), (Arrangements{joined}));
 }
 
@@ -61,7 +61,7 @@ TEST(MemberPieces, AReshapeMovesMembersPastDimsOfOneIndexAlone) {
       made_of("f32[4,8]", {Kind::Joined, 1}, "%a: f32[4,2,4] = aten::unflatten.int(%x, 1, [2, 4])"),
       (Arrangements{{Kind::Stacked, 1}}));
   EXPECT_EQ(made_of("f32[4,8]", {Kind::Joined, 0}, "%a: f32[32] = aten::view(%x, [32])"), Arrangements());
-  // Half of a size that is known later is known where the size is twice something.
+  // A symbolic size has a known half if it is a multiple of two.
   EXPECT_EQ(
       made_of("f32[2*s0,8]", {Kind::Joined, 0}, "%a: f32[2,s0,8] = aten::view(%x, [2, -1, 8])"),
       (Arrangements{{Kind::Stacked, 0}}));
@@ -87,22 +87,22 @@ TEST(MemberPieces, TheDimOfMembersMayMoveAndTheOthersMayNot) {
 
 TEST(MemberPieces, MembersOfADimOfTheirOwnAreTakenOneByOne) {
   const Arrangement stacked{Kind::Stacked, 0};
-  EXPECT_EQ(made_of("f32[2,3]", stacked, "%a: f32[3] = aten::select.int(%x, 0, -1)"), (Arrangements{{Kind::Piece, 1}}));
+  EXPECT_EQ(made_of("f32[2,3]", stacked, "%a: f32[3] = aten::select.int(%x, 0, -1)"), (Arrangements{{Kind::Shard, 1}}));
   EXPECT_EQ(made_of("f32[2,3]", stacked, "%a: f32[2|3] = aten::select.int(%x, 1, 0)"), Arrangements());
   EXPECT_EQ(
       made_of("f32[2,3]", stacked, "[%a: f32[3], %b: f32[3]] = aten::unbind.int(%x)"),
-      (Arrangements{{Kind::Piece, 0}, {Kind::Piece, 1}}));
+      (Arrangements{{Kind::Shard, 0}, {Kind::Shard, 1}}));
 }
 
 TEST(MemberPieces, ACopyOfAllOfThemIsAnotherTensor) {
   EXPECT_EQ(made_of("f32[4,8]", {Kind::Joined, 0}, "%a: f32[4,8] = aten::clone(%x)"), Arrangements());
   EXPECT_EQ(
       made_of("f32[4,8]", {Kind::Joined, 0}, "%a: f32[4,8] = aten::alias(%x)"), (Arrangements{{Kind::Joined, 0}}));
-  EXPECT_EQ(made_of("f32[4,8]", {Kind::Piece, 1}, "%a: f32[4,8] = aten::clone(%x)"), (Arrangements{{Kind::Piece, 1}}));
+  EXPECT_EQ(made_of("f32[4,8]", {Kind::Shard, 1}, "%a: f32[4,8] = aten::clone(%x)"), (Arrangements{{Kind::Shard, 1}}));
   EXPECT_EQ(made_of("f32[4,8]", {Kind::Joined, 0}, "%a: f32[4,8] = aten::relu(%x)"), Arrangements());
 }
 
-TEST(MemberPieces, AListJoinsAllPiecesInTheirOrderOrNot) {
+TEST(MemberPieces, AListJoinsAllShardsInTheirOrderOrNot) {
   const auto program = parse_program(R"(program
       input %a: f32[2,8] = user
       input %b: f32[2,8] = user
@@ -114,15 +114,15 @@ TEST(MemberPieces, AListJoinsAllPiecesInTheirOrderOrNot) {
   EXPECT_TRUE(joins_tensors(*cat));
   EXPECT_TRUE(joins_tensors(*cat->next()));
   EXPECT_FALSE(joins_tensors(*cat->next()->next()));
-  const auto of = [](const Value* value) { return Arrangement{Kind::Piece, value->name() == "a" ? 0 : 1}; };
-  EXPECT_EQ(joined_pieces(*cat, 2, of).arrangement, (Arrangement{Kind::Joined, 1}));
-  EXPECT_EQ(joined_pieces(*cat, 3, of).refused, "only 2 of the 3 pieces are joined");
-  EXPECT_EQ(joined_pieces(*cat->next(), 2, of).refused, "the pieces are joined in another order");
-  const auto reversed = [&](const Value* value) { return Arrangement{Kind::Piece, 1 - of(value).at}; };
-  EXPECT_EQ(joined_pieces(*cat->next(), 2, reversed).arrangement, (Arrangement{Kind::Stacked, 1}));
+  const auto of = [](const Value* value) { return Arrangement{Kind::Shard, value->name() == "a" ? 0 : 1}; };
+  EXPECT_EQ(joined_shards(*cat, 2, of).arrangement, (Arrangement{Kind::Joined, 1}));
+  EXPECT_EQ(joined_shards(*cat, 3, of).refused, "only 2 of the 3 shards are joined");
+  EXPECT_EQ(joined_shards(*cat->next(), 2, of).refused, "the shards are joined in another order");
+  const auto reversed = [&](const Value* value) { return Arrangement{Kind::Shard, 1 - of(value).at}; };
+  EXPECT_EQ(joined_shards(*cat->next(), 2, reversed).arrangement, (Arrangement{Kind::Stacked, 1}));
   EXPECT_EQ(
-      joined_pieces(*cat, 2, [](const Value*) { return std::nullopt; }).refused,
-      "the pieces are joined with other tensors");
+      joined_shards(*cat, 2, [](const Value*) { return std::nullopt; }).refused,
+      "the shards are joined with other tensors");
 }
 
 } // namespace member_pieces_test

@@ -54,7 +54,7 @@ input %x: f32[8,16] {S(1)} = user
 output %u = user
 )";
 
-TEST(MicroPipeline, BothHalvesOfASplitAllReduceRunBesideMatmuls) {
+TEST(MicroPipeline, BothHalvesOfASplitAllReduceOverlapMatmuls) {
   const auto decisions = expect_same_overlapped(kAllReduceBetweenMatmuls);
   ASSERT_EQ(decisions.size(), 2);
   EXPECT_EQ(decisions[0].node, "z");
@@ -63,14 +63,14 @@ TEST(MicroPipeline, BothHalvesOfASplitAllReduceRunBesideMatmuls) {
 }
 
 TEST(MicroPipeline, SoDoTheyInTheProgramsOfRanks) {
-  const auto whole = parse_program(kAllReduceBetweenMatmuls);
+  const auto global = parse_program(kAllReduceBetweenMatmuls);
   std::vector<std::vector<std::vector<c10::IValue>>> results;
   for (const auto mode : {OverlapMode::Off, OverlapMode::Force}) {
     at::manual_seed(0);
     std::vector<std::shared_ptr<const Program>> ranks;
     std::vector<std::vector<c10::IValue>> inputs;
     for (const int64_t rank : {0, 1}) {
-      auto program = program_of_rank(whole, rank);
+      auto program = program_of_rank(global, rank);
       program.tensors = {{"w", at::randn({16, 8})}, {"v", at::randn({8, 16})}};
       inputs.push_back({at::randn({8, 8})});
       const auto decisions = micro_pipeline(program, overlap_options(mode));
@@ -89,7 +89,7 @@ TEST(MicroPipeline, SoDoTheyInTheProgramsOfRanks) {
   }
 }
 
-TEST(MicroPipeline, AMatmulRunsBesideOneCollective) {
+TEST(MicroPipeline, AMatmulOverlapsOneCollective) {
   const auto result = overlapped(R"(program @ mesh(dp=2,tp=2)
 input %w: f32[16,16] {S(0), S(1)} = parameter "w"
 input %x: f32[8,16] {S(1), S(0)} = user
@@ -101,7 +101,7 @@ output %z = user
   EXPECT_EQ(
       result.lines,
       (std::vector<std::string>{
-          "%g: %matmul_reduce_scatter runs beside another collective already", "%z: fused with 1 matmul"}));
+          "%g: %matmul_reduce_scatter overlaps another collective already", "%z: fused with 1 matmul"}));
 }
 
 } // namespace micro_pipeline_test

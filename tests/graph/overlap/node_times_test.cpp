@@ -66,7 +66,7 @@ TEST(NodeTimes, AMatmulTakesItsCallAndTheLongerOfWorkAndMemory) {
   EXPECT_EQ(seconds_of(text, {.flops_per_second = 1e30, .bytes_per_second = 4, .call_seconds = 2}).first, 33);
 }
 
-TEST(NodeTimes, InAParallelProgramARankDoesItsShare) {
+TEST(NodeTimes, InAParallelProgramARankComputesWithItsShards) {
   const auto mm = [](const std::string& a, const std::string& b, const std::string& y) {
     return seconds_of(
                "program @ mesh(dp=2,tp=3)\n input %a: f32[6,6] {" + a + "} = user\n input %b: f32[6,6] {" + b +

@@ -18,9 +18,9 @@ input %w: f32[1024,1024] {S(1)} = parameter "w"
 input %v: f32[4096,4096] {R} = parameter "v"
 input %x: f32[)" +
       count + R"(,1024] {S(0)} = user
-  %whole: f32[)" +
+  %full: f32[)" +
       count + ",1024] {R} = all_gather(%x, tp: {S(0)} -> {R})\n" + between + "  %y: f32[" + count +
-      ",1024] {S(1)} = aten::mm(%whole, %w)\noutput %y = user\n";
+      ",1024] {S(1)} = aten::mm(%full, %w)\noutput %y = user\n";
 }
 
 OverlapDecision decision_of(const std::string& text, OverlapMode mode) {
@@ -70,10 +70,10 @@ TEST(OverlapDecision, SaysWhatAndWhyInOneLine) {
 }
 
 TEST(OverlapGate, AsksForNoRatesWhereNothingMatters) {
-  // Of a mesh whose ranks cannot talk the rates are constants.
+  // The rates of a mesh whose ranks cannot communicate are constants.
   const auto program = parse_program(gather_of(1024));
   const OverlapGate gate(program, {});
-  EXPECT_EQ(gate.largest_part(*program.inputs[2].value), (std::vector<int64_t>{512, 1024}));
+  EXPECT_EQ(gate.largest_local_sizes(*program.inputs[2].value), (std::vector<int64_t>{512, 1024}));
 }
 
 } // namespace overlap_decision_test

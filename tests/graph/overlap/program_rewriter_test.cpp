@@ -64,7 +64,7 @@ TEST(ProgramRewriter, OneSizeAtMostIsNoNumber) {
   EXPECT_FALSE(ProgramRewriter::can_state({Size::symbol("a"), Size::symbol("b")}));
 }
 
-TEST(ProgramRewriter, RowsThatAreCutInAnotherWayHaveNoLayout) {
+TEST(ProgramRewriter, RowsThatAreShardedInAnotherWayHaveNoLayout) {
   const auto program = parse_program(R"(program @ mesh(tp=2)
 input %x: f32[4,6,8] {S(0)} = user
 input %y: f32[24,8] {R} = user

@@ -7,7 +7,7 @@ namespace weft::graph {
 namespace rank_gather_test {
 using testing::forms_of;
 
-/// Of a program that gathers %x: f32[2,8] of two members to %w: f32[4,8], and goes on as `rest` does.
+/// The gather found in a program that gathers %x: f32[2,8] of two members to %w: f32[4,8], and continues with `rest`.
 std::string gather_of(const std::string& rest) {
   return forms_of(R"(program
       input %x: f32[2,8] = user
@@ -17,8 +17,8 @@ std::string gather_of(const std::string& rest) {
       )" + rest);
 }
 
-/// Every way of cutting the result into the members' pieces %a and %c.
-const char* const kCuts[] = {
+/// Every way to split the result into the members' shards %a and %c.
+const char* const kSplits[] = {
     "[%a: f32[2,8], %c: f32[2,8]] = aten::split.Tensor(%w, 2)",
     "[%a: f32[2,8], %c: f32[2,8]] = aten::split.Tensor(%w, 2, 0)",
     "[%a: f32[2,8], %c: f32[2,8]] = aten::split.Tensor(%w, 2, -2)",
@@ -37,30 +37,30 @@ TEST(RankGather, AGatherAndItsWaitAreOneAlongTheFirstDim) {
   EXPECT_EQ(gather_of("output %w = user"), "gather %x -> %w along 0 over 0 of 2: %g %w\n");
 }
 
-TEST(RankGather, PiecesThatAreJoinedAlongAnotherDimAreOneAlongThat) {
-  for (const std::string cut : kCuts) {
-    const auto found = gather_of(cut + R"(
+TEST(RankGather, ShardsThatAreJoinedAlongAnotherDimAreAGatherAlongThat) {
+  for (const std::string split : kSplits) {
+    const auto found = gather_of(split + R"(
         %j: f32[2,16] = aten::cat([%a, %c], 1)
         output %j = user)");
-    EXPECT_TRUE(found.starts_with("gather %x -> %j along 1 over 0 of 2: %g %w %a")) << cut << "\n" << found;
-    EXPECT_EQ(found.find("kept"), std::string::npos) << cut << "\n" << found;
+    EXPECT_TRUE(found.starts_with("gather %x -> %j along 1 over 0 of 2: %g %w %a")) << split << "\n" << found;
+    EXPECT_EQ(found.find("kept"), std::string::npos) << split << "\n" << found;
   }
 }
 
 TEST(RankGather, TheDimOfAJoinMayBeNegativeNamedOrLeftOut) {
-  const std::string cut = "[%a: f32[2,8], %c: f32[2,8]] = aten::split.Tensor(%w, 2)\n";
+  const std::string split = "[%a: f32[2,8], %c: f32[2,8]] = aten::split.Tensor(%w, 2)\n";
   EXPECT_EQ(
-      gather_of(cut + "%j: f32[2,16] = aten::cat([%a, %c], -1)\n output %j = user"),
+      gather_of(split + "%j: f32[2,16] = aten::cat([%a, %c], -1)\n output %j = user"),
       "gather %x -> %j along 1 over 0 of 2: %g %w %a %j\n");
   EXPECT_EQ(
-      gather_of(cut + "%j: f32[2,16] = aten::cat([%a, %c], dim=1)\n output %j = user"),
+      gather_of(split + "%j: f32[2,16] = aten::cat([%a, %c], dim=1)\n output %j = user"),
       "gather %x -> %j along 1 over 0 of 2: %g %w %a %j\n");
   EXPECT_EQ(
-      gather_of(cut + "%j: f32[4,8] = aten::cat([%a, %c])\n output %j = user"),
+      gather_of(split + "%j: f32[4,8] = aten::cat([%a, %c])\n output %j = user"),
       "gather %x -> %j along 0 over 0 of 2: %g %w %a %j\n");
 }
 
-TEST(RankGather, PiecesMayBeCopiedOnTheWay) {
+TEST(RankGather, ShardsMayBeCopiedOnTheWay) {
   EXPECT_EQ(
       gather_of(R"([%a: f32[2,8], %c: f32[2,8]] = aten::split.Tensor(%w, 2)
         %d: f32[2,8] = aten::clone(%a)
@@ -71,43 +71,43 @@ TEST(RankGather, PiecesMayBeCopiedOnTheWay) {
 }
 
 TEST(RankGather, AJoinThatIsNoneIsRefusedAndSaysWhy) {
-  for (const std::string cut : kCuts) {
+  for (const std::string split : kSplits) {
     const auto joined = [&](const std::string& list, const std::string& type) {
-      return gather_of(cut + "\n %j: " + type + " = aten::cat([" + list + "], 1)\n output %j = user");
+      return gather_of(split + "\n %j: " + type + " = aten::cat([" + list + "], 1)\n output %j = user");
     };
-    EXPECT_EQ(joined("%c, %a", "f32[2,16]"), "gather %g: the pieces are joined in another order\n") << cut;
-    EXPECT_EQ(joined("%a", "f32[2,8]"), "gather %g: only 1 of the 2 pieces are joined\n") << cut;
-    EXPECT_EQ(joined("%a, %a", "f32[2,16]"), "gather %g: the piece of member 0 is joined twice\n") << cut;
-    EXPECT_EQ(joined("%a, %c, %c", "f32[2,24]"), "gather %g: the piece of member 1 is joined twice\n") << cut;
-    EXPECT_EQ(joined("%a, %x", "f32[2,16]"), "gather %g: the pieces are joined with other tensors\n") << cut;
-    EXPECT_EQ(joined("%x, %a, %c", "f32[2,24]"), "gather %g: the pieces are joined with other tensors\n") << cut;
+    EXPECT_EQ(joined("%c, %a", "f32[2,16]"), "gather %g: the shards are joined in another order\n") << split;
+    EXPECT_EQ(joined("%a", "f32[2,8]"), "gather %g: only 1 of the 2 shards are joined\n") << split;
+    EXPECT_EQ(joined("%a, %a", "f32[2,16]"), "gather %g: the shard of member 0 is joined twice\n") << split;
+    EXPECT_EQ(joined("%a, %c, %c", "f32[2,24]"), "gather %g: the shard of member 1 is joined twice\n") << split;
+    EXPECT_EQ(joined("%a, %x", "f32[2,16]"), "gather %g: the shards are joined with other tensors\n") << split;
+    EXPECT_EQ(joined("%x, %a, %c", "f32[2,24]"), "gather %g: the shards are joined with other tensors\n") << split;
   }
 }
 
-TEST(RankGather, PiecesOfUnequalSizeAreRefused) {
+TEST(RankGather, ShardsOfUnequalSizeAreRefused) {
   EXPECT_EQ(
       gather_of(R"([%a: f32[3,8], %c: f32[1,8]] = aten::split_with_sizes(%w, [3, 1])
         %j: f32[4,8] = aten::cat([%a, %c], 0)
         output %j = user)"),
-      "gather %g: the pieces that are joined are not the members' equal ones\n");
+      "gather %g: the joined tensors are not the members' equal shards\n");
   EXPECT_EQ(
       gather_of(R"(%a: f32[2,8] = aten::slice.Tensor(%w, 0, 0, 2)
         %c: f32[1,8] = aten::slice.Tensor(%w, 0, 2, 3)
         %j: f32[3,8] = aten::cat([%a, %c])
         output %j = user)"),
-      "gather %g: the pieces that are joined are not the members' equal ones\n");
+      "gather %g: the joined tensors are not the members' equal shards\n");
   EXPECT_EQ(
       gather_of(R"(%a: f32[2,8] = aten::slice.Tensor(%w, 0, 0, 4, 2)
         %c: f32[2,8] = aten::slice.Tensor(%w, 0, 2, 4)
         %j: f32[2,16] = aten::cat([%a, %c], 1)
         output %j = user)"),
-      "gather %g: the pieces that are joined are not the members' equal ones\n");
+      "gather %g: the joined tensors are not the members' equal shards\n");
   EXPECT_EQ(
       gather_of(R"(%a: f32[2,8] = aten::slice.Tensor(%w, 0, 0, 2)
         %c: f32[2,8] = aten::slice.Tensor(%w, 0, 1, 3)
         %j: f32[2,16] = aten::cat([%a, %c], 1)
         output %j = user)"),
-      "gather %g: the pieces that are joined are not the members' equal ones\n");
+      "gather %g: the joined tensors are not the members' equal shards\n");
 }
 
 TEST(RankGather, ASliceThatTrimsNothingBelongsToItAndOneThatDoesIsRefused) {
@@ -120,26 +120,26 @@ TEST(RankGather, ASliceThatTrimsNothingBelongsToItAndOneThatDoesIsRefused) {
       "gather %x -> %s along 1 over 0 of 2: %g %w %a %c %j %s\n");
   EXPECT_EQ(
       gather_of(join + "%s: f32[2,15] = aten::slice.Tensor(%j, 1, 0, 15)\n output %s = user"),
-      "gather %g: a part of it alone is used, of sizes [2,15]\n");
+      "gather %g: only a slice of it is used, of sizes [2,15]\n");
   EXPECT_EQ(
       gather_of("%s: f32[3,8] = aten::slice.Tensor(%w, 0, 0, 3)\n output %s = user"),
-      "gather %g: a part of it alone is used, of sizes [3,8]\n");
-  // Along another dim it is somebody who uses the whole.
+      "gather %g: only a slice of it is used, of sizes [3,8]\n");
+  // A slice along another dim is a use of the full tensor.
   EXPECT_EQ(
       gather_of("%s: f32[4,3] = aten::slice.Tensor(%w, 1, 0, 3)\n output %s = user"),
       "gather %x -> %w along 0 over 0 of 2: %g %w\n");
 }
 
-TEST(RankGather, OnePieceAloneIsRefused) {
+TEST(RankGather, OneShardAloneIsRefused) {
   EXPECT_EQ(
       gather_of(R"([%a: f32[2,8], %c: f32[2,8]] = aten::split.Tensor(%w, 2)
         %m: f32[2,8] = aten::mm(%c, %b)
         output %m = user)"),
-      "gather %g: the piece of member 1 is used by itself\n");
+      "gather %g: the shard of member 1 is used by itself\n");
 }
 
 TEST(RankGather, TheBitsOfAnotherDtypeAreThoseOfTheShardBefore) {
-  // Around the pieces and around the whole; of one byte or of several.
+  // Views of the shards' bits and of the full tensor's; dtypes of one byte or of several.
   EXPECT_EQ(
       forms_of(R"(program
       input %x: bf16[2,8] = user
@@ -190,7 +190,8 @@ TEST(RankGather, AViewGathersAlongADimBehindDimsOfOneIndex) {
   EXPECT_EQ(
       forms_of(head + "%v: f32[1,6,8] = aten::view(%w, [1, 6, 8])\n output %v = user"),
       "gather %x -> %v along 1 over 0 of 2: %g %w %v\n");
-  // The pieces would lie behind rows of their own: that is another use of what is gathered along 0.
+  // The dim of the members would move past a dim that is not of size 1. So the view is a use of the tensor gathered
+  // along 0.
   EXPECT_EQ(
       forms_of(head + "%v: f32[1,3,16] = aten::reshape(%w, [1, 3, 16])\n output %v = user"),
       "gather %x -> %w along 0 over 0 of 2: %g %w\n");
@@ -216,13 +217,13 @@ TEST(RankGather, MembersMayBeADimOfTheirOwnOnTheWay) {
         %j: f32[2,16] = aten::cat([%a, %c], 1)
         output %j = user)"),
       "gather %x -> %j along 1 over 0 of 2: %g %w %s %a %j\n");
-  // Used as it is, it is a use of what it was.
+  // A use of the stacked tensor is a use of the gathered tensor.
   EXPECT_EQ(
       gather_of(R"(%s: f32[2,2,8] = aten::view(%w, [2, 2, 8])
         %r: f32[2,2,8] = aten::relu(%s)
         output %r = user)"),
       "gather %x -> %w along 0 over 0 of 2: %g %w\n");
-  // The pieces themselves are transposed.
+  // The shards themselves are transposed.
   EXPECT_EQ(
       gather_of(R"(%s: f32[2,2,8] = aten::view(%w, [2, 2, 8])
         %t: f32[2,8,2|16,1,8] = aten::permute(%s, [0, 2, 1])
@@ -241,8 +242,8 @@ TEST(RankGather, WhatOthersUseOnTheWayIsKept) {
         output %m = user
         output %n = user
         output %g = user)"),
-      "gather %x -> %j along 1 over 0 of 2: %g %w %a %j; kept %g joined 0; kept %w joined 0; kept %c piece 1\n");
-  // What is joined in another way besides does not hurt the gather that is used.
+      "gather %x -> %j along 1 over 0 of 2: %g %w %a %j; kept %g joined 0; kept %w joined 0; kept %c shard 1\n");
+  // A second join that is no gather does not change the gather that is found.
   EXPECT_EQ(
       gather_of(R"([%a: f32[2,8], %c: f32[2,8]] = aten::split.Tensor(%w, 2)
         %j: f32[2,16] = aten::cat([%c, %a], 1)
@@ -321,13 +322,13 @@ TEST(RankGather, SizesOfSymbolsAreEqualWhereTheyAreForAllOfThem) {
         %j: f32[s0,16] = aten::cat([%a, %c], 1)
         output %j = user)"),
       "gather %x -> %j along 1 over 0 of 2: %g %w %a %c %j\n");
-  // Three rows were half of them at the export; that says nothing of another number.
+  // Three rows were half of them at the export, but not for other values of the symbol.
   EXPECT_EQ(
       forms_of(head + R"(%a: f32[s0,8] = aten::slice.Tensor(%w, 0, 0, %n)
         %c: f32[s0,8] = aten::slice.Tensor(%w, 0, 3, %m)
         %j: f32[s0,16] = aten::cat([%a, %c], 1)
         output %j = user)"),
-      "gather %g: the pieces that are joined are not the members' equal ones\n");
+      "gather %g: the joined tensors are not the members' equal shards\n");
 }
 
 } // namespace rank_gather_test

@@ -7,19 +7,20 @@ namespace weft::graph {
 namespace rank_scatter_test {
 using testing::forms_of;
 
-/// Of a program that cuts %x: f32[4,8] for two members as `cut` does, scatters %j: f32[8,4], and returns what came.
-std::string scatter_of(const std::string& cut, const std::string& outputs = "output %w = user") {
+/// The scatter found in a program that splits %x: f32[4,8] for two members by `split`, scatters %j: f32[8,4], and
+/// returns the result.
+std::string scatter_of(const std::string& split, const std::string& outputs = "output %w = user") {
   return forms_of(R"(program
       input %x: f32[4,8] = user
       input %y: f32[4,4] = user
-      )" + cut + R"(
+      )" + split + R"(
         %r: f32[4,4] = _c10d_functional::reduce_scatter_tensor(%j, "sum", 2, "0")
         %w: f32[4,4] = _c10d_functional::wait_tensor(%r)
       )" + outputs);
 }
 
-/// Every way of cutting it along dim 1 into %a and %c.
-const char* const kCuts[] = {
+/// Every way to split %x along dim 1 into %a and %c.
+const char* const kSplits[] = {
     "[%a: f32[4,4|8,1], %c: f32[4,4|8,1]] = aten::split.Tensor(%x, 4, 1)",
     "[%a: f32[4,4|8,1], %c: f32[4,4|8,1]] = aten::split.Tensor(%x, 4, -1)",
     "[%a: f32[4,4|8,1], %c: f32[4,4|8,1]] = aten::split.sizes(%x, [4, 4], dim=1)",
@@ -40,17 +41,17 @@ TEST(RankScatter, AScatterAndItsWaitAreOneAlongTheFirstDim) {
       "scatter(avg) %x -> %w along 0 over 0 of 2: %r %w\n");
 }
 
-TEST(RankScatter, PiecesOfAnotherDimAreOneAlongThat) {
-  for (const std::string cut : kCuts) {
+TEST(RankScatter, ShardsOfAnotherDimAreAScatterAlongThat) {
+  for (const std::string split : kSplits) {
     for (const std::string join : {"aten::cat([%a, %c])", "aten::cat([%a, %c], 0)", "aten::cat([%a, %c], dim=-2)"}) {
-      const auto found = scatter_of(cut + "\n %j: f32[8,4] = " + join);
-      EXPECT_TRUE(found.starts_with("scatter(sum) %x -> %w along 1 over 0 of 2: %a ")) << cut << "\n" << found;
-      EXPECT_TRUE(found.ends_with("%j %r %w\n")) << cut << "\n" << found;
+      const auto found = scatter_of(split + "\n %j: f32[8,4] = " + join);
+      EXPECT_TRUE(found.starts_with("scatter(sum) %x -> %w along 1 over 0 of 2: %a ")) << split << "\n" << found;
+      EXPECT_TRUE(found.ends_with("%j %r %w\n")) << split << "\n" << found;
     }
   }
 }
 
-TEST(RankScatter, PiecesMayBeCopiedOnTheWay) {
+TEST(RankScatter, ShardsMayBeCopiedOnTheWay) {
   EXPECT_EQ(
       scatter_of(R"([%a: f32[4,4|8,1], %c: f32[4,4|8,1]] = aten::split.Tensor(%x, 4, 1)
         %d: f32[4,4] = aten::clone(%a)
@@ -59,7 +60,7 @@ TEST(RankScatter, PiecesMayBeCopiedOnTheWay) {
       "scatter(sum) %x -> %w along 1 over 0 of 2: %a %d %e %j %r %w\n");
 }
 
-TEST(RankScatter, PiecesOfTheFirstDimInTheirOrderAreWhatTheyWere) {
+TEST(RankScatter, ShardsOfTheFirstDimInTheirOrderAreTheSameTensor) {
   EXPECT_EQ(
       forms_of(R"(program
       input %x: f32[8,4] = user
@@ -72,24 +73,24 @@ TEST(RankScatter, PiecesOfTheFirstDimInTheirOrderAreWhatTheyWere) {
 }
 
 TEST(RankScatter, AJoinThatIsNoneIsRefusedAndSaysWhy) {
-  for (const std::string cut : kCuts) {
+  for (const std::string split : kSplits) {
     const auto joined = [&](const std::string& list) {
-      return scatter_of(cut + "\n %j: f32[8,4] = aten::cat([" + list + "])");
+      return scatter_of(split + "\n %j: f32[8,4] = aten::cat([" + list + "])");
     };
-    EXPECT_EQ(joined("%c, %a"), "scatter %r: the pieces are joined in another order\n") << cut;
-    EXPECT_EQ(joined("%c, %c"), "scatter %r: the piece of member 1 is joined twice\n") << cut;
-    // Of several tensors, it is a tensor as good as any.
-    EXPECT_EQ(joined("%a, %y"), "scatter(sum) %j -> %w along 0 over 0 of 2: %r %w\n") << cut;
+    EXPECT_EQ(joined("%c, %a"), "scatter %r: the shards are joined in another order\n") << split;
+    EXPECT_EQ(joined("%c, %c"), "scatter %r: the shard of member 1 is joined twice\n") << split;
+    // A join of different tensors is an input like any other.
+    EXPECT_EQ(joined("%a, %y"), "scatter(sum) %j -> %w along 0 over 0 of 2: %r %w\n") << split;
   }
   EXPECT_EQ(
       scatter_of(R"(%a: f32[4,4|8,1] = aten::slice.Tensor(%x, 1, 0, 4)
         %c: f32[4,4|8,1] = aten::slice.Tensor(%x, 1, 3, 7)
         %j: f32[8,4] = aten::cat([%a, %c]))"),
-      "scatter %r: the pieces that are joined are not the members' equal ones\n");
+      "scatter %r: the joined tensors are not the members' equal shards\n");
   EXPECT_EQ(
       scatter_of(R"([%a: f32[4,2|8,1], %c: f32[4,2|8,1], %d: f32[4,4|8,1]] = aten::split_with_sizes(%x, [2, 2, 4], 1)
         %j: f32[8,4] = aten::cat([%d, %d]))"),
-      "scatter %r: the pieces that are joined are not the members' equal ones\n");
+      "scatter %r: the joined tensors are not the members' equal shards\n");
 }
 
 TEST(RankScatter, ViewsAndMovesOfDimsAreSeenThrough) {
@@ -106,7 +107,7 @@ TEST(RankScatter, ViewsAndMovesOfDimsAreSeenThrough) {
         %t: f32[2,4,4|4,8,1] = aten::permute(%v, [1, 0, 2])
         %j: f32[8,4] = aten::reshape(%t, [8, 4]))"),
       "scatter(sum) %x -> %w along 1 over 0 of 2: %v %t %j %r %w\n");
-  // A change of the rank alone is none of the scatter's.
+  // A reshape that only changes the number of dims does not belong to the scatter.
   EXPECT_EQ(
       forms_of(R"(program
       input %x: f32[8,4] = user
@@ -118,20 +119,20 @@ TEST(RankScatter, ViewsAndMovesOfDimsAreSeenThrough) {
 }
 
 TEST(RankScatter, WhatIsSavedAndWhatIsKeptIsSaid) {
-  const std::string cut = R"([%a: f32[4,4|8,1], %c: f32[4,4|8,1]] = aten::split.Tensor(%x, 4, 1)
+  const std::string split = R"([%a: f32[4,4|8,1], %c: f32[4,4|8,1]] = aten::split.Tensor(%x, 4, 1)
         %j: f32[8,4] = aten::cat([%a, %c]))";
   EXPECT_EQ(
-      scatter_of(cut, "output %w = user\n output %r = user"),
+      scatter_of(split, "output %w = user\n output %r = user"),
       "scatter(sum) %x -> %w along 1 over 0 of 2: %a %j %r %w; saved %r\n");
   EXPECT_EQ(
-      scatter_of(cut, "output %w = user\n output %x = user"),
+      scatter_of(split, "output %w = user\n output %x = user"),
       "scatter(sum) %x -> %w along 1 over 0 of 2: %a %j %r %w; kept\n");
   EXPECT_EQ(
-      scatter_of(cut, "output %w = user\n output %j = user"),
+      scatter_of(split, "output %w = user\n output %j = user"),
       "scatter(sum) %x -> %w along 1 over 0 of 2: %a %j %r %w; kept\n");
-  // Users of what has arrived may be many.
+  // The result may have several uses.
   EXPECT_EQ(
-      scatter_of(cut, "%s: f32[4,4] = aten::relu(%w)\n output %w = user\n output %s = user"),
+      scatter_of(split, "%s: f32[4,4] = aten::relu(%w)\n output %w = user\n output %s = user"),
       "scatter(sum) %x -> %w along 1 over 0 of 2: %a %j %r %w\n");
 }
 

@@ -27,7 +27,7 @@ input %w: f32[8,16] {S(1)} = parameter "o.weight"
 input %b: f32[8] {P(sum)} = parameter "o.bias"
 input %x: f32[4,6,16] {S(2)} = user
   %t: f32[16,8|1,16] {S(0)} = aten::t(%w) in o
-  %matmul_reduce_scatter: f32[4,6,8] {S(1)} = weft::matmul_reduce_scatter([%x], [%t], %b, "sum", 1, 1, "tp") in o because "a reduce_scatter over tp runs beside it"
+  %matmul_reduce_scatter: f32[4,6,8] {S(1)} = weft::matmul_reduce_scatter([%x], [%t], %b, "sum", 1, 1, "tp") in o because "a reduce_scatter over tp overlaps it"
 output %matmul_reduce_scatter = user
 )");
 }
@@ -54,13 +54,13 @@ input %w: f32[4,8] {S(0)} = parameter "w"
 input %x: f32[4,6,16] {S(2)} = user
 input %y: f32[24,4] {S(1)} = user
   %reshape: f32[4,6,4] {S(2)} = aten::reshape(%y, [4, 6, 4]) sizes(shape: [4,6,4] {S(2)})
-  %matmul_reduce_scatter: f32[4,6,8] {S(1)} = weft::matmul_reduce_scatter([%x, %reshape], [%v, %w], None, "sum", 1, 1, "tp") because "a reduce_scatter over tp runs beside it"
+  %matmul_reduce_scatter: f32[4,6,8] {S(1)} = weft::matmul_reduce_scatter([%x, %reshape], [%v, %w], None, "sum", 1, 1, "tp") because "a reduce_scatter over tp overlaps it"
 output %matmul_reduce_scatter = user
 )");
 }
 
 TEST(ScatterFusion, AViewWithOtherLeadingDimsThanTheLeftHandSideIsOfTheLeftHandSide) {
-  // [2,8,32] times a matrix, shown as [4,4,16]: the pieces are of the latter.
+  // [2,8,32] times a matrix, viewed as [4,4,16]: the view is scattered.
   expect_overlapped(
       R"(program
 input %w: f32[32,16] = user
@@ -147,7 +147,7 @@ output %matmul_reduce_scatter = user
 )");
 }
 
-TEST(ScatterFusion, InsteadOfAProductItsPieceIsPermuted) {
+TEST(ScatterFusion, InsteadOfAProductItsShardIsPermuted) {
   expect_overlapped(
       R"(program @ mesh(tp=2)
 input %w: f32[8,4] {S(0)} = parameter "w"
@@ -160,7 +160,7 @@ output %z = user
       R"(program @ mesh(tp=2)
 input %w: f32[8,4] {S(0)} = parameter "w"
 input %x: f32[6,8] {S(1)} = user
-  %matmul_reduce_scatter: f32[6,4] {S(1)} = weft::matmul_reduce_scatter([%x], [%w], None, "sum", 1, 1, "tp") because "a reduce_scatter over tp runs beside it"
+  %matmul_reduce_scatter: f32[6,4] {S(1)} = weft::matmul_reduce_scatter([%x], [%w], None, "sum", 1, 1, "tp") because "a reduce_scatter over tp overlaps it"
   %t_1: f32[4,6|1,4] {S(0)} = aten::t(%matmul_reduce_scatter)
   %contiguous: f32[4,6] {S(0)} = aten::contiguous(%t_1)
 output %contiguous = user
@@ -193,7 +193,7 @@ output %z = user
 input %w: f32[8,16] {S(1)} = parameter "o.weight"
 input %x: f32[3,6,16] {S(2)} = user
   %t: f32[16,8|1,16] {S(0)} = aten::t(%w) in o
-  %matmul_reduce_scatter: f32[3,6,8] {S(1)} = weft::matmul_reduce_scatter([%x], [%t], None, "sum", 1, 1, "tp") in o because "half of an all_reduce over tp runs beside it"
+  %matmul_reduce_scatter: f32[3,6,8] {S(1)} = weft::matmul_reduce_scatter([%x], [%t], None, "sum", 1, 1, "tp") in o because "half of an all_reduce over tp overlaps it"
   %all_gather: f32[3,6,8] {R} = all_gather(%matmul_reduce_scatter, tp: {S(1)} -> {R}) in o
 output %all_gather = user
 )");
@@ -219,7 +219,7 @@ output %wait_tensor = user
 )");
 }
 
-TEST(ScatterFusion, ARanksAllReduceOfPiecesThatDifferOrOfAnUnknownGroupIsNot) {
+TEST(ScatterFusion, ARanksAllReduceOfUnevenShardsOrOfAnUnknownGroupIsNot) {
   const auto program = [](const std::string& mesh, const std::string& rows) {
     return "program" + mesh + "\ninput %w: f32[8,4] = user\ninput %x: f32[" + rows + ",8] = user\n  %mm: f32[" + rows +
         ",4] = aten::mm(%x, %w)\n  %r: f32[" + rows +
@@ -227,7 +227,8 @@ TEST(ScatterFusion, ARanksAllReduceOfPiecesThatDifferOrOfAnUnknownGroupIsNot) {
         ",4] = _c10d_functional::wait_tensor(%r)\noutput %z = user\n";
   };
   expect_not_overlapped(program(" @ mesh(tp=2)", "5"), "its first dim is not divided by 2");
-  expect_not_overlapped(program("", "6"), "nobody says how many members tp has: it is no dim of the program's mesh");
+  expect_not_overlapped(
+      program("", "6"), "the number of members of tp is not known: it is no dim of the program's mesh");
 }
 
 TEST(ScatterFusion, TheNumbersAreTheSame) {

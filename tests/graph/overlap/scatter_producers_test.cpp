@@ -26,10 +26,10 @@ output %z = user
 TEST(ScatterProducers, WhatIsNoProductSaysWhatItIs) {
   expect_not_overlapped(
       with("  %m: f32[4,8] {P(sum)} = aten::mm(%x, %w)\n  %y: f32[4,8] {P(sum)} = aten::neg(%m)"),
-      "%y comes of aten::neg, not of a matmul");
+      "%y is computed by aten::neg, not by a matmul");
   expect_not_overlapped(
       with("  %m: f32[4,8] {P(sum)} = aten::mm(%x, %w)\n  %y: f32[4,8] {P(sum)} = aten::add.Tensor(%m, %m, alpha=2)"),
-      "%y comes of aten::add.Tensor, not of a matmul");
+      "%y is computed by aten::add.Tensor, not by a matmul");
   expect_not_overlapped(
       R"(program @ mesh(tp=2)
 input %y: f32[4,8] {P(sum)} = user
@@ -72,7 +72,7 @@ input %x: bf16[6,8] = user
   %z: f32[3,4] = _c10d_functional::wait_tensor(%r)
 output %z = user
 )",
-      "%c comes of aten::_to_copy, not of a matmul");
+      "%c is computed by aten::_to_copy, not by a matmul");
 }
 
 TEST(ScatterProducers, NothingIsComputedBehindAWriteThatMatters) {

@@ -7,7 +7,7 @@ namespace weft::graph {
 namespace step_forms_test {
 using testing::forms_of;
 
-/// Of one step on a tensor of these sizes on mesh(dp=2,tp=2).
+/// The form found of one step on a tensor of these sizes on mesh(dp=2,tp=2).
 std::string step_on(
     const std::string& mesh,
     const std::string& sizes,
@@ -44,7 +44,7 @@ TEST(StepForms, ShardsThatAreNotAllOfOneSizeSayOfWhich) {
   EXPECT_EQ(step_on("tp=2", "4*s0,8", "S(0)", "all_gather(%x, tp", "R"), "gather %x -> %y along 0 over tp of 2: %y\n");
 }
 
-TEST(StepForms, ADimThatOthersCutFirstIsWholeAsTheyLeaveIt) {
+TEST(StepForms, ADimThatOuterMeshDimsShardIsGatheredToTheirShard) {
   EXPECT_EQ(
       step_on("dp=2,tp=2", "8,8", "S(0), S(0)", "all_gather(%x, tp", "S(0), R"),
       "gather %x -> %y along 0 over tp of 2: %y\n");
@@ -53,7 +53,7 @@ TEST(StepForms, ADimThatOthersCutFirstIsWholeAsTheyLeaveIt) {
       "gather %x -> %y along 0 of size 3 over tp of 2: %y\n");
   EXPECT_EQ(
       step_on("dp=2,tp=2", "5,8", "S(0), S(0)", "all_gather(%x, tp", "S(0), R"),
-      "gather %y: dim 0 of size 5 is cut by dp too, into pieces that are not all of one size\n");
+      "gather %y: dim 0 of size 5 is sharded over dp too, into shards of different sizes\n");
   EXPECT_EQ(
       step_on("dp=2,tp=2", "8,8", "S(0), P(sum)", "reduce_scatter(%x, tp", "S(0), S(0)"),
       "scatter(sum) %x -> %y along 0 over tp of 2: %y\n");
@@ -62,29 +62,29 @@ TEST(StepForms, ADimThatOthersCutFirstIsWholeAsTheyLeaveIt) {
       "gather %x -> %y along 0 over tp of 2: %y\n");
 }
 
-TEST(StepForms, SeveralMeshDimsAreOneGroupWhereTheyCutInItsOrder) {
+TEST(StepForms, SeveralMeshDimsAreOneGroupWhereTheyShardInItsOrder) {
   EXPECT_EQ(
       step_on("dp=2,tp=2", "8,8", "S(0), S(0)", "all_gather(%x, dp,tp", "R, R"),
       "gather %x -> %y along 0 over dp,tp of 4: %y\n");
   EXPECT_EQ(
       step_on("dp=2,tp=2", "8,8", "S(0)[1], S(0)[0]", "all_gather(%x, dp,tp", "R, R"),
-      "gather %y: the pieces of dim 0 lie in another order than the members of dp,tp\n");
+      "gather %y: the shards of dim 0 are in another order than the members of dp,tp\n");
   EXPECT_EQ(
       step_on("dp=2,tp=2", "8,8", "P(sum), P(sum)", "reduce_scatter(%x, dp,tp", "S(1), S(1)"),
       "scatter(sum) %x -> %y along 1 over dp,tp of 4: %y\n");
   EXPECT_EQ(
       step_on("dp=2,tp=2", "8,8", "P(sum), P(sum)", "reduce_scatter(%x, dp,tp", "S(1)[1], S(1)[0]"),
-      "scatter %y: the pieces of dim 1 lie in another order than the members of dp,tp\n");
-  // 7 are 4 and 3, these 2 and 2, 2 and 1, which is what cutting into four gives; 5 are 2, 1, 1, 1, which is not.
+      "scatter %y: the shards of dim 1 are in another order than the members of dp,tp\n");
+  // 7 over dp is 4 and 3, and over tp 2, 2, 2, 1, as torch.chunk divides 7 into four; 5 is 2, 1, 1, 1, which differs.
   EXPECT_EQ(
       step_on("dp=2,tp=2", "7,8", "S(0), S(0)", "all_gather(%x, dp,tp", "R, R"),
       "gather %x -> %y along 0 of size 7 over dp,tp of 4: %y\n");
   EXPECT_EQ(
       step_on("dp=2,tp=2", "5,8", "S(0), S(0)", "all_gather(%x, dp,tp", "R, R"),
-      "gather %y: cutting 5 by dp,tp in turn is not cutting it into 4\n");
+      "gather %y: sharding 5 over dp,tp one after the other is not dividing it into 4\n");
   EXPECT_EQ(
       step_on("dp=2,tp=2", "s0,8", "S(0), S(0)", "all_gather(%x, dp,tp", "R, R"),
-      "gather %y: cutting s0 by dp,tp in turn is not cutting it into 4\n");
+      "gather %y: sharding s0 over dp,tp one after the other is not dividing it into 4\n");
 }
 
 TEST(StepForms, MeshDimsOfOneRankDoNotCount) {
@@ -97,12 +97,12 @@ TEST(StepForms, MeshDimsOfOneRankDoNotCount) {
 TEST(StepForms, WhatIsNotOneDimIsRefused) {
   EXPECT_EQ(
       step_on("dp=2,tp=2", "8,8", "S(0), S(1)", "all_gather(%x, dp,tp", "R, R"),
-      "gather %y: dims 0 and 1 are cut at once\n");
+      "gather %y: dims 0 and 1 are sharded at once\n");
   EXPECT_EQ(
-      step_on("tp=2", "8,8", "SS(0,2)", "all_gather(%x, tp", "R"), "gather %y: the pieces of dim 0 are strided\n");
+      step_on("tp=2", "8,8", "SS(0,2)", "all_gather(%x, tp", "R"), "gather %y: the shards of dim 0 are strided\n");
   EXPECT_EQ(
       step_on("tp=2", "8,8", "P(sum)", "reduce_scatter(%x, tp", "SS(0,2)"),
-      "scatter %y: the pieces of dim 0 are strided\n");
+      "scatter %y: the shards of dim 0 are strided\n");
   EXPECT_EQ(step_on("tp=2", "0,8", "S(0)", "all_gather(%x, tp", "R"), "gather %y: the tensor has no elements\n");
   EXPECT_EQ(
       step_on("dp=2,tp=2", "8,8", "P(sum), P(avg)", "reduce_scatter(%x, dp,tp", "S(0), S(0)"),
@@ -119,7 +119,7 @@ TEST(StepForms, AnAllReduceIsOne) {
       "reduction %y: the terms are reduced in several ways at once\n");
 }
 
-TEST(StepForms, AScatterSaysWhetherOthersUseTheWhole) {
+TEST(StepForms, AScatterSaysWhetherOthersUseTheFullTensor) {
   EXPECT_EQ(
       forms_of(R"(program @ mesh(tp=2)
       input %x: f32[4,8] {P(sum)} = user

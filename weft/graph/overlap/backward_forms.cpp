@@ -13,7 +13,7 @@ bool is_step(const Node* node, std::initializer_list<StepKind> kinds) {
       std::find(kinds.begin(), kinds.end(), node->step()->kind) != kinds.end();
 }
 
-/// The product behind a gradient: its left-hand side, and the matrix, transposed or not.
+/// The matmul that computes the gradient of a left-hand side: gradient times matrix, which may have to be transposed.
 struct LeftGradient {
   Value* gradient;
   Value* matrix;
@@ -39,8 +39,8 @@ std::optional<LeftGradient> left_gradient(const Node& node) {
   return found;
 }
 
-/// Whether a collective gives what the gradient is of, or takes it away.
-bool stands_beside_collective(const ProgramRewriter& rewriter, const LeftGradient& found, const Value& result) {
+/// Whether an all-gather produces the operand of the gradient, or a collective that reduces takes its result.
+bool is_next_to_collective(const ProgramRewriter& rewriter, const LeftGradient& found, const Value& result) {
   if (is_step(found.gradient->producer(), {StepKind::AllGather})) {
     return true;
   }
@@ -52,7 +52,7 @@ bool stands_beside_collective(const ProgramRewriter& rewriter, const LeftGradien
 
 void split_left_gradient(ProgramRewriter& rewriter, Node& node) {
   const auto found = left_gradient(node);
-  if (!found || !node.output(0)->layout || !stands_beside_collective(rewriter, *found, *node.output(0))) {
+  if (!found || !node.output(0)->layout || !is_next_to_collective(rewriter, *found, *node.output(0))) {
     return;
   }
   rewriter.insert_before(&node, node.origin);
@@ -96,7 +96,7 @@ bool is_sum_of_two(const Node& node) {
       operand_at(node, 1) != nullptr && operand_at(node, 0) != operand_at(node, 1) && node.arguments()[2].is_absent();
 }
 
-/// The reduce-scatter that gives a value which only this node uses.
+/// The reduce-scatter that produces a value with one use; nullptr for any other value.
 Node* own_scatter(const ProgramRewriter& rewriter, const Value& value) {
   return is_step(value.producer(), {StepKind::ReduceScatter}) && rewriter.uses(value).size() == 1 ? value.producer()
                                                                                                   : nullptr;

@@ -58,17 +58,16 @@ class CollectiveSearch {
   }
 
   void add(Gather gather) {
-    if (gather.refused.empty() &&
-        is_written(gather.shard, numbers_.at(gather.collective), gather.whole, gather.nodes)) {
+    if (gather.refused.empty() && is_written(gather.shard, numbers_.at(gather.collective), gather.full, gather.nodes)) {
       gather.refused = "it is written to in between";
-      gather.whole = nullptr;
+      gather.full = nullptr;
     }
     forms_.gathers.push_back(std::move(gather));
   }
   void add(Scatter scatter) {
-    if (scatter.refused.empty() && is_written(scatter.whole, made(*scatter.whole), scatter.piece, scatter.nodes)) {
+    if (scatter.refused.empty() && is_written(scatter.full, made(*scatter.full), scatter.shard, scatter.nodes)) {
       scatter.refused = "it is written to in between";
-      scatter.piece = nullptr;
+      scatter.shard = nullptr;
     }
     forms_.scatters.push_back(std::move(scatter));
   }
@@ -84,7 +83,7 @@ class CollectiveSearch {
     forms_.reductions.push_back(std::move(reduction));
   }
 
-  /// Of a group that is called by mesh dims; 0 where it is not.
+  /// The number of members of a group that is named by mesh dims; 0 where it has another name.
   int64_t members_along(const std::string& group) const {
     if (!program_.mesh) {
       return 0;
@@ -102,8 +101,9 @@ class CollectiveSearch {
     return value.producer() == nullptr ? 0 : numbers_.at(value.producer());
   }
 
-  /// Whether what goes in, what comes out or anything between is written to from `first` on, up to where what comes out is
-  /// last used. What a matmul gives and a scatter takes must not be written to before the scatter either.
+  /// Whether the input, the result or a value in between is written to, from the node number `first` up to the last use
+  /// of the result. For a scatter, `first` is the producer of its input, which must not be written to before the
+  /// scatter.
   bool is_written(const Value* from, size_t first, const Value* to, const std::vector<Node*>& nodes) {
     auto last = numbers_.at(nodes.back());
     for (const auto& use : to->uses()) {
@@ -135,43 +135,44 @@ Value* current_shard(const Gather& gather) {
   const auto wanted = gather.shard->tensor().dtype;
   auto* shard = gather.collective->operand(0);
   while (shard->tensor().dtype != wanted) {
-    shard = shard->producer()->operand(0); // the nodes that give the bits another dtype are as they were
+    shard = shard->producer()->operand(0); // nodes that view the bits as another dtype are not replaced
   }
   return shard;
 }
 
-Value* remake(const Gather& gather, const Gather::Kept& kept, Value* whole, Node* before) {
+Value* remake(const Gather& gather, const Gather::Kept& kept, Value* full, Node* before) {
   using Kind = Arrangement::Kind;
   GraphBuilder build(before->graph(), before);
   build.set_origin(gather.collective->origin);
   const auto wanted = kept.arrangement;
   const auto& type = kept.value->tensor();
   const auto typed = [&](Sizes sizes) { return contiguous_type(type.dtype, std::move(sizes), type.device); };
-  if (whole->tensor().dtype != type.dtype) {
-    auto sizes = whole->tensor().sizes;
-    const auto bytes = sizes.back() * Size(static_cast<int64_t>(c10::elementSize(whole->tensor().dtype)));
+  if (full->tensor().dtype != type.dtype) {
+    auto sizes = full->tensor().sizes;
+    const auto bytes = sizes.back() * Size(static_cast<int64_t>(c10::elementSize(full->tensor().dtype)));
     sizes.back() = *quotient(bytes, static_cast<int64_t>(c10::elementSize(type.dtype)));
-    whole = build.call("aten::view.dtype", {whole, c10::IValue(type.dtype)}, typed(std::move(sizes)));
+    full = build.call("aten::view.dtype", {full, c10::IValue(type.dtype)}, typed(std::move(sizes)));
   }
   if (wanted == Arrangement{Kind::Joined, gather.dim}) {
-    return whole;
+    return full;
   }
-  auto piece = whole->tensor().sizes;
-  const auto length = *quotient(piece[gather.dim], gather.members);
-  piece[gather.dim] = length;
-  if (wanted.kind == Kind::Piece) {
-    auto view = typed(piece);
-    view.strides = whole->tensor().strides;
+  auto shard = full->tensor().sizes;
+  const auto length = *quotient(shard[gather.dim], gather.members);
+  shard[gather.dim] = length;
+  if (wanted.kind == Kind::Shard) {
+    auto view = typed(shard);
+    view.strides = full->tensor().strides;
     return build.call(
-        "aten::slice.Tensor", {whole, c10::IValue(gather.dim), length * Size(wanted.at), length * Size(wanted.at + 1)},
+        "aten::slice.Tensor", {full, c10::IValue(gather.dim), length * Size(wanted.at), length * Size(wanted.at + 1)},
         std::move(view));
   }
-  auto part = typed(piece);
-  part.strides = whole->tensor().strides;
-  const auto pieces = build.list(
-      "aten::split.Tensor", {whole, length, c10::IValue(gather.dim)}, std::vector<TensorType>(gather.members, part));
+  auto shard_type = typed(shard);
+  shard_type.strides = full->tensor().strides;
+  const auto shards = build.list(
+      "aten::split.Tensor", {full, length, c10::IValue(gather.dim)},
+      std::vector<TensorType>(gather.members, shard_type));
   return build.call(
-      wanted.kind == Kind::Joined ? "aten::cat" : "aten::stack", {pieces, c10::IValue(wanted.at)}, typed(type.sizes));
+      wanted.kind == Kind::Joined ? "aten::cat" : "aten::stack", {shards, c10::IValue(wanted.at)}, typed(type.sizes));
 }
 
 } // namespace weft::graph

@@ -30,7 +30,7 @@ std::string names_of(const std::vector<Node*>& nodes) {
 }
 
 std::string arrangement_text(const Arrangement& arrangement) {
-  constexpr const char* kKinds[] = {"joined", "stacked", "piece", "part"};
+  constexpr const char* kKinds[] = {"joined", "stacked", "shard", "slice"};
   return c10::str(kKinds[static_cast<size_t>(arrangement.kind)], " ", arrangement.at);
 }
 
@@ -50,7 +50,7 @@ std::string gather_text(const Gather& gather) {
     return c10::str("gather ", name_of(gather.collective), ": ", gather.refused, "\n");
   }
   auto text = c10::str(
-      "gather ", name_of(gather.shard), " -> ", name_of(gather.whole), place_of(gather), names_of(gather.nodes));
+      "gather ", name_of(gather.shard), " -> ", name_of(gather.full), place_of(gather), names_of(gather.nodes));
   for (const auto& kept : gather.kept) {
     text += c10::str("; kept ", name_of(kept.value), " ", arrangement_text(kept.arrangement));
   }
@@ -62,8 +62,8 @@ std::string scatter_text(const Scatter& scatter) {
     return c10::str("scatter ", name_of(scatter.collective), ": ", scatter.refused, "\n");
   }
   return c10::str(
-      "scatter(", scatter.reduce_op, ") ", name_of(scatter.whole), " -> ", name_of(scatter.piece), place_of(scatter),
-      names_of(scatter.nodes), scatter.is_whole_kept ? "; kept" : "",
+      "scatter(", scatter.reduce_op, ") ", name_of(scatter.full), " -> ", name_of(scatter.shard), place_of(scatter),
+      names_of(scatter.nodes), scatter.is_full_kept ? "; kept" : "",
       scatter.unwaited == nullptr ? "" : "; saved " + name_of(scatter.unwaited), "\n");
 }
 

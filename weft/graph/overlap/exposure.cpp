@@ -11,8 +11,8 @@ namespace weft::graph {
 
 namespace {
 
-/// Nodes that compute, in order, and how much of their time hides nothing yet. Those with nothing left are passed over at
-/// once: each points to the next that may have some.
+/// Nodes that compute, in order, and how much of their time hides no collective yet. Nodes with no time left are
+/// skipped quickly: each points to the next one that may have some (a union-find).
 class ComputeTime {
  public:
   ComputeTime(const Graph& graph, const std::function<double(const Node&)>& seconds) {
@@ -28,7 +28,7 @@ class ComputeTime {
     std::iota(next_.begin(), next_.end(), size_t{0});
   }
 
-  /// Takes what is left between two places in the graph, up to what the collective needs.
+  /// Takes the time that is left of the nodes between two places in the graph, up to what the collective needs.
   void hide(Exposure& exposure, size_t begin, size_t end, size_t& looked_at) {
     if (begin >= end) {
       return;
@@ -68,22 +68,22 @@ class ComputeTime {
   }
 
   std::vector<Compute> nodes_;
-  std::vector<size_t> first_at_; // of every node of the graph, the first that computes there or later
+  std::vector<size_t> first_at_; // for every node of the graph, the first index in `nodes_` that is not before it
   std::vector<size_t> next_;
 };
 
-/// What stands between a collective and its operand, or its result, where the collective does.
+/// Whether nodes that stay at the collective's place prepare its operand, or finish its result.
 struct Ends {
   bool is_prepared = false;
   bool is_finished = false;
 };
 
-/// As localize writes a step.
+/// For a step, as localize lowers it.
 Ends ends_of_step(Node& node, const DeviceMesh& mesh) {
   const auto& step = *node.step();
   const bool is_average =
       step.before[step.mesh_dims[0]].is_partial() && step.before[step.mesh_dims[0]].reduce_op() == ReduceOp::Avg;
-  // Before the sum of 16 bits, behind any other.
+  // An average is divided before the sum for float16, which could overflow, and behind the sum for other dtypes.
   const bool is_half = node.operand(0)->tensor().dtype == at::kHalf;
   Ends ends{is_average && is_half, is_average && !is_half};
   if (step.kind == StepKind::AllReduce) {
@@ -122,12 +122,12 @@ class ExposureSearch {
 
   Exposures run() {
     size_t begin = 0;
-    size_t next = 0; // of the collectives
+    size_t next = 0; // index of the next collective
     std::vector<size_t> ends;
     for (auto* node = program_.graph->first(); node != nullptr; node = node->next()) {
       const auto number = numbers_.at(node);
       if (next == starts_.size() || starts_[next] != node) {
-        begin = communicates(*node) ? number + 1 : begin; // nothing overtakes it
+        begin = communicates(*node) ? number + 1 : begin; // no collective starts before it
         continue;
       }
       begin = std::max(begin, earliest_start(*node));
@@ -166,7 +166,7 @@ class ExposureSearch {
     return first;
   }
 
-  /// The node before which a collective's result has to be there.
+  /// The first node that needs a collective's result.
   size_t first_use(Node& node) {
     const auto number = numbers_.at(&node);
     if (node.step() != nullptr) {
@@ -182,7 +182,7 @@ class ExposureSearch {
     return first == numbers_.size() ? number : first;
   }
 
-  /// Where hoist_collectives puts a wait.
+  /// The node before which hoist_collectives puts a wait.
   size_t place_of_wait(const Node& wait) {
     const auto number = numbers_.at(&wait);
     const auto& pending = *wait.operand(0);
@@ -199,7 +199,7 @@ class ExposureSearch {
     return place;
   }
 
-  /// The first node behind which a value is there.
+  /// The number of the first node that can use a value.
   size_t arrival(const Value& value) {
     const auto [known, is_new] = arrivals_.try_emplace(&value);
     return is_new ? known->second = find_arrival(value) : known->second;

@@ -9,7 +9,7 @@ namespace weft::graph {
 
 namespace {
 
-/// Of nodes that have to be moved for one matmul: what is further away is not worth it, and looking for it takes time.
+/// The most nodes that are moved for one matmul. More are rarely worth it, and looking for them takes time.
 constexpr size_t kMostHoisted = 64;
 constexpr size_t kLongestPath = 8;
 
@@ -17,7 +17,7 @@ std::string text_of(const Node& node) {
   return "%" + node.output()->name();
 }
 
-/// The operands of a matmul beside the one that is gathered.
+/// The operands of a matmul other than the gathered one.
 std::vector<Value*> other_operands(const MatmulCall& call) {
   std::vector<Value*> operands;
   for (auto* value : {call.other, call.bias, call.input_scale, call.other_scale, call.result_scale}) {
@@ -28,7 +28,7 @@ std::vector<Value*> other_operands(const MatmulCall& call) {
   return operands;
 }
 
-/// Whether a node can come earlier, as far as it itself is concerned.
+/// Whether a node may be moved, apart from its operands.
 bool can_move(const Node& node) {
   return !has_side_effects(node) && !is_random(node);
 }
@@ -41,7 +41,7 @@ bool is_one_number(const Value& scale) {
 } // namespace
 
 GatherConsumers::GatherConsumers(ProgramRewriter& rewriter, const Gather& gather)
-    : rewriter_(rewriter), gather_(gather), roots_({gather.whole}), dim_(gather.dim) {
+    : rewriter_(rewriter), gather_(gather), roots_({gather.full}), dim_(gather.dim) {
   find_roots();
   find_place();
   if (!refused_.empty()) {
@@ -86,7 +86,7 @@ void GatherConsumers::find_roots() {
                          : is_cast(*node) && node->output()->tensor().dtype == first.output()->tensor().dtype &&
               target_name(*node) == target_name(first);
     };
-    // A cast that makes what is sent longer costs more than it hides.
+    // A cast to a longer dtype would make more bytes to send, which costs more than overlap hides.
     const bool is_worth_it = permutation ||
         (is_cast(first) &&
          c10::elementSize(first.output()->tensor().dtype) <= c10::elementSize(first.operand(0)->tensor().dtype));
@@ -114,15 +114,15 @@ void GatherConsumers::find_place() {
       }
     }
   };
-  consider(gather_.whole);
+  consider(gather_.full);
   for (const auto& kept : gather_.kept) {
     consider(kept.value);
   }
   if (place_ == nullptr) {
-    refused_ = "nobody uses what is gathered";
+    refused_ = "the gathered value is not used";
   } else if (rewriter_.order().is_written_between(
                  gather_.shard, rewriter_.order().number(gather_.collective), rewriter_.order().number(place_))) {
-    refused_ = "the shard is written to before what is gathered is used";
+    refused_ = "the shard is written to before the gathered value is used";
   }
 }
 
@@ -147,7 +147,7 @@ void GatherConsumers::find_consumers() {
           reasons.push_back(text_of(*use.node) + ": " + reason);
         }
       } else if (is_fused_operator(*use.node)) {
-        reasons.push_back(text_of(*use.node) + " runs beside another collective already");
+        reasons.push_back(text_of(*use.node) + " overlaps another collective already");
       } else if (keeps_rows(*use.node) && path.size() < kLongestPath) {
         auto longer = path;
         longer.push_back(use.node);
@@ -189,7 +189,7 @@ std::string GatherConsumers::why_not(const Consumer& consumer) const {
   if (root.layout) {
     const auto layout = product_layout(consumer);
     if (!layout) {
-      return "its rows are cut in another way than those of what is gathered";
+      return "its rows are sharded in another way than those of the gathered value";
     }
     const auto& members = gather_.collective->step()->mesh_dims;
     if (sums_over_members() &&
@@ -199,7 +199,7 @@ std::string GatherConsumers::why_not(const Consumer& consumer) const {
   }
   const auto from = rewriter_.order().number(gather_.collective);
   const auto to = rewriter_.order().number(call.node);
-  if (rewriter_.order().is_written_between(gather_.whole, from, to) ||
+  if (rewriter_.order().is_written_between(gather_.full, from, to) ||
       rewriter_.order().is_written_between(call.input, from, to)) {
     return "what is gathered is written to before it";
   }
@@ -232,13 +232,14 @@ std::string GatherConsumers::why_not_in_time(const Consumer& consumer, std::vect
     if (producer == nullptr || order.number(producer) < place || !seen.insert(producer).second) {
       continue;
     }
-    // Whatever depends on the whole goes through one of its uses, and none is before the place.
+    // A node that depends on the full tensor does so through one of its uses, and all of these are behind `place`. So
+    // the search reaches the full tensor itself before it leaves the nodes behind `place`.
     for (size_t i = 0; i < producer->operand_count(); ++i) {
       auto* operand = producer->operand(i);
       const bool is_kept = std::any_of(
           gather_.kept.begin(), gather_.kept.end(), [&](const Gather::Kept& kept) { return kept.value == operand; });
-      if (operand == gather_.whole || is_kept) {
-        return "its right-hand side comes of the gathered value";
+      if (operand == gather_.full || is_kept) {
+        return "its right-hand side is computed from the gathered value";
       }
       if (order.is_written_between(operand, place, order.number(producer))) {
         return "its other operands are written to before it";
@@ -277,7 +278,7 @@ void GatherConsumers::take_largest_kind() {
     taken_ = std::move(kept);
   };
   leave([&](const Consumer& consumer) { return why_not_in_time(consumer, hoisted_); });
-  // Those of one kind; a tensor has one scale.
+  // The fused operator takes matmuls of one kind, and one scale for the gathered tensor.
   const auto count_alike = [&](const Consumer& a) {
     return std::count_if(taken_.begin(), taken_.end(), [&](const Consumer& b) {
       return a.call.is_scaled == b.call.is_scaled && a.call.input_scale == b.call.input_scale;
@@ -324,7 +325,7 @@ std::vector<Node*> GatherConsumers::nodes_that_go() const {
     going.insert(consumer.call.node);
     gone.push_back(consumer.call.node);
   }
-  // From the last, so that what uses a view is seen before the view.
+  // From the last to the first, so that the uses of a view are seen before the view.
   std::sort(candidates.begin(), candidates.end(), [&](const Node* a, const Node* b) {
     return rewriter_.order().number(a) > rewriter_.order().number(b);
   });
@@ -332,7 +333,7 @@ std::vector<Node*> GatherConsumers::nodes_that_go() const {
     if (going.count(node) > 0) {
       continue;
     }
-    // What is made of a root by a node that goes on to the shard is the fused operator's.
+    // The results of casts and permutations that are applied to the shard come from the fused operator.
     const bool is_root = std::find(between_.begin(), between_.end(), node) != between_.end();
     const auto uses = rewriter_.uses(*node->output());
     if (is_root ||

@@ -47,7 +47,7 @@ class GatherFusion {
 
  private:
   OverlapCase case_of(const GatherConsumers& consumers) const {
-    const auto sizes = gate_.largest_part(*consumers.roots()[0]);
+    const auto sizes = gate_.largest_local_sizes(*consumers.roots()[0]);
     OverlapCase overlap{
         .kind = OverlapKind::GatherMatmul,
         .cut = consumers.sums_over_members() ? OverlapCut::Inner : OverlapCut::Rows,
@@ -61,7 +61,7 @@ class GatherFusion {
       overlap.rows *= sizes[d];
     }
     for (const auto& consumer : consumers.taken()) {
-      overlap.columns += gate_.largest_part(*consumer.call.node->output()).back();
+      overlap.columns += gate_.largest_local_sizes(*consumer.call.node->output()).back();
     }
     return overlap;
   }
@@ -79,7 +79,7 @@ class GatherFusion {
       shard = rewriter_.repeat(*node, shard);
     }
     const auto replaced = consumers.nodes_that_go();
-    // Other uses of what is gathered keep it.
+    // Nodes that stay use the gathered value that the fused operator returns.
     std::vector<std::pair<Value*, Value::Use>> other_uses;
     for (auto* root : consumers.roots()) {
       for (const auto& use : rewriter_.uses(*root)) {
@@ -135,7 +135,7 @@ class GatherFusion {
         return each.call.*member != nullptr;
       });
     };
-    // One per matmul, or none at all.
+    // One element per matmul, or an empty list where no matmul has one.
     const auto optional_list = [&](Value* MatmulCall::*member) {
       if (!any(member)) {
         return Argument(c10::IValue(c10::List<std::optional<at::Tensor>>()));
@@ -191,8 +191,8 @@ class GatherFusion {
       layouts.push_back(consumers.product_layout(each));
     }
     if (keeps_gathered) {
-      const auto& whole = consumers.roots()[0]->tensor();
-      outputs.types.emplace_back(contiguous_type(whole.dtype, whole.sizes, whole.device));
+      const auto& full = consumers.roots()[0]->tensor();
+      outputs.types.emplace_back(contiguous_type(full.dtype, full.sizes, full.device));
       outputs.names.resize(taken.size());
       outputs.names.emplace_back("gathered");
       layouts.push_back(consumers.roots()[0]->layout);
@@ -203,13 +203,15 @@ class GatherFusion {
         std::move(outputs), layouts);
     if (gather_.collective->step() != nullptr) {
       CallSharding sharding;
-      sharding.reason = "an all_gather over " + gather_.group + " runs beside it";
+      sharding.reason = "an all_gather over " + gather_.group + " overlaps it";
       fused->sharding = std::make_shared<const CallSharding>(std::move(sharding));
     }
     return fused;
   }
 
-  /// Views of the matmul's output that are as the fused operator gives it are that; other uses get it as it was.
+  /// Replaces the uses of a matmul's output by the product of the fused operator. A view of the output that has the
+  /// sizes and the layout of the product is replaced by it; other uses get the product reshaped to the sizes of the
+  /// output.
   void replace(const GatherConsumers::Consumer& consumer, Value* product, const std::optional<Layout>& layout) {
     auto* output = consumer.call.node->output();
     if (product->tensor().sizes == output->tensor().sizes) {

@@ -6,14 +6,14 @@
 
 namespace weft::graph {
 
-/// Puts all_gather_matmul in the place of a gather and the matmuls that take it, where the gate says so. One that also needs
-/// the gathered value on its other side, or that cannot be of them for another reason, takes the gathered value from the
-/// fused operator, as all other uses do.
+/// Replaces a gather and the matmuls that use it by all_gather_matmul, if the gate decides so. A matmul that cannot be
+/// fused, because it has the gathered value on its right-hand side too or for another reason, uses the gathered value
+/// that the fused operator returns, as all other uses do.
 ///
-///   %whole = all_gather(%x, tp: {S(1)} -> {R})         %t = t(%wq), %t_1 = t(%wk)
-///   %q = linear(%whole, %wq)                     ->    [%q, %k, %gathered] = weft::all_gather_matmul(
-///   %k = linear(%whole, %wk)                               %x, [%t, %t_1], [], 1, None, 4, True, "tp")
-///   %n = mean(%whole)                                  %n = mean(%gathered)
+///   %full = all_gather(%x, tp: {S(1)} -> {R})          %t = t(%wq), %t_1 = t(%wk)
+///   %q = linear(%full, %wq)                      ->    [%q, %k, %gathered] = weft::all_gather_matmul(
+///   %k = linear(%full, %wk)                                %x, [%t, %t_1], [], 1, None, 4, True, "tp")
+///   %n = mean(%full)                                   %n = mean(%gathered)
 OverlapDecision fuse_gather(ProgramRewriter& rewriter, OverlapGate& gate, const Gather& gather);
 
 } // namespace weft::graph

@@ -6,13 +6,13 @@
 
 namespace weft::graph {
 
-/// How a tensor holds one piece of every member of a group.
+/// How a tensor holds the shards of the members of a group.
 struct Arrangement {
   enum class Kind : uint8_t {
-    Joined,  // one after the other along dim `at`
-    Stacked, // dim `at` counts the members
-    Piece,   // that of member `at` alone
-    Part,    // what was cut otherwise
+    Joined,  // joined along dim `at`, in the order of the members
+    Stacked, // stacked: dim `at` has one index per member
+    Shard,   // the shard of member `at` only
+    Slice,   // any other slice
   };
   Kind kind;
   int64_t at;
@@ -20,32 +20,33 @@ struct Arrangement {
   friend bool operator==(const Arrangement&, const Arrangement&) = default;
 };
 
-/// What the outputs of a node are, where its first argument holds pieces: of one that cuts between pieces, counts them by a
-/// dim of their own, moves that dim, or changes the dtype's name. Empty where the node does anything else with it.
+/// How the outputs of a node hold shards, if its first argument holds them as `from`. Knows nodes that split between
+/// shards, view them as a stack, move the dim of the stack, or view the bits as another dtype. Empty for any other
+/// node.
 ///
-///   [%a: f32[2,8], %b: f32[2,8]] = aten::split.Tensor(%w, 2)     of %w joined along 0: pieces 0 and 1
+///   [%a: f32[2,8], %b: f32[2,8]] = aten::split.Tensor(%w, 2)     of %w joined along 0: shards 0 and 1
 ///   %s: f32[2,2,8] = aten::view(%w, [2,2,8])                     stacked along 0
 ///
-/// Sizes are compared as they are written: what may be equal when the program runs is not.
+/// Sizes of symbols are equal only if they are equal for all values of the symbols.
 std::vector<Arrangement> rearranged(const Node& node, const Arrangement& from, int64_t members);
 
-/// As what a list of tensors is joined, or why it is no join of all pieces in their order.
-struct JoinedPieces {
+/// How the join of a list of tensors holds shards, or why it does not hold all shards in their order.
+struct JoinedShards {
   std::optional<Arrangement> arrangement;
   std::string refused;
-  size_t looked_at = 0; // tensors
+  size_t looked_at = 0; // number of tensors that were looked at
 };
-/// Of aten::cat and aten::stack; `of(value)` says what a value holds of the pieces, if anything.
-using PiecesOf = std::function<std::optional<Arrangement>(const Value*)>;
-JoinedPieces joined_pieces(const Node& node, int64_t members, const PiecesOf& of);
+/// For aten::cat and aten::stack; `of(value)` says how a value holds shards, if it holds any.
+using ShardsOf = std::function<std::optional<Arrangement>(const Value*)>;
+JoinedShards joined_shards(const Node& node, int64_t members, const ShardsOf& of);
 
-/// Whether a node is one that joined_pieces knows.
+/// Whether a node is one that joined_shards knows.
 bool joins_tensors(const Node& node);
 
-/// Whether they are the same whatever the symbols are.
+/// Whether sizes are the same for all values of the symbols.
 bool is_same(const Size& a, const Size& b);
 bool is_same(const Sizes& a, const Sizes& b);
-/// The sizes with one of them so many times as long.
+/// The sizes with that of `dim` multiplied by `factor`.
 Sizes multiplied(Sizes sizes, int64_t dim, int64_t factor);
 
 } // namespace weft::graph

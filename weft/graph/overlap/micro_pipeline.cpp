@@ -12,7 +12,7 @@ namespace weft::graph {
 
 namespace {
 
-/// Where collectives stand, by the names of what they give.
+/// The order of the collectives, by the names of their results.
 std::unordered_map<std::string, size_t> places_of_collectives(const Graph& graph) {
   std::unordered_map<std::string, size_t> places;
   for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
@@ -23,7 +23,7 @@ std::unordered_map<std::string, size_t> places_of_collectives(const Graph& graph
   return places;
 }
 
-/// The fusions one kind after the other, each on the program as the ones before have left it.
+/// Makes the fusions of one kind after those of another, and looks for collectives again after each kind.
 class Pipelining {
  public:
   Pipelining(Program& program, const OverlapOptions& options) : rewriter_(program) {
@@ -35,11 +35,11 @@ class Pipelining {
   }
 
   OverlapDecisions run() {
-    // Half of an all-reduce is a gather, which matmuls may take.
+    // All-reduces first: a fused one leaves a gather, which may be fused with other matmuls.
     fuse_all(&CollectiveForms::reductions, &fuse_reduction);
     fuse_all(&CollectiveForms::scatters, &fuse_scatter);
     fuse_all(&CollectiveForms::gathers, &fuse_gather);
-    // Those that came by the split of another are the last.
+    // Decisions on gathers that a fused all-reduce left come last.
     std::stable_sort(decisions_.begin(), decisions_.end(), [&](const OverlapDecision& a, const OverlapDecision& b) {
       return place(a) < place(b);
     });
@@ -82,7 +82,7 @@ OverlapDecisions micro_pipeline(Program& program, const OverlapOptions& options)
   const bool has_fused =
       std::any_of(decisions.begin(), decisions.end(), [](const OverlapDecision& decision) { return decision.fused; });
   if (has_fused) {
-    dead_code(*program.graph); // views that were looked through
+    dead_code(*program.graph); // erases views that were looked through
   }
   return decisions;
 }

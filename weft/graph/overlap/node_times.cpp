@@ -12,17 +12,17 @@ namespace weft::graph {
 
 namespace {
 
-/// What decides how much a call computes: every element of the output is a sum over a dim of the input (a matmul), over
-/// what one output channel has of the weight (a convolution), or a pair of matmuls (attention).
+/// How the work of a call is counted: every element of the output is a sum over a dim of the input (a matmul) or over
+/// the weights of one output channel (a convolution); attention is a pair of matmuls.
 enum class WorkKind : uint8_t { Matmul, Convolution, Attention };
 struct Work {
   WorkKind kind;
   const char* input; // the tensor whose last dim is summed over, the weight, or the query
-  double times = 1;  // of one forward
+  double times = 1;  // the work, as a multiple of that of the forward
 };
 
 const Work* find_work(const Node& node) {
-  constexpr double kBackward = 2; // with respect to each of two operands
+  constexpr double kBackward = 2; // one gradient for each of two operands
   static const std::unordered_map<std::string_view, Work> works = {
       {"aten::mm", {WorkKind::Matmul, "self"}},
       {"aten::bmm", {WorkKind::Matmul, "self"}},
@@ -53,18 +53,20 @@ const Work* find_work(const Node& node) {
   return found == works.end() ? nullptr : &found->second;
 }
 
-/// How many ranks do a share of a call each: those along mesh dims that cut what goes in or what comes out.
-double sharers(const Node& node, const std::optional<DeviceMesh>& mesh) {
+/// The number of ranks that the work of a call is divided over: those along mesh dims that shard an operand or an
+/// output.
+double ranks_that_divide(const Node& node, const std::optional<DeviceMesh>& mesh) {
   double count = 1;
-  const auto is_cut = [](const Value* value, int64_t m) {
+  const auto is_sharded = [](const Value* value, int64_t m) {
     return value != nullptr && value->layout && (*value->layout)[m].is_shard();
   };
   for (int64_t m = 0; mesh && m < mesh->ndim(); ++m) {
-    bool cuts = std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Value* v) { return is_cut(v, m); });
+    bool divides =
+        std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Value* v) { return is_sharded(v, m); });
     for (size_t i = 0; i < node.operand_count(); ++i) {
-      cuts = cuts || is_cut(node.operand(i), m);
+      divides = divides || is_sharded(node.operand(i), m);
     }
-    count *= cuts ? static_cast<double>(mesh->size(m)) : 1;
+    count *= divides ? static_cast<double>(mesh->size(m)) : 1;
   }
   return count;
 }
@@ -111,7 +113,7 @@ double NodeTimes::flops(const Node& node) const {
     const auto* key = CallArguments(node).tensor("key");
     products = key == nullptr ? 0 : 2 * elements(*input) * size(*key, -2);
   }
-  return 2 * products * work->times / sharers(node, program_.mesh);
+  return 2 * products * work->times / ranks_that_divide(node, program_.mesh);
 }
 
 double NodeTimes::compute_seconds(const Node& node) const {
@@ -154,7 +156,8 @@ double NodeTimes::collective_seconds(const Node& node) const {
   for (size_t i = 0; i < node.operand_count(); ++i) {
     sent += node.operand(i)->is_tensor() ? bytes(*node.operand(i)) : 0;
   }
-  // Where an operator does not say how many there are, as many as never end.
+  // Where an operator does not state the number of members, (members - 1) / members is taken to be 1, as for a large
+  // group.
   const auto members = static_cast<double>(read_collective(node).members);
   const auto others = members == 0 ? 1 : (members - 1) / members;
   const std::string_view name = node.op()->schema().name();

@@ -5,16 +5,16 @@
 
 namespace weft::graph {
 
-/// How long the nodes of a program take by a model of the machine: the same on every rank of a parallel program, whose
-/// tensors are taken in even shares. Symbols are what they were at the export.
+/// How long the nodes of a program take by a model of the machine. The times are the same on every rank of a parallel
+/// program, since all shards are taken to be of equal size. Symbols have the values that they had at the export.
 class NodeTimes {
  public:
   /// One link for all groups.
   NodeTimes(const Program& program, const Link& link, const Compute& compute);
 
-  /// Of a matmul, a convolution or attention; 0 of everything else, which is too short to hide anything.
+  /// The time of a matmul, a convolution or attention; 0 for other nodes, which are too short to hide a collective.
   double compute_seconds(const Node& node) const;
-  /// Of a step, or of a functional collective; 0 of what communicates nothing.
+  /// The time of a redistribution step or of a functional collective; 0 for a node that does not communicate.
   double collective_seconds(const Node& node) const;
 
  private:

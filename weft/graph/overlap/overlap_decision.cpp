@@ -12,15 +12,15 @@ namespace weft::graph {
 
 namespace {
 
-/// Of a collective that could matter.
+/// A collective with a smaller operand is too short to matter.
 constexpr int64_t kFewBytes = 8192;
 
-/// The mesh of the program, or one for planning where it has none.
+/// The mesh of the program; where it has none, a mesh of as many ranks as the group has members.
 DeviceMesh mesh_of(const Program& program, int64_t members) {
   return program.mesh ? *program.mesh : DeviceMesh::parse(c10::str("mesh(members=", members, ")"));
 }
 
-/// The mesh dims that a group is called by; all of them where it has another name.
+/// The mesh dims that a group is named by; all of them where it has another name.
 MeshDims dims_of(const DeviceMesh& mesh, const std::string& group) {
   MeshDims all;
   for (int64_t m = 0; m < mesh.ndim(); ++m) {
@@ -61,7 +61,7 @@ OverlapGate::Rates OverlapGate::rates_for(const Node& collective, const std::str
 }
 
 void OverlapGate::find_hidden() {
-  // Rates may have to be measured: not for programs that send next to nothing.
+  // Rates may have to be measured, which is not done for programs that only have small collectives.
   const Node* largest = nullptr;
   for (const auto* node = program_.graph->first(); node != nullptr && largest == nullptr; node = node->next()) {
     const bool sends = node->step() != nullptr ? communicates(node->step()->kind) : starts_collective(*node);
@@ -69,7 +69,7 @@ void OverlapGate::find_hidden() {
       continue;
     }
     auto bytes = static_cast<int64_t>(c10::elementSize(node->operand(0)->tensor().dtype));
-    for (const auto size : largest_part(*node->operand(0))) {
+    for (const auto size : largest_local_sizes(*node->operand(0))) {
       bytes *= size;
     }
     largest = bytes >= kFewBytes ? node : nullptr;
@@ -122,10 +122,11 @@ OverlapGate::Verdict OverlapGate::decide(
   return verdict;
 }
 
-std::vector<int64_t> OverlapGate::largest_part(const Value& value) const {
+std::vector<int64_t> OverlapGate::largest_local_sizes(const Value& value) const {
   auto sizes = value.tensor().sizes;
   if (value.layout) {
-    sizes = local_sizes(sizes, *value.layout, place_in(*program_.mesh, program_.mesh->ranks()[0])); // which holds most
+    // The first rank holds most.
+    sizes = local_sizes(sizes, *value.layout, place_in(*program_.mesh, program_.mesh->ranks()[0]));
   }
   std::vector<int64_t> numbers;
   for (const auto& size : sizes) {

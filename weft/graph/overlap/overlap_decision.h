@@ -7,21 +7,21 @@
 namespace weft::graph {
 
 struct OverlapOptions {
-  OverlapMode mode = OverlapMode::Auto; // where it pays, nowhere, or wherever it can be
-  /// What is reckoned with; those that are not given are rates_of the program's mesh (overlap/measure/mesh_rates.h),
-  /// asked for only if a collective is large enough to matter.
+  OverlapMode mode = OverlapMode::Auto; // overlap where it pays, nowhere, or wherever it is possible
+  /// The rates that times are estimated with. Where they are not given, rates_of the program's mesh is used
+  /// (overlap/measure/mesh_rates.h), but only if a collective is large enough to matter.
   std::optional<Link> link = std::nullopt;
   std::optional<Compute> compute = std::nullopt;
 };
 
-/// What became of a collective that could run beside matmuls, and why.
+/// Whether a collective was fused with matmuls that overlap it, and why.
 struct OverlapDecision {
-  std::string node;   // what the collective gave: "all_gather_3"
+  std::string node;   // the name of the collective's result: "all_gather_3"
   std::string module; // "layers.0.attention.wq"
   std::string kind;   // "all_gather", "reduce_scatter", "all_reduce"
   std::string group;  // "tp"
   bool fused = false;
-  int64_t matmuls = 0; // that run beside it
+  int64_t matmuls = 0; // how many overlap it
   int64_t chunks = 0;  // per member
   double predicted_gain_seconds = 0;
   std::string reason;
@@ -31,8 +31,8 @@ struct OverlapDecision {
 };
 using OverlapDecisions = std::vector<OverlapDecision>;
 
-/// Decides by the options. The same for all ranks: a function of the case and of rates that are. What other compute of the
-/// program hides of a collective, as it is now, is no gain, unless overlap is forced.
+/// Decides by the options. All ranks decide alike, because the case and the rates are the same on all of them. Time of
+/// a collective that other compute of the program hides already does not count as a gain, unless overlap is forced.
 class OverlapGate {
  public:
   OverlapGate(const Program& program, const OverlapOptions& options);
@@ -43,15 +43,16 @@ class OverlapGate {
     double gain_seconds = 0;
     std::string reason;
   };
-  /// Of a collective over a group. `more_collectives`: those that there will be beside the ones there are now.
+  /// Decides on a collective over a group. `more_collectives`: how many collectives the fusion adds to the program.
   Verdict decide(
       const OverlapCase& overlap,
       const Node& collective,
       const std::string& group,
       int64_t more_collectives = 0) const;
 
-  /// The sizes of a value as the rank that holds most has them; symbols are what they were at the export.
-  std::vector<int64_t> largest_part(const Value& value) const;
+  /// The local sizes of a value on the rank with the most elements. Symbols have the values that they had at the
+  /// export.
+  std::vector<int64_t> largest_local_sizes(const Value& value) const;
 
  private:
   struct Rates {
@@ -69,7 +70,7 @@ class OverlapGate {
   const Program& program_;
   OverlapOptions options_;
   Size::Values hints_;
-  std::unordered_map<std::string, Hidden> hidden_; // by the name of what the collective gives
+  std::unordered_map<std::string, Hidden> hidden_; // by the name of the collective's result
 };
 
 } // namespace weft::graph

@@ -15,7 +15,7 @@ std::optional<Layout> permuted(const std::optional<Layout>& layout, const std::v
     return std::nullopt;
   }
   Placements placements;
-  std::vector<int64_t> turns;
+  std::vector<int64_t> shard_positions;
   for (int64_t m = 0; m < layout->ndim(); ++m) {
     const auto& placement = (*layout)[m];
     if (placement.is_shard()) {
@@ -24,9 +24,9 @@ std::optional<Layout> permuted(const std::optional<Layout>& layout, const std::v
     } else {
       placements.push_back(placement);
     }
-    turns.push_back(layout->shard_position(m));
+    shard_positions.push_back(layout->shard_position(m));
   }
-  return Layout(placements, turns);
+  return Layout(placements, shard_positions);
 }
 
 TensorType permuted(const TensorType& type, const std::vector<int64_t>& permutation) {
@@ -207,33 +207,33 @@ void ProgramRewriter::erase_replaced() {
     program_.graph->erase(*node);
   }
   if (!nodes.empty() && order_.has_writes()) {
-    order_ = NodeOrder(*program_.graph); // new values may stand where erased ones stood
+    order_ = NodeOrder(*program_.graph); // new values may get the addresses of erased ones
   }
   replaced_.clear();
 }
 
-std::optional<Layout> layout_of_rows(const Value& rows, const Value& last, int64_t rank) {
+std::optional<Layout> layout_of_rows(const Value& rows, const Value& last, int64_t ndim) {
   const auto& of_rows = *rows.layout;
   const auto& of_last = *last.layout;
   const auto rows_last_dim = rows.tensor().dim() - 1;
   const auto last_dim = last.tensor().dim() - 1;
   Placements placements;
-  std::vector<int64_t> turns;
+  std::vector<int64_t> shard_positions;
   for (int64_t m = 0; m < of_rows.ndim(); ++m) {
-    const bool cuts_rows = of_rows[m].is_shard() && of_rows[m].dim() != rows_last_dim;
-    const bool cuts_rows_of_last = of_last[m].is_shard() && of_last[m].dim() != last_dim;
-    if (cuts_rows != cuts_rows_of_last) {
+    const bool shards_rows = of_rows[m].is_shard() && of_rows[m].dim() != rows_last_dim;
+    const bool shards_rows_of_last = of_last[m].is_shard() && of_last[m].dim() != last_dim;
+    if (shards_rows != shards_rows_of_last) {
       return std::nullopt;
     }
-    if (cuts_rows) {
+    if (shards_rows) {
       placements.push_back(of_rows[m]);
-      turns.push_back(of_rows.shard_position(m));
+      shard_positions.push_back(of_rows.shard_position(m));
     } else {
-      placements.push_back(of_last[m].is_shard() ? StridedShard(rank - 1, of_last[m].split_factor()) : of_last[m]);
-      turns.push_back(of_last.shard_position(m));
+      placements.push_back(of_last[m].is_shard() ? StridedShard(ndim - 1, of_last[m].split_factor()) : of_last[m]);
+      shard_positions.push_back(of_last.shard_position(m));
     }
   }
-  return Layout(placements, turns);
+  return Layout(placements, shard_positions);
 }
 
 } // namespace weft::graph

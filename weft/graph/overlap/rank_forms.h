@@ -9,13 +9,13 @@ inline bool has_elements(const TensorType& type) {
   return std::none_of(type.sizes.begin(), type.sizes.end(), [](const Size& size) { return size == Size(0); });
 }
 
-/// all_gather_into_tensor of a rank's program, its wait, and what arranges the pieces that have come.
+/// all_gather_into_tensor of a rank's program, its wait, and the nodes that rearrange the received shards.
 ///
-/// The whole is the last value that holds all pieces one after the other and is used for something else. Values before it
-/// that are used too are kept. Where there is none but pieces are joined in a way that is no gather, that is the reason why
-/// it is refused.
+/// The full tensor is the last value that holds all shards joined in their order and that another node uses. Values
+/// before it that other nodes use are kept. If there is no such value, and shards are joined in a way that is no
+/// gather, the gather is refused for that reason.
 Gather gather_of_rank(Node& node, const NodeNumbers& numbers, size_t& looked_at);
-/// reduce_scatter_tensor, what arranges the pieces before it, and its wait.
+/// reduce_scatter_tensor, the nodes that rearrange the shards before it, and its wait.
 Scatter scatter_of_rank(Node& node, const NodeNumbers& numbers, size_t& looked_at);
 /// all_reduce and its wait.
 Reduction reduction_of_rank(Node& node);

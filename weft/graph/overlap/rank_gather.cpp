@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Arrangement::Kind;
 
-/// Whether a node gives what it is given, as it is or under another dtype.
+/// Whether the output of a node has the bits of its operand, maybe viewed as another dtype.
 bool keeps_bits(const Node* node) {
   if (node == nullptr || node->op() == nullptr) {
     return false;
@@ -24,7 +24,7 @@ bool keeps_bits(const Node* node) {
       (schema.name() == "aten::view" && schema.overload_name() == "dtype");
 }
 
-/// What comes of a gather's result, as far as it holds pieces.
+/// Follows the result of a gather through the nodes whose outputs hold shards of it.
 class GatherSearch {
  public:
   GatherSearch(Node& node, const NodeNumbers& numbers, size_t& looked_at)
@@ -66,16 +66,16 @@ class GatherSearch {
     }
     held_.emplace(value, arrangement);
     found_.push_back(value);
-    const bool is_piece = arrangement.kind == Kind::Piece || arrangement.kind == Kind::Part;
+    const bool is_shard = arrangement.kind == Kind::Shard || arrangement.kind == Kind::Slice;
     for (const auto& use : value->uses()) {
       ++looked_at_;
-      if (joins_tensors(*use.node) ? is_piece : use.operand == 0) {
+      if (joins_tensors(*use.node) ? is_shard : use.operand == 0) {
         ahead_.emplace(numbers_.at(use.node), use.node);
       }
     }
   }
 
-  /// Of a node, all of whose operands that hold pieces are known.
+  /// Follows a node. All of its operands that hold shards are known, because nodes are followed in order.
   void follow(Node& node) {
     if (!joins_tensors(node)) {
       const auto from = held_.find(node.operand(0));
@@ -88,7 +88,7 @@ class GatherSearch {
       }
       return;
     }
-    const auto joined = joined_pieces(node, gather_.members, [&](const Value* value) {
+    const auto joined = joined_shards(node, gather_.members, [&](const Value* value) {
       const auto found = held_.find(value);
       return found == held_.end() ? std::nullopt : std::optional(found->second);
     });
@@ -101,34 +101,34 @@ class GatherSearch {
     }
   }
 
-  /// Whether a value that holds pieces is used for something else than to arrange them.
+  /// Whether a value that holds shards has a use other than rearranging them.
   bool is_used(const Value& value, Kind kind) {
     for (const auto& use : value.uses()) {
       ++looked_at_;
-      const bool is_whole = kind == Kind::Joined || kind == Kind::Stacked;
-      if (!is_whole && refused_joins_.count(use.node) > 0) {
+      const bool is_full = kind == Kind::Joined || kind == Kind::Stacked;
+      if (!is_full && refused_joins_.count(use.node) > 0) {
         continue;
       }
       const auto& outputs = use.node->outputs();
       const auto arranged =
           std::find_if(outputs.begin(), outputs.end(), [&](const Value* output) { return held_.count(output) > 0; });
       if (arranged == outputs.end()) {
-        if (is_whole) {
+        if (is_full) {
           return true;
         }
-        why_cut_ = why_cut_.empty() ? cut_text(value) : why_cut_;
+        why_sliced_ = why_sliced_.empty() ? slice_text(value) : why_sliced_;
       } else if (held_.at(*arranged).kind == Kind::Stacked && used_.count(*arranged) > 0) {
-        return true; // as what it was before; what is joined again is used as that
+        return true; // a use of the stack is one of this value; a use of shards that are joined again is not
       }
     }
     return false;
   }
 
-  std::string cut_text(const Value& value) const {
+  std::string slice_text(const Value& value) const {
     const auto& held = held_.at(&value);
-    return held.kind == Kind::Piece
-        ? c10::str("the piece of member ", held.at, " is used by itself")
-        : c10::str("a part of it alone is used, of sizes [", c10::Join(",", texts(value.tensor().sizes)), "]");
+    return held.kind == Kind::Shard
+        ? c10::str("the shard of member ", held.at, " is used by itself")
+        : c10::str("only a slice of it is used, of sizes [", c10::Join(",", texts(value.tensor().sizes)), "]");
   }
   static std::vector<std::string> texts(const Sizes& sizes) {
     std::vector<std::string> result;
@@ -139,46 +139,46 @@ class GatherSearch {
   }
 
   void choose() {
-    Value* whole = nullptr;
-    // Last first: what a value leads to is known.
+    Value* full = nullptr;
+    // From the last to the first, so that the values that are computed from a value are known.
     for (size_t i = found_.size() - 1; i > 0; --i) {
       const auto& held = held_.at(found_[i]);
       if (!is_used(*found_[i], held.kind)) {
         continue;
       }
       used_.insert(found_[i]);
-      if (whole == nullptr && held.kind == Kind::Joined) {
-        whole = found_[i];
+      if (full == nullptr && held.kind == Kind::Joined) {
+        full = found_[i];
       }
     }
-    gather_.refused = why_refused_.empty() ? why_cut_ : why_refused_;
-    if (whole != nullptr || gather_.refused.empty()) {
+    gather_.refused = why_refused_.empty() ? why_sliced_ : why_refused_;
+    if (full != nullptr || gather_.refused.empty()) {
       gather_.refused.clear();
-      finish(whole == nullptr ? collective_.wait->output() : whole);
+      finish(full == nullptr ? collective_.wait->output() : full);
     }
   }
 
-  void finish(Value* whole) {
-    gather_.dim = held_.at(whole).at;
-    take_dtype(*whole);
+  void finish(Value* full) {
+    gather_.dim = held_.at(full).at;
+    take_dtype(*full);
     if (gather_.refused.empty() &&
-        !is_same(whole->tensor().sizes, multiplied(gather_.shard->tensor().sizes, gather_.dim, gather_.members))) {
+        !is_same(full->tensor().sizes, multiplied(gather_.shard->tensor().sizes, gather_.dim, gather_.members))) {
       gather_.refused = "the sizes of what is gathered do not fit";
     }
     if (!gather_.refused.empty()) {
       return;
     }
-    gather_.whole = whole;
-    collect_nodes(whole);
+    gather_.full = full;
+    collect_nodes(full);
   }
 
-  /// The shard whose bits are what the whole is of.
-  void take_dtype(const Value& whole) {
-    const auto wanted = whole.tensor().dtype;
+  /// Finds the shard that has the dtype of the full tensor: `shard` may have been viewed as another dtype to be sent.
+  void take_dtype(const Value& full) {
+    const auto wanted = full.tensor().dtype;
     if (wanted == gather_.shard->tensor().dtype) {
       return;
     }
-    // Before the bits got the dtype that they were sent under.
+    // The value before its bits were viewed as the dtype of the collective.
     auto* before = gather_.shard;
     while (before->tensor().dtype != wanted && keeps_bits(before->producer())) {
       before = before->producer()->operand(0);
@@ -193,9 +193,9 @@ class GatherSearch {
     }
   }
 
-  void collect_nodes(Value* whole) {
-    std::unordered_set<const Node*> seen = {whole->producer()};
-    gather_.nodes = {whole->producer()};
+  void collect_nodes(Value* full) {
+    std::unordered_set<const Node*> seen = {full->producer()};
+    gather_.nodes = {full->producer()};
     for (size_t next = 0; next < gather_.nodes.size(); ++next) {
       const auto& node = *gather_.nodes[next];
       for (size_t i = 0; i < node.operand_count(); ++i) {
@@ -211,7 +211,7 @@ class GatherSearch {
     });
     for (const auto* node : gather_.nodes) {
       for (auto* output : node->outputs()) {
-        if (output == nullptr || output == whole) {
+        if (output == nullptr || output == full) {
           continue;
         }
         looked_at_ += output->uses().size();
@@ -230,12 +230,12 @@ class GatherSearch {
   const NodeNumbers& numbers_;
   size_t& looked_at_;
   std::map<size_t, Node*> ahead_; // nodes to follow, in the order of the graph
-  std::vector<Value*> found_;     // values that hold pieces, in that order, the collective's own result first
+  std::vector<Value*> found_;     // values that hold shards, in that order, the collective's own result first
   std::unordered_map<const Value*, Arrangement> held_;
   std::unordered_set<const Value*> used_;
   std::unordered_set<const Node*> refused_joins_;
   std::string why_refused_;
-  std::string why_cut_;
+  std::string why_sliced_;
 };
 
 } // namespace

@@ -13,13 +13,13 @@ namespace {
 
 using Kind = Arrangement::Kind;
 
-/// What arranges the pieces of one tensor as a collective wants them, backward from there.
+/// Follows the operand of a reduce-scatter backward through the nodes that rearrange the shards of one tensor.
 class ScatterSearch {
  public:
   ScatterSearch(Node& node, const NodeNumbers& numbers, size_t& looked_at)
       : collective_(read_collective(node)), numbers_(numbers), looked_at_(looked_at) {
     scatter_.collective = &node;
-    scatter_.whole = collective_.input;
+    scatter_.full = collective_.input;
     scatter_.members = collective_.members;
     scatter_.group = collective_.group;
     scatter_.reduce_op = collective_.reduce_op;
@@ -30,92 +30,92 @@ class ScatterSearch {
     if (!scatter_.refused.empty()) {
       return std::move(scatter_);
     }
-    auto* piece = collective_.wait->output();
+    auto* shard = collective_.wait->output();
     const auto& input = collective_.input->tensor();
     if (input.dim() == 0 || !has_elements(input) ||
-        !is_same(input.sizes, multiplied(piece->tensor().sizes, 0, scatter_.members))) {
+        !is_same(input.sizes, multiplied(shard->tensor().sizes, 0, scatter_.members))) {
       scatter_.refused = "the sizes of what is scattered do not fit";
       return std::move(scatter_);
     }
     nodes_ = {scatter_.collective, collective_.wait};
     auto* input_node = collective_.input->producer();
     if (input_node != nullptr) {
-      joins_tensors(*input_node) ? find_cut(*input_node) : find_chain();
+      joins_tensors(*input_node) ? find_split(*input_node) : find_chain();
     }
     if (scatter_.refused.empty()) {
-      finish(piece);
+      finish(shard);
     }
     return std::move(scatter_);
   }
 
  private:
-  /// The tensor that a piece is cut of, and by which node, past copies of the piece.
+  /// The tensor that a shard is split from, the node that splits it, and the copies of the shard in between.
   struct Source {
-    Value* whole = nullptr;
-    Node* cut = nullptr;
-    std::vector<Node*> between; // the last one first
+    Value* full = nullptr;
+    Node* split = nullptr;
+    std::vector<Node*> between; // from the last to the first
   };
-  static Source source_of(Value* piece) {
+  static Source source_of(Value* shard) {
     Source source;
-    for (int passed = 0; passed < kLongestChain && piece->producer() != nullptr; ++passed) {
-      auto* node = piece->producer();
+    for (int passed = 0; passed < kLongestChain && shard->producer() != nullptr; ++passed) {
+      auto* node = shard->producer();
       if (node->op() == nullptr || node->arguments().empty() || !node->arguments()[0].is_operand()) {
         break;
       }
       auto* before = node->operand(node->arguments()[0].operand());
-      const auto kept = before->is_tensor() ? rearranged(*node, {Kind::Piece, 0}, 1) : std::vector<Arrangement>();
-      if (kept.empty() || before->tensor().dtype != piece->tensor().dtype) {
-        source.whole = before->is_tensor() ? before : nullptr;
-        source.cut = node;
+      const auto kept = before->is_tensor() ? rearranged(*node, {Kind::Shard, 0}, 1) : std::vector<Arrangement>();
+      if (kept.empty() || before->tensor().dtype != shard->tensor().dtype) {
+        source.full = before->is_tensor() ? before : nullptr;
+        source.split = node;
         break;
       }
       source.between.push_back(node);
-      piece = before;
+      shard = before;
     }
     return source;
   }
 
-  /// Pieces joined along dim 0: of the one tensor that all of them are cut of, if it is one.
-  void find_cut(Node& join) {
+  /// For shards that are joined along dim 0: takes the tensor that all of them are split from, if it is one tensor.
+  void find_split(Node& join) {
     const auto tensors = CallArguments(join).tensors("tensors");
     const auto first = tensors.empty() ? Source() : source_of(tensors[0]);
-    if (first.whole == nullptr) {
+    if (first.full == nullptr) {
       return;
     }
-    const auto stated = CallArguments(*first.cut).integer("dim");
-    const auto dim = stated && *stated < 0 ? *stated + first.whole->tensor().dim() : stated.value_or(-1);
+    const auto stated = CallArguments(*first.split).integer("dim");
+    const auto dim = stated && *stated < 0 ? *stated + first.full->tensor().dim() : stated.value_or(-1);
     std::unordered_map<const Value*, Arrangement> held;
-    std::vector<Arrangement> pieces;
+    std::vector<Arrangement> shards;
     std::vector<Node*> nodes = {&join};
     for (auto* tensor : tensors) {
       ++looked_at_;
       const auto source = source_of(tensor);
-      if (source.whole != first.whole) {
-        return; // a tensor made of several: nothing to see through
+      if (source.full != first.full) {
+        return; // a join of different tensors is an input like any other
       }
-      if (source.cut != nodes.back() && dim >= 0) {
-        pieces = rearranged(*source.cut, {Kind::Joined, dim}, scatter_.members);
+      if (source.split != nodes.back() && dim >= 0) {
+        shards = rearranged(*source.split, {Kind::Joined, dim}, scatter_.members);
       }
-      if (pieces.empty()) {
+      if (shards.empty()) {
         return;
       }
-      const auto* cut = source.between.empty() ? tensor : source.between.back()->operand(0);
-      const auto output = std::find(source.cut->outputs().begin(), source.cut->outputs().end(), cut);
-      held.emplace(tensor, pieces[output - source.cut->outputs().begin()]);
+      const auto* split = source.between.empty() ? tensor : source.between.back()->operand(0);
+      const auto output = std::find(source.split->outputs().begin(), source.split->outputs().end(), split);
+      held.emplace(tensor, shards[output - source.split->outputs().begin()]);
       nodes.insert(nodes.end(), source.between.begin(), source.between.end());
-      nodes.push_back(source.cut);
+      nodes.push_back(source.split);
     }
-    const auto joined = joined_pieces(join, scatter_.members, [&](const Value* value) { return held.at(value); });
+    const auto joined = joined_shards(join, scatter_.members, [&](const Value* value) { return held.at(value); });
     if (!joined.arrangement) {
       scatter_.refused = joined.refused;
     } else if (*joined.arrangement == Arrangement{Kind::Joined, 0}) {
-      take(first.whole, dim, nodes);
+      take(first.full, dim, nodes);
     }
   }
 
-  /// Reshapes and moves of dims: what they make of a tensor that is joined along another dim.
+  /// For reshapes and permutations: takes the tensor whose shards along some dim they rearrange to shards along dim 0.
   void find_chain() {
-    std::vector<Node*> chain; // the last one first
+    std::vector<Node*> chain; // from the last to the first
     auto* value = collective_.input;
     while (static_cast<int>(chain.size()) < kLongestChain && value->producer() != nullptr) {
       auto* node = value->producer();
@@ -126,13 +126,13 @@ class ScatterSearch {
       chain.push_back(node);
       value = node->operand(node->arguments()[0].operand());
     }
-    // The longest that arranges the pieces.
+    // Takes the longest chain that rearranges shards.
     for (; !chain.empty(); chain.pop_back()) {
-      auto* whole = chain.back()->operand(chain.back()->arguments()[0].operand());
-      for (int64_t dim = 0; dim < whole->tensor().dim(); ++dim) {
+      auto* full = chain.back()->operand(chain.back()->arguments()[0].operand());
+      for (int64_t dim = 0; dim < full->tensor().dim(); ++dim) {
         ++looked_at_;
         if (leads_to_input(chain, dim)) {
-          take(whole, dim, chain);
+          take(full, dim, chain);
           return;
         }
       }
@@ -150,29 +150,29 @@ class ScatterSearch {
     return held == Arrangement{Kind::Joined, 0};
   }
 
-  void take(Value* whole, int64_t dim, const std::vector<Node*>& nodes) {
-    scatter_.whole = whole;
+  void take(Value* full, int64_t dim, const std::vector<Node*>& nodes) {
+    scatter_.full = full;
     scatter_.dim = dim;
     nodes_.insert(nodes.begin(), nodes.end());
   }
 
-  void finish(Value* piece) {
-    if (piece->tensor().dtype != scatter_.whole->tensor().dtype ||
-        !is_same(scatter_.whole->tensor().sizes, multiplied(piece->tensor().sizes, scatter_.dim, scatter_.members))) {
+  void finish(Value* shard) {
+    if (shard->tensor().dtype != scatter_.full->tensor().dtype ||
+        !is_same(scatter_.full->tensor().sizes, multiplied(shard->tensor().sizes, scatter_.dim, scatter_.members))) {
       scatter_.refused = "the sizes of what is scattered do not fit";
       return;
     }
-    scatter_.piece = piece;
+    scatter_.shard = shard;
     scatter_.unwaited = collective_.is_saved ? scatter_.collective->output() : nullptr;
     scatter_.nodes.assign(nodes_.begin(), nodes_.end());
     std::sort(scatter_.nodes.begin(), scatter_.nodes.end(), [&](const Node* a, const Node* b) {
       return numbers_.at(a) < numbers_.at(b);
     });
-    scatter_.is_whole_kept = is_used_elsewhere(*scatter_.whole);
+    scatter_.is_full_kept = is_used_elsewhere(*scatter_.full);
     for (const auto* node : scatter_.nodes) {
       for (const auto* output : node->outputs()) {
-        const bool is_before = output != nullptr && output != piece && node != scatter_.collective;
-        scatter_.is_whole_kept = scatter_.is_whole_kept || (is_before && is_used_elsewhere(*output));
+        const bool is_before = output != nullptr && output != shard && node != scatter_.collective;
+        scatter_.is_full_kept = scatter_.is_full_kept || (is_before && is_used_elsewhere(*output));
       }
     }
   }

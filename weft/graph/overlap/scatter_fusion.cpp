@@ -8,11 +8,11 @@ namespace weft::graph {
 
 namespace {
 
-/// What is reduced, along which dim, and by whom.
+/// A tensor that is reduced and scattered: along which dim, by which group, and how.
 struct ReducedProduct {
-  Value* whole;
-  TensorType piece;
-  std::optional<Layout> piece_layout;
+  Value* full;
+  TensorType shard;
+  std::optional<Layout> shard_layout;
   int64_t dim;
   int64_t members;
   const std::string& group;
@@ -20,7 +20,7 @@ struct ReducedProduct {
 };
 
 OverlapCase case_of(const ScatterProducers& producers, const ReducedProduct& target, const OverlapGate& gate) {
-  const auto sizes = gate.largest_part(*target.whole);
+  const auto sizes = gate.largest_local_sizes(*target.full);
   const auto last = static_cast<int64_t>(sizes.size()) - 1;
   OverlapCase overlap{
       .kind = OverlapKind::MatmulScatter,
@@ -29,28 +29,28 @@ OverlapCase case_of(const ScatterProducers& producers, const ReducedProduct& tar
       .rows = 1,
       .inner = 0,
       .columns = sizes.back(),
-      .element_bytes = static_cast<int64_t>(c10::elementSize(target.whole->tensor().dtype)),
+      .element_bytes = static_cast<int64_t>(c10::elementSize(target.full->tensor().dtype)),
       .matmuls = static_cast<int64_t>(producers.calls().size())};
   for (int64_t d = 0; d < last; ++d) {
     overlap.rows *= sizes[d];
   }
   for (const auto& call : producers.calls()) {
-    overlap.inner += gate.largest_part(*call.input).back();
+    overlap.inner += gate.largest_local_sizes(*call.input).back();
   }
   return overlap;
 }
 
-/// The first leading dim that the members can have equal pieces of, each of what they hold of it.
+/// The first leading dim whose local size the members divide evenly.
 std::optional<int64_t> dim_that_divides(const Value& value, int64_t members, const DeviceMesh& mesh) {
   const auto& sizes = value.tensor().sizes;
   for (int64_t d = 0; d + 1 < value.tensor().dim(); ++d) {
-    auto parts = members;
+    auto count = members;
     bool is_strided = false;
     for (const auto m : value.layout->shard_order(d)) {
-      parts *= mesh.size(m);
+      count *= mesh.size(m);
       is_strided = is_strided || (*value.layout)[m].split_factor() != 1;
     }
-    if (!is_strided && sizes[d].is_number() && sizes[d].number() > 0 && sizes[d].number() % parts == 0) {
+    if (!is_strided && sizes[d].is_number() && sizes[d].number() > 0 && sizes[d].number() % count == 0) {
       return d;
     }
   }
@@ -111,46 +111,46 @@ Value* insert_fused(
   }
   auto* fused = rewriter.insert(
       first.is_scaled ? "weft::scaled_matmul_reduce_scatter" : "weft::matmul_reduce_scatter", std::move(arguments),
-      operands, {.types = {target.piece}}, {target.piece_layout});
-  if (target.piece_layout) {
+      operands, {.types = {target.shard}}, {target.shard_layout});
+  if (target.shard_layout) {
     CallSharding sharding;
-    sharding.reason = c10::str(collective, " over ", target.group, " runs beside it");
+    sharding.reason = c10::str(collective, " over ", target.group, " overlaps it");
     fused->sharding = std::make_shared<const CallSharding>(std::move(sharding));
   }
   return fused->output();
 }
 
-/// The order of a permutation whose result is scattered and nothing else: the piece is permuted instead.
+/// The permutation that produces the scattered tensor, if the scatter is its only use: the shard is permuted instead.
 std::optional<std::vector<int64_t>> permutation_before(const ProgramRewriter& rewriter, const Scatter& scatter) {
-  const auto uses = rewriter.uses(*scatter.whole);
+  const auto uses = rewriter.uses(*scatter.full);
   const bool is_alone = std::all_of(uses.begin(), uses.end(), [&](const Value::Use& use) {
     return std::find(scatter.nodes.begin(), scatter.nodes.end(), use.node) != scatter.nodes.end();
   });
-  if (scatter.whole->producer() == nullptr || !is_alone) {
+  if (scatter.full->producer() == nullptr || !is_alone) {
     return std::nullopt;
   }
   const auto* step = scatter.collective->step();
   const bool is_simple = step == nullptr ||
-      (step->mesh_dims.size() == 1 && (*scatter.piece->layout)[step->mesh_dims[0]] == Shard(scatter.dim));
-  return is_simple ? permutation_of(*scatter.whole->producer()) : std::nullopt;
+      (step->mesh_dims.size() == 1 && (*scatter.shard->layout)[step->mesh_dims[0]] == Shard(scatter.dim));
+  return is_simple ? permutation_of(*scatter.full->producer()) : std::nullopt;
 }
 
-/// A scatter of what was permuted, before it is.
+/// The scatter of the permutation's operand that gives the same shard, but for the order of its dims.
 ReducedProduct unpermuted(const Scatter& scatter, const std::vector<int64_t>& order) {
-  auto* whole = scatter.whole->producer()->operand(0);
+  auto* full = scatter.full->producer()->operand(0);
   const auto dim = order[scatter.dim];
-  const auto& piece = scatter.piece->tensor();
-  auto sizes = piece.sizes;
+  const auto& shard = scatter.shard->tensor();
+  auto sizes = shard.sizes;
   for (size_t d = 0; d < order.size(); ++d) {
-    sizes[order[d]] = piece.sizes[d];
+    sizes[order[d]] = shard.sizes[d];
   }
-  auto layout = whole->layout;
+  auto layout = full->layout;
   if (layout) {
     layout = layout->with(scatter.collective->step()->mesh_dims[0], Shard(dim));
   }
   return {
-      whole,
-      contiguous_type(piece.dtype, sizes, piece.device),
+      full,
+      contiguous_type(shard.dtype, sizes, shard.device),
       layout,
       dim,
       scatter.members,
@@ -159,16 +159,16 @@ ReducedProduct unpermuted(const Scatter& scatter, const std::vector<int64_t>& or
 }
 
 ReducedProduct product_of(const Scatter& scatter) {
-  const auto& piece = scatter.piece->tensor();
-  return {scatter.whole,         contiguous_type(piece.dtype, piece.sizes, piece.device),
-          scatter.piece->layout, scatter.dim,
+  const auto& shard = scatter.shard->tensor();
+  return {scatter.full,          contiguous_type(shard.dtype, shard.sizes, shard.device),
+          scatter.shard->layout, scatter.dim,
           scatter.members,       scatter.group,
           scatter.reduce_op};
 }
 
-/// The piece in the order and the memory that the scatter would have given it.
-Value* permuted_piece(ProgramRewriter& rewriter, Value* piece, const std::vector<int64_t>& order) {
-  auto* permuted = rewriter.permute(piece, order);
+/// The shard with the order of dims and the contiguous memory that the replaced scatter gave it.
+Value* permuted_shard(ProgramRewriter& rewriter, Value* shard, const std::vector<int64_t>& order) {
+  auto* permuted = rewriter.permute(shard, order);
   const auto& type = permuted->tensor();
   return rewriter
       .insert(
@@ -177,7 +177,7 @@ Value* permuted_piece(ProgramRewriter& rewriter, Value* piece, const std::vector
       ->output();
 }
 
-/// The half of an all-reduce that scatters; nothing where the members cannot have equal pieces.
+/// The reduce-scatter of an all-reduce that is split; nullopt where no dim can be divided into equal shards.
 std::optional<ReducedProduct> split_of(const Reduction& reduction, const Program& program) {
   const auto& type = reduction.input->tensor();
   ReducedProduct half{reduction.input,    contiguous_type(type.dtype, type.sizes, type.device),
@@ -190,39 +190,39 @@ std::optional<ReducedProduct> split_of(const Reduction& reduction, const Program
       return std::nullopt;
     }
     half.dim = *dim;
-    half.piece_layout = step->after.with(step->mesh_dims[0], Shard(*dim));
+    half.shard_layout = step->after.with(step->mesh_dims[0], Shard(*dim));
     return half;
   }
-  // A rank's gather puts the pieces one after the other along the first dim.
+  // all_gather_into_tensor joins the shards along the first dim.
   const auto& rows = type.sizes[0];
   if (!rows.is_number() || rows.number() == 0 || rows.number() % reduction.members != 0) {
     return std::nullopt;
   }
   auto sizes = type.sizes;
   sizes[0] = Size(rows.number() / reduction.members);
-  half.piece = contiguous_type(type.dtype, sizes, type.device);
+  half.shard = contiguous_type(type.dtype, sizes, type.device);
   return half;
 }
 
-/// The other half.
-Value* insert_gather(ProgramRewriter& rewriter, const Reduction& reduction, Value* piece) {
+/// Inserts the gather of an all-reduce that is split.
+Value* insert_gather(ProgramRewriter& rewriter, const Reduction& reduction, Value* shard) {
   if (const auto* step = reduction.collective->step()) {
-    return rewriter.insert(Step{StepKind::AllGather, step->mesh_dims, *piece->layout, step->after}, piece);
+    return rewriter.insert(Step{StepKind::AllGather, step->mesh_dims, *shard->layout, step->after}, shard);
   }
   const auto& type = reduction.input->tensor();
-  const auto whole = contiguous_type(type.dtype, type.sizes, type.device);
+  const auto full = contiguous_type(type.dtype, type.sizes, type.device);
   auto* gather = rewriter.insert(
       "_c10d_functional::all_gather_into_tensor",
-      {Argument::operand(0), Argument(c10::IValue(reduction.members)), Argument(c10::IValue(reduction.group))}, {piece},
-      {.types = {whole}}, {std::nullopt});
+      {Argument::operand(0), Argument(c10::IValue(reduction.members)), Argument(c10::IValue(reduction.group))}, {shard},
+      {.types = {full}}, {std::nullopt});
   return rewriter
       .insert(
-          "_c10d_functional::wait_tensor", {Argument::operand(0)}, {gather->output()}, {.types = {whole}},
+          "_c10d_functional::wait_tensor", {Argument::operand(0)}, {gather->output()}, {.types = {full}},
           {std::nullopt})
       ->output();
 }
 
-/// What the collective gave, waited for or not, is given `by` another.
+/// Replaces the result of a collective, waited for or not, by another value.
 template <class Form>
 void replace(ProgramRewriter& rewriter, const Form& form, Value* result, Value* by) {
   rewriter.replace_uses(result, by);
@@ -236,7 +236,7 @@ void replace(ProgramRewriter& rewriter, const Form& form, Value* result, Value* 
   rewriter.mark_unused(form.nodes);
 }
 
-/// What a decision says of a verdict.
+/// Copies a verdict into a decision.
 void take(OverlapDecision& decision, const OverlapGate::Verdict& verdict, const ScatterProducers& producers) {
   decision.reason = verdict.reason;
   decision.predicted_gain_seconds = verdict.gain_seconds;
@@ -260,19 +260,19 @@ OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const
   if (!decision.reason.empty()) {
     return decision;
   }
-  decision.reason = why_not_reduced(scatter.reduce_op, scatter.whole->tensor());
-  if (decision.reason.empty() && scatter.is_whole_kept) {
-    decision.reason = "%" + scatter.whole->name() + " is used by others too";
+  decision.reason = why_not_reduced(scatter.reduce_op, scatter.full->tensor());
+  if (decision.reason.empty() && scatter.is_full_kept) {
+    decision.reason = "%" + scatter.full->name() + " is used by others too";
   }
   if (!decision.reason.empty()) {
     return decision;
   }
   const auto order = permutation_before(rewriter, scatter);
   const auto target = order ? unpermuted(scatter, *order) : product_of(scatter);
-  const auto users = order ? std::vector{scatter.whole->producer()} : scatter.nodes;
-  ScatterProducers producers(rewriter, target.whole, users, scatter.nodes.front());
+  const auto users = order ? std::vector{scatter.full->producer()} : scatter.nodes;
+  ScatterProducers producers(rewriter, target.full, users, scatter.nodes.front());
   decision.reason = producers.refused();
-  const bool is_of_columns = target.dim == target.whole->tensor().dim() - 1;
+  const bool is_of_columns = target.dim == target.full->tensor().dim() - 1;
   if (decision.reason.empty() && is_of_columns && producers.calls()[0].is_scaled) {
     decision.reason = "its matmul is scaled, and its columns are scattered";
   }
@@ -284,10 +284,10 @@ OverlapDecision fuse_scatter(ProgramRewriter& rewriter, OverlapGate& gate, const
   if (!verdict.fuse) {
     return decision;
   }
-  // All that it is computed of is there.
+  // All operands are computed before the first node of the scatter.
   rewriter.insert_before(scatter.nodes.front(), producers.calls()[0].node->origin);
-  auto* piece = insert_fused(rewriter, producers, target, verdict.chunks, "a reduce_scatter");
-  replace(rewriter, scatter, scatter.piece, order ? permuted_piece(rewriter, piece, *order) : piece);
+  auto* shard = insert_fused(rewriter, producers, target, verdict.chunks, "a reduce_scatter");
+  replace(rewriter, scatter, scatter.shard, order ? permuted_shard(rewriter, shard, *order) : shard);
   if (order) {
     rewriter.mark_unused(users);
   }
@@ -304,7 +304,8 @@ OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, con
       .reason = reduction.refused};
   const auto* step = reduction.collective->step();
   if (decision.reason.empty() && reduction.members == 0) {
-    decision.reason = "nobody says how many members " + reduction.group + " has: it is no dim of the program's mesh";
+    decision.reason =
+        "the number of members of " + reduction.group + " is not known: it is no dim of the program's mesh";
   }
   if (decision.reason.empty() && step != nullptr && step->mesh_dims.size() > 1) {
     decision.reason = "it is over more than one mesh dim";
@@ -332,8 +333,8 @@ OverlapDecision fuse_reduction(ProgramRewriter& rewriter, OverlapGate& gate, con
     return decision;
   }
   rewriter.insert_before(reduction.nodes.front(), producers.calls()[0].node->origin);
-  auto* piece = insert_fused(rewriter, producers, *split, verdict.chunks, "half of an all_reduce");
-  replace(rewriter, reduction, reduction.result, insert_gather(rewriter, reduction, piece));
+  auto* shard = insert_fused(rewriter, producers, *split, verdict.chunks, "half of an all_reduce");
+  replace(rewriter, reduction, reduction.result, insert_gather(rewriter, reduction, shard));
   rewriter.mark_unused(producers.nodes());
   return decision;
 }

@@ -31,17 +31,17 @@ bool is_same_shape(const Value& a, const Value& b) {
 
 ScatterProducers::ScatterProducers(
     ProgramRewriter& rewriter,
-    Value* whole,
+    Value* full,
     const std::vector<Node*>& users,
     const Node* end)
-    : rewriter_(rewriter), whole_(whole), end_(rewriter.order().number(end)) {
-  const auto& sizes = whole->tensor().sizes;
+    : rewriter_(rewriter), full_(full), end_(rewriter.order().number(end)) {
+  const auto& sizes = full->tensor().sizes;
   if (sizes.size() < 2) {
     refused_ = "it has one dim";
     return;
   }
   leading_.assign(sizes.begin(), sizes.end() - 1);
-  add_terms(whole, users);
+  add_terms(full, users);
   if (refused_.empty() && (calls_.size() > 1 || dtype_) &&
       std::any_of(calls_.begin(), calls_.end(), [](const MatmulCall& call) { return call.is_scaled; })) {
     refused_ = dtype_ ? "its matmul is scaled, and the product is cast"
@@ -89,12 +89,12 @@ void ScatterProducers::add_terms(Value* value, const std::vector<Node*>& users) 
   }
   if (!is_sum && !casts && !keeps_rows(*node)) {
     refused_ = is_fused_operator(*node)
-        ? text_of(*value) + " runs beside another collective already"
-        : c10::str(text_of(*value), " comes of ", target_name(*node), ", not of a matmul");
+        ? text_of(*value) + " overlaps another collective already"
+        : c10::str(text_of(*value), " is computed by ", target_name(*node), ", not by a matmul");
     return;
   }
   if (nodes_.size() > kMostTerms) {
-    refused_ = "it is the sum of very many";
+    refused_ = "it is the sum of too many terms";
     return;
   }
   if (rewriter_.order().is_written_between(value, rewriter_.order().number(node), end_)) {
@@ -137,8 +137,8 @@ std::string ScatterProducers::why_not(const MatmulCall& call) const {
       return "what it is computed of is written to before it is reduced";
     }
   }
-  // What a view shows may have been written to since the view was made, which the view shows too: they are one memory. A
-  // copy does not.
+  // `known` may be the operand of a reshape. A write to it between the reshape and the fused operator is refused,
+  // because a reshape that copied would not see the write.
   if (known != nullptr && known != call.input &&
       rewriter_.order().is_written_between(known, rewriter_.order().number(call.input->producer()), end_)) {
     return "what it is computed of is written to before it is reduced";
@@ -152,8 +152,8 @@ std::string ScatterProducers::why_not(const MatmulCall& call) const {
     if (call.is_scaled && !(call.input_scale->tensor().sizes.empty() || call.input_scale->tensor().sizes == Sizes{1})) {
       return "its left-hand side has a scale per row, and other leading dims than the product";
     }
-    if (whole_->layout && !layout_of_rows(*whole_, *call.input, whole_->tensor().dim())) {
-      return "its rows are cut in another way than those of what is reduced";
+    if (full_->layout && !layout_of_rows(*full_, *call.input, full_->tensor().dim())) {
+      return "its rows are sharded in another way than those of the reduced tensor";
     }
   }
   return {};
@@ -166,7 +166,7 @@ Value* ScatterProducers::input_of(const MatmulCall& call) {
   auto sizes = leading_;
   sizes.push_back(call.input->tensor().sizes.back());
   return rewriter_.reshape(
-      call.input, sizes, whole_->layout ? layout_of_rows(*whole_, *call.input, whole_->tensor().dim()) : std::nullopt);
+      call.input, sizes, full_->layout ? layout_of_rows(*full_, *call.input, full_->tensor().dim()) : std::nullopt);
 }
 
 std::vector<Node*> ScatterProducers::nodes() const {

@@ -11,14 +11,14 @@ namespace weft::graph {
 
 namespace {
 
-/// One tensor dim that the members of a group hold pieces of, or why it is not one.
-struct Cut {
+/// The one tensor dim that the members of a group shard, or why there is none.
+struct ShardedDim {
   int64_t dim = 0;
   std::optional<Size> size = {};
   std::string refused = {};
 };
 
-Cut refuse(std::string reason) {
+ShardedDim refuse(std::string reason) {
   return {.refused = std::move(reason)};
 }
 
@@ -37,7 +37,7 @@ bool is_empty(const Sizes& sizes) {
   return std::any_of(sizes.begin(), sizes.end(), [](const Size& size) { return size == Size(0); });
 }
 
-/// Why a step has no effect, or none on the mesh dims of its group alone; empty where it has.
+/// Why a step has no effect, or also an effect on mesh dims outside its group; empty where neither is the case.
 std::string idle_reason(const Node& node, const Step& step, const DeviceMesh& mesh) {
   if (mesh.group_size(step.mesh_dims) == 1) {
     return "the group has one member";
@@ -54,16 +54,17 @@ std::string idle_reason(const Node& node, const Step& step, const DeviceMesh& me
   return {};
 }
 
-/// Whether cutting by each of some mesh dims in turn gives what cutting once into as many pieces does. The last ones of
-/// the first cut are then shorter or empty, and theirs in turn.
-bool is_one_cut(int64_t length, const MeshDims& dims, const DeviceMesh& mesh, int64_t members) {
+/// Whether sharding a dim over several mesh dims one after the other gives the same shards as dividing it once, as
+/// torch.chunk does, into one chunk per member. It may not if the dim does not divide evenly: 5 over 2 and 2 mesh dims
+/// is 2, 1, 1, 1, but torch.chunk gives 2, 2, 1, 0.
+bool is_one_chunking(int64_t length, const MeshDims& dims, const DeviceMesh& mesh, int64_t members) {
   for (int64_t member = 0; member < members; ++member) {
     Run run{0, length};
     auto rest = members;
     for (const auto m : dims) {
       rest /= mesh.size(m);
-      const auto piece = weft::chunk(run.length, mesh.size(m), member / rest % mesh.size(m));
-      run = {run.begin + piece.begin, piece.length};
+      const auto shard = weft::chunk(run.length, mesh.size(m), member / rest % mesh.size(m));
+      run = {run.begin + shard.begin, shard.length};
     }
     const auto wanted = weft::chunk(length, members, member);
     if (run.length != wanted.length || (run.length > 0 && run.begin != wanted.begin)) {
@@ -73,8 +74,8 @@ bool is_one_cut(int64_t length, const MeshDims& dims, const DeviceMesh& mesh, in
   return true;
 }
 
-/// How the whole along a dim is cut into the members' pieces, where mesh dims before them cut it already.
-Cut cut_of_size(
+/// The sharding of a dim over the members of a group, where the mesh dims `outer` come first in the shard order.
+ShardedDim dim_of_size(
     const Size& size,
     int64_t tensor_dim,
     const MeshDims& outer,
@@ -82,65 +83,72 @@ Cut cut_of_size(
     const Layout& layout,
     const DeviceMesh& mesh,
     int64_t members) {
-  Cut result{.dim = tensor_dim};
-  const auto outer_parts = mesh.group_size(outer);
-  auto outer_pieces = outer_parts;
+  ShardedDim result{.dim = tensor_dim};
+  const auto outer_ranks = mesh.group_size(outer);
+  auto outer_blocks = outer_ranks;
   for (const auto m : outer) {
-    outer_pieces *= layout[m].split_factor();
+    outer_blocks *= layout[m].split_factor();
   }
-  if (!quotient(size, outer_pieces)) {
+  if (!quotient(size, outer_blocks)) {
     return refuse(c10::str(
-        "dim ", tensor_dim, " of size ", size.to_string(), " is cut by ", mesh.dims_text(outer),
-        " too, into pieces that are not all of one size"));
+        "dim ", tensor_dim, " of size ", size.to_string(), " is sharded over ", mesh.dims_text(outer),
+        " too, into shards of different sizes"));
   }
-  const auto length = *quotient(size, outer_parts);
+  const auto length = *quotient(size, outer_ranks);
   if (quotient(length, members)) {
     return result;
   }
-  if (group.size() > 1 && !(length.is_number() && is_one_cut(length.number(), group, mesh, members))) {
+  if (group.size() > 1 && !(length.is_number() && is_one_chunking(length.number(), group, mesh, members))) {
     return refuse(c10::str(
-        "cutting ", length.to_string(), " by ", mesh.dims_text(group), " in turn is not cutting it into ", members));
+        "sharding ", length.to_string(), " over ", mesh.dims_text(group),
+        " one after the other is not dividing it into ", members));
   }
   result.size = length;
   return result;
 }
 
-/// The cut that the group of a step makes or joins: `cut` is the layout with it, and `whole` the one without.
-Cut cut_of_group(const Node& node, const Step& step, const Layout& cut, const Layout& whole, const DeviceMesh& mesh) {
+/// The dim that a step shards or gathers over its group. `sharded` is the layout in which the group shards it, and
+/// `unsharded` the one in which it does not.
+ShardedDim dim_of_group(
+    const Node& node,
+    const Step& step,
+    const Layout& sharded,
+    const Layout& unsharded,
+    const DeviceMesh& mesh) {
   const auto group = real_dims(step, mesh);
-  const auto tensor_dim = cut[group[0]].dim();
+  const auto tensor_dim = sharded[group[0]].dim();
   for (const auto m : group) {
-    if (!cut[m].is_shard()) {
-      return refuse("not all mesh dims of the group cut the tensor");
+    if (!sharded[m].is_shard()) {
+      return refuse("not all mesh dims of the group shard the tensor");
     }
-    if (cut[m].dim() != tensor_dim) {
-      return refuse(c10::str("dims ", tensor_dim, " and ", cut[m].dim(), " are cut at once"));
+    if (sharded[m].dim() != tensor_dim) {
+      return refuse(c10::str("dims ", tensor_dim, " and ", sharded[m].dim(), " are sharded at once"));
     }
-    if (cut[m].split_factor() != 1) {
-      return refuse(c10::str("the pieces of dim ", tensor_dim, " are strided"));
+    if (sharded[m].split_factor() != 1) {
+      return refuse(c10::str("the shards of dim ", tensor_dim, " are strided"));
     }
   }
-  auto cuts = effective_shard_order(cut, tensor_dim, mesh.shape());
+  const auto order = effective_shard_order(sharded, tensor_dim, mesh.shape());
   // The mesh dims of a group are in ascending order, and so are its members.
-  const auto outer_count = cuts.size() - group.size();
-  if (!std::equal(group.begin(), group.end(), cuts.begin() + static_cast<int64_t>(outer_count))) {
+  const auto outer_count = order.size() - group.size();
+  if (!std::equal(group.begin(), group.end(), order.begin() + static_cast<int64_t>(outer_count))) {
     return refuse(c10::str(
-        "the pieces of dim ", tensor_dim, " lie in another order than the members of ", mesh.dims_text(group)));
+        "the shards of dim ", tensor_dim, " are in another order than the members of ", mesh.dims_text(group)));
   }
-  const MeshDims outer(cuts.begin(), cuts.begin() + static_cast<int64_t>(outer_count));
-  const auto rank = node.operand(0)->tensor().dim();
-  for (int64_t d = 0; d < rank; ++d) {
-    const auto left = d == tensor_dim ? outer : effective_shard_order(cut, d, mesh.shape());
-    if (effective_shard_order(whole, d, mesh.shape()) != left) {
-      return refuse(c10::str("dim ", d, " is cut in another way too"));
+  const MeshDims outer(order.begin(), order.begin() + static_cast<int64_t>(outer_count));
+  const auto ndim = node.operand(0)->tensor().dim();
+  for (int64_t d = 0; d < ndim; ++d) {
+    const auto left = d == tensor_dim ? outer : effective_shard_order(sharded, d, mesh.shape());
+    if (effective_shard_order(unsharded, d, mesh.shape()) != left) {
+      return refuse(c10::str("dim ", d, " is sharded in another way too"));
     }
   }
-  return cut_of_size(
-      node.operand(0)->tensor().sizes[tensor_dim], tensor_dim, outer, group, cut, mesh,
+  return dim_of_size(
+      node.operand(0)->tensor().sizes[tensor_dim], tensor_dim, outer, group, sharded, mesh,
       mesh.group_size(step.mesh_dims));
 }
 
-/// The one way in which the group's terms are reduced; nothing where there are several, or none.
+/// The one operation that reduces the terms of the group; nullopt where there are several, or none.
 std::optional<ReduceOp> reduce_op_of(const Step& step, const DeviceMesh& mesh) {
   std::optional<ReduceOp> op;
   for (const auto m : real_dims(step, mesh)) {
@@ -154,7 +162,7 @@ std::optional<ReduceOp> reduce_op_of(const Step& step, const DeviceMesh& mesh) {
 
 constexpr const char* kSeveralReductions = "the terms are reduced in several ways at once";
 
-/// A form with what all have of a step, refused where that has no effect.
+/// A form with the fields that all forms of a step have; refused where the step has no effect.
 template <class Form>
 Form form_of(Node& node, Value* Form::*input, const DeviceMesh& mesh) {
   const auto& step = *node.step();
@@ -167,13 +175,13 @@ Form form_of(Node& node, Value* Form::*input, const DeviceMesh& mesh) {
   return form;
 }
 
-/// Takes the cut and the step's result, or the reason why it is not one cut.
+/// Takes the sharded dim and the step's result, or the reason why there is no such dim.
 template <class Form>
-void take(Form& form, Cut cut, Value* Form::*output) {
-  form.refused = std::move(cut.refused);
+void take(Form& form, ShardedDim sharded, Value* Form::*output) {
+  form.refused = std::move(sharded.refused);
   if (form.refused.empty()) {
-    form.dim = cut.dim;
-    form.size = std::move(cut.size);
+    form.dim = sharded.dim;
+    form.size = std::move(sharded.size);
     form.*output = form.collective->output();
     form.nodes = {form.collective};
   }
@@ -189,17 +197,17 @@ Gather gather_of_step(Node& node, const DeviceMesh& mesh) {
   }
   for (const auto m : real_dims(step, mesh)) {
     if (!step.after[m].is_replicate()) {
-      gather.refused = c10::str("what is gathered over ", mesh.name(m), " is cut again");
+      gather.refused = c10::str("what is gathered over ", mesh.name(m), " is sharded again");
       return gather;
     }
   }
-  take(gather, cut_of_group(node, step, step.before, step.after, mesh), &Gather::whole);
+  take(gather, dim_of_group(node, step, step.before, step.after, mesh), &Gather::full);
   return gather;
 }
 
 Scatter scatter_of_step(Node& node, const DeviceMesh& mesh) {
   const auto& step = *node.step();
-  auto scatter = form_of(node, &Scatter::whole, mesh);
+  auto scatter = form_of(node, &Scatter::full, mesh);
   if (!scatter.refused.empty()) {
     return scatter;
   }
@@ -209,8 +217,8 @@ Scatter scatter_of_step(Node& node, const DeviceMesh& mesh) {
     return scatter;
   }
   scatter.reduce_op = to_string(*op);
-  take(scatter, cut_of_group(node, step, step.after, step.before, mesh), &Scatter::piece);
-  scatter.is_whole_kept = scatter.refused.empty() && node.operand(0)->uses().size() > 1;
+  take(scatter, dim_of_group(node, step, step.after, step.before, mesh), &Scatter::shard);
+  scatter.is_full_kept = scatter.refused.empty() && node.operand(0)->uses().size() > 1;
   return scatter;
 }
 
