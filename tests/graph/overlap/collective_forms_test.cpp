@@ -113,7 +113,7 @@ TEST(CollectiveForms, WhatIsWrittenToInBetweenIsRefused) {
   EXPECT_EQ(gather_with("", "", ""), found);
   EXPECT_EQ(gather_with("", "%i: f32[4,8] = aten::relu_(%w)\n", ""), refused);
   EXPECT_EQ(gather_with("", "%i: f32[2,8] = aten::relu_(%s)\n", ""), refused);
-  // These writes are allowed: to the shard before the gather, to the full tensor after its uses, and to another tensor.
+  // Writes to the shard are allowed before the gather and after the last use of the full tensor; %x is another tensor.
   EXPECT_EQ(gather_with("%i: f32[2,8] = aten::relu_(%s)\n", "", ""), found);
   EXPECT_EQ(gather_with("", "", "%i: f32[2,8] = aten::relu_(%s)\n"), found);
   EXPECT_EQ(gather_with("", "%i: f32[2,8] = aten::relu_(%x)\n", ""), found);
@@ -218,7 +218,7 @@ TEST(CollectiveForms, KeptValuesAreRemadeFromTheFullTensor) {
         %m: f32[2,2,4] = aten::neg(%s)
       output %u = user
       output %m = user)");
-  // Of another dtype.
+  // The kept value has another dtype than the full tensor.
   expect_remade(R"(program
       input %x: f32[2,4] = user
         %i: i32[2,4] = aten::view.dtype(%x, i32)
@@ -266,7 +266,7 @@ std::string wide_program(int users) {
 
 TEST(CollectiveForms, LooksAtEveryUseAFewTimesAtMost) {
   const auto looked_at = [](const std::string& text) { return find_collectives(parse_program(text)).looked_at; };
-  // 50,000 nodes cost five times what 10,000 do, and a few looks each.
+  // 50,000 nodes cost five times what 10,000 do, and every use is looked at a few times.
   EXPECT_LE(looked_at(long_program(7143)), 5 * looked_at(long_program(1429)));
   EXPECT_LE(looked_at(long_program(7143)), 4 * 50001U);
   EXPECT_LE(looked_at(wide_program(25000)), 5 * looked_at(wide_program(5000)));

@@ -32,7 +32,7 @@ std::string exposure_text(const Program& program, double collective, size_t in_f
   return text;
 }
 
-/// The same before and after the collectives have been moved: the model is what the pass does.
+/// The exposure, which must be the same before and after hoist_collectives, because it is a model of that pass.
 std::string exposure_of(const std::string& text, double collective = 1, size_t in_flight = 16) {
   auto program = parse_program(text);
   verify(program);
@@ -160,7 +160,7 @@ TEST(Exposure, AStepStartsAndIsWaitedForAsItWillBeWhenItIsLocalized) {
         "} = aten::relu(%r)\n output %b = user\n output %c = user";
   };
   EXPECT_EQ(exposure_of(text("all_reduce", "P(sum)", "R"), 2), "%r 2 of 2 by %a %b\n");
-  // The division stands behind the wait.
+  // The division is behind the wait.
   EXPECT_EQ(exposure_of(text("all_reduce", "P(avg)", "R"), 2), "%r 1 of 2 by %a\n");
   EXPECT_EQ(exposure_of(text("all_gather", "S(0)", "R"), 2), "%r 2 of 2 by %a %b\n");
   // Shards are joined behind the wait, and split before the start.

@@ -9,10 +9,10 @@ namespace weft::graph {
 
 namespace node_times_test {
 constexpr Link kLink{.latency_seconds = 0.5, .bytes_per_second = 1};
-/// Computes one operation a second, and has all memory at once.
+/// A device that computes one operation a second, and whose memory takes no time.
 constexpr Compute kCompute{.flops_per_second = 1, .bytes_per_second = 1e30, .call_seconds = 0};
 
-/// Seconds of all nodes, computing and on the link.
+/// The seconds that all nodes of a program compute, and those that they communicate.
 std::pair<double, double> seconds_of(const std::string& text, const Compute& compute = kCompute) {
   const auto program = parse_program(text);
   verify(program);

@@ -10,7 +10,7 @@ namespace weft::graph {
 namespace overlap_decision_test {
 using testing::overlap_options;
 
-/// Rows of 1,024 floats, gathered and multiplied by as many; %n is what could hide the gather.
+/// A program that gathers rows of 1,024 floats and multiplies them by a matrix; %n could hide the gather.
 std::string gather_of(int64_t rows, const std::string& between = "") {
   const auto count = std::to_string(rows);
   return R"(program @ mesh(tp=2)

@@ -37,7 +37,7 @@ TEST(StepForms, ShardsThatAreNotAllOfOneSizeSayOfWhich) {
   EXPECT_EQ(
       step_on("tp=4", "3,8", "P(sum)", "reduce_scatter(%x, tp", "S(0)"),
       "scatter(sum) %x -> %y along 0 of size 3 over tp of 4: %y\n");
-  // A size that is known when the program runs may not divide; one that is a multiple does.
+  // A symbolic size may not divide evenly; one that is a multiple of the members does.
   EXPECT_EQ(
       step_on("tp=2", "s0,8", "S(0)", "all_gather(%x, tp", "R"),
       "gather %x -> %y along 0 of size s0 over tp of 2: %y\n");
