@@ -183,7 +183,7 @@ TEST(BucketCollectives, RandomNumbersAreDrawnInTheirOrder) {
       output %split_with_sizes_1 = user)");
 }
 
-/// Two all_reduces of %a and %b with what differs between them.
+/// A program of two all_reduces, %r and %s, with nodes between them.
 std::string two(
     const std::string& inputs,
     const std::string& first,

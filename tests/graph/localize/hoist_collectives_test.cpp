@@ -94,7 +94,7 @@ TEST(HoistCollectives, NoMoreAreUnderWayThanAsked) {
 }
 
 TEST(HoistCollectives, NoneOvertakesAnother) {
-  // %s could start at once, but comes after %r on all ranks.
+  // %s could start at once, but must start after %r, as on all other ranks.
   expect_pass(
       hoist,
       R"(program @ mesh(dp=2,tp=2)
@@ -171,7 +171,7 @@ TEST(HoistCollectives, NothingPassesAWriteToTheMemoryInvolved) {
 }
 
 TEST(HoistCollectives, AWaitThatOthersMayRelyOnStays) {
-  // %b reads what was started itself, and so after the wait.
+  // %b reads %r, the collective's result, and relies on the wait before it.
   expect_unchanged(
       hoist,
       R"(program @ mesh(tp=2)

@@ -26,7 +26,7 @@ std::vector<Layout> possible_targets(const Layout& source, const std::vector<Lay
   return targets;
 }
 
-/// Every move between two of the layouts, run and compared.
+/// Runs every redistribution between two of the layouts, and compares the results with the local tensors of the target.
 void check_moves(
     const DeviceMesh& mesh,
     const Sizes& sizes,
@@ -132,7 +132,7 @@ TEST(LocalizeStep, MovesEveryDtype) {
     const auto global = at::arange(15, at::kLong).remainder(2).view({5, 3}).to(dtype);
     const auto layouts = all_layouts(1, 2, {Replicate(), Shard(0), Shard(1), StridedShard(0, 2)});
     ASSERT_NO_FATAL_FAILURE(check_moves(mesh, {5, 3}, layouts, {{global}}, as_it_is)) << dtype;
-    // A partial value of these: the first rank has it, the others nothing.
+    // To make a value partial, the first rank keeps it and the others take zeros.
     const auto program = move_program(mesh, {5, 3}, {Replicate()}, {{Partial()}}, dtype);
     const auto terms =
         run_moves(program, {Replicate()}, {{global}}, [&](int64_t rank) { return localize(program, rank); });

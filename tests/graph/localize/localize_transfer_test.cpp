@@ -7,7 +7,7 @@ namespace weft::graph {
 namespace localize_transfer_test {
 using namespace weft::testing;
 
-/// From one layout of an input to another one of the output, the value being the same.
+/// Runs a program that redistributes its input from one layout to another, and compares the result with the input.
 ShardedRun moved(const std::string& type, const std::string& mesh, const char* from, const char* to) {
   TensorParallelOptions options;
   options.inputs.emplace("x", Layout::parse(from));
