@@ -11,7 +11,7 @@ namespace weft::graph {
 /// with functional collectives.
 ///
 ///   for (const auto& decision : micro_pipeline(program, {.mode = OverlapMode::Auto})) {
-///     std::cout << decision.to_string() << "\n"; // all_gather %all_gather over tp, in layers.0: fused with 3 matmuls, ...
+///     std::cout << decision.to_string() << "\n"; // all_gather %all_gather over tp: fused with 3 matmuls, ...
 ///   }
 ///
 /// Every all-gather, reduce-scatter and all-reduce gets a decision, in the order of the program. A collective that
