@@ -10,7 +10,7 @@ namespace weft {
 constexpr int64_t kHeadDim = 1;
 
 /// Into how many parts a tensor dim is cut; 0 where a cut is strided.
-int64_t parts_along(int64_t tensor_dim, const Layout& layout, c10::IntArrayRef mesh_shape);
+int64_t shards_along(int64_t tensor_dim, const Layout& layout, c10::IntArrayRef mesh_shape);
 
 /// Grouped-query attention where ranks share heads of the key: eight heads of the query on four ranks, two heads of the key
 /// that every rank holds. No placement says which head of the key a rank needs, and by the rules the query would move.

@@ -35,12 +35,12 @@ const std::vector<View>& views() {
 }
 
 TEST(AsStrided, GivesViewsOfAnyLayout) {
-  const auto whole = whole_numbers({4, 6});
+  const auto global = whole_numbers({4, 6});
   on_all_layouts(2, {Replicate(), Shard(0), Shard(1), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto x = from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes());
+    const auto x = from_local(part_of(global, mesh, layout), mesh, layout, global.sizes());
     for (size_t i = 0; i < views().size(); ++i) {
       SCOPED_TRACE(c10::str("view ", i));
-      const auto view = views()[i](whole);
+      const auto view = views()[i](global);
       const auto actual = x.as_strided(view.sizes(), view.strides(), view.storage_offset());
       EXPECT_EQ(actual.storage_offset(), view.storage_offset());
       EXPECT_EQ(actual.strides(), view.strides());
@@ -50,11 +50,11 @@ TEST(AsStrided, GivesViewsOfAnyLayout) {
 }
 
 TEST(AsStrided, AViewOfAViewCountsFromTheSameBeginning) {
-  const auto whole = whole_numbers({4, 6});
+  const auto global = whole_numbers({4, 6});
   on_mesh({2}, [&](const DeviceMesh& mesh) {
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     const auto inner = x.slice(1, 1, 5);
-    const auto expected = whole.slice(1, 1, 5).slice(1, 1, 3).t();
+    const auto expected = global.slice(1, 1, 5).slice(1, 1, 3).t();
     const auto actual = inner.as_strided(expected.sizes(), expected.strides(), expected.storage_offset());
     EXPECT_EQ(actual.storage_offset(), expected.storage_offset());
     expect_equal(full_tensor(actual), expected);
@@ -71,12 +71,12 @@ TEST(AsStrided, TheTensorItselfIsAnAlias) {
   });
 }
 
-TEST(AsStrided, WhatReachesBeyondTheTensorRaises) {
+TEST(AsStrided, AViewBeyondTheTensorRaises) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({4, 6}), mesh, {Shard(0)});
     EXPECT_EQ(
         error_text<c10::NotImplementedError>([&] { x.as_strided({6, 3}, {5, 1}, 0); }),
-        "[as_strided] a view of f32[4,6] @ mesh(a=2) {S(0)} must lie within its own elements, but got sizes [6, 3], "
+        "[as_strided] a view of f32[4,6] @ mesh(a=2) {S(0)} must stay within its own elements, but got sizes [6, 3], "
         "strides [5, 1] and offset 0. Take it of the tensor that this is a view of, or of full_tensor(t).");
     expect_contains(
         error_text<c10::NotImplementedError>([&] { x.slice(1, 2).as_strided({2}, {1}, 0); }), "and offset 0");
@@ -86,33 +86,33 @@ TEST(AsStrided, WhatReachesBeyondTheTensorRaises) {
 
 TEST(AsStrided, DimsMayBeJoinedAndThenSplitOtherwise) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 6});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    expect_equal(full_tensor(x.as_strided({3, 8}, {8, 1}, 0)), whole.view({3, 8}));
+    const auto global = whole_numbers({4, 6});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    expect_equal(full_tensor(x.as_strided({3, 8}, {8, 1}, 0)), global.view({3, 8}));
   });
 }
 
-TEST(AsStrided, WindowsThatOverlapAreTakenOfTheWhole) {
-  const auto whole = whole_numbers({4, 6});
+TEST(AsStrided, OverlappingWindowsAreTakenOfTheReplicatedTensor) {
+  const auto global = whole_numbers({4, 6});
   on_all_layouts(2, {Replicate(), Shard(0), Shard(1), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto x = from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes());
-    expect_equal(full_tensor(x.as_strided({4, 3}, {1, 1}, 2)), whole.as_strided({4, 3}, {1, 1}, 2));
-    expect_equal(full_tensor(x.t().as_strided({3, 3}, {5, 1}, 1)), whole.as_strided({3, 3}, {5, 1}, 1));
-    expect_equal(full_tensor(x.as_strided({3, 0}, {1, 1}, 25)), whole.as_strided({3, 0}, {1, 1}, 25));
+    const auto x = from_local(part_of(global, mesh, layout), mesh, layout, global.sizes());
+    expect_equal(full_tensor(x.as_strided({4, 3}, {1, 1}, 2)), global.as_strided({4, 3}, {1, 1}, 2));
+    expect_equal(full_tensor(x.t().as_strided({3, 3}, {5, 1}, 1)), global.as_strided({3, 3}, {5, 1}, 1));
+    expect_equal(full_tensor(x.as_strided({3, 0}, {1, 1}, 25)), global.as_strided({3, 0}, {1, 1}, 25));
   });
 }
 
 TEST(AsStrided, WindowsOfAReplicatedTensorShareItsMemoryAndThoseOfOthersCannotBeWrittenTo) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 6});
-    const auto replicated = distribute_tensor(whole, mesh, {Replicate()});
+    const auto global = whole_numbers({4, 6});
+    const auto replicated = distribute_tensor(global, mesh, {Replicate()});
     replicated.as_strided({3, 3}, {5, 1}, 0).fill_(-1);
-    const auto expected = whole.clone();
+    const auto expected = global.clone();
     expected.as_strided({3, 3}, {5, 1}, 0).fill_(-1);
     expect_equal(full_tensor(replicated), expected);
-    const auto cut = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto sharded = distribute_tensor(global, mesh, {Shard(0)});
     expect_contains(
-        error_text<c10::ValueError>([&] { cut.as_strided({3, 3}, {5, 1}, 0).fill_(-1); }),
+        error_text<c10::ValueError>([&] { sharded.as_strided({3, 3}, {5, 1}, 0).fill_(-1); }),
         "is a view that had to be redistributed");
   });
 }
@@ -148,10 +148,10 @@ TEST(AsStrided, WritesThroughViewsReachTheBaseAndOtherViewsUnderAutograd) {
       (before * before * before).sum().backward();
       return Values{x.detach(), before.detach(), leaf.grad()};
     };
-    const auto whole = whole_numbers({4, 6});
-    const auto expected = program(whole.clone().set_requires_grad(true));
+    const auto global = whole_numbers({4, 6});
+    const auto expected = program(global.clone().set_requires_grad(true));
     on_mesh({2}, [&](const DeviceMesh& mesh) {
-      const auto actual = program(distribute_tensor(whole, mesh, cases[i].layout).set_requires_grad(true));
+      const auto actual = program(distribute_tensor(global, mesh, cases[i].layout).set_requires_grad(true));
       for (size_t k = 0; k < expected.size(); ++k) {
         expect_equal(full_tensor(actual[k]), expected[k]);
       }

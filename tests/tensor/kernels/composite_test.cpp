@@ -40,7 +40,7 @@ TEST(Composite, CausalAttentionMakesItsMask) {
       options);
 }
 
-TEST(Composite, NumbersAreReadOfTheWholeArgument) {
+TEST(Composite, NumbersAreReadFromTheGatheredArgument) {
   expect_as_plain({parameter({6, 3}), at::tensor({1, 2, 5}, at::kLong)}, [](const Values& in) -> Values {
     auto parts = at::tensor_split(in[0], in[1]);
     parts[2].sum().backward();
@@ -58,10 +58,10 @@ TEST(Composite, NumbersAreReadOfTheWholeArgument) {
 
 TEST(Composite, NumbersMayBePlainAndOtherArgumentsMayNot) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({6, 3});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({6, 3});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     const auto parts = at::tensor_split(x, at::tensor({1, 4}, at::kLong));
-    expect_equal(full_tensor(parts[1]), whole.slice(0, 1, 4));
+    expect_equal(full_tensor(parts[1]), global.slice(0, 1, 4));
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { at::quantile(x, at::tensor({0.25F, 0.5F}), 0); }),
         "[aten::quantile] distributed and plain tensors cannot be mixed, but argument 'q' is a plain tensor of shape "

@@ -54,7 +54,7 @@ TEST(Einsum, TensorsOfTwoDtypesHaveTheGradientsOfTheSingleDevice) {
   expect_gradients_as_plain("ij,kl->ijkl", inputs);
 }
 
-TEST(Einsum, StaysWholeForwardAndBackward) {
+TEST(Einsum, IsOneOperatorForwardAndBackward) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({2, 4, 3}), mesh, {Shard(0)}).set_requires_grad(true);
     const auto y = distribute_tensor(whole_numbers({2, 3, 5}), mesh, {Shard(0)}).set_requires_grad(true);
@@ -71,7 +71,7 @@ TEST(Einsum, StaysWholeForwardAndBackward) {
   });
 }
 
-TEST(Einsum, WithAnEllipsisItIsNotWhole) {
+TEST(Einsum, WithAnEllipsisItIsDecomposed) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({2, 4, 3}), mesh, {Shard(0)});
     const auto y = distribute_tensor(whole_numbers({3, 5}), mesh, {Replicate()});

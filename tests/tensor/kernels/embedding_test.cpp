@@ -49,9 +49,9 @@ TEST(Embedding, ValuesAndGradientsEqualTheSingleDeviceUnderEveryLayout) {
 TEST(Embedding, RowsMayBeFewerThanRanks) {
   for (const auto& options : kAllOptions) {
     for (const int64_t rows : {3, 5, 6}) {
-      const auto whole = parameter({rows, 2});
+      const auto global = parameter({rows, 2});
       const auto indices = words({4, 3}, rows);
-      const auto plain = whole.detach().clone().set_requires_grad(true);
+      const auto plain = global.detach().clone().set_requires_grad(true);
       const auto expected = found(plain, indices, options);
       expected.pow(2).sum().backward();
       for (const auto& [shape, layout] : std::vector<std::pair<std::vector<int64_t>, Layout>>{
@@ -63,7 +63,7 @@ TEST(Embedding, RowsMayBeFewerThanRanks) {
                {{2}, {StridedShard(0, 2)}}}) {
         SCOPED_TRACE(c10::str(rows, " rows ", layout));
         on_mesh(shape, [&](const DeviceMesh& mesh) {
-          const auto table = distribute_tensor(whole.detach(), mesh, layout).set_requires_grad(true);
+          const auto table = distribute_tensor(global.detach(), mesh, layout).set_requires_grad(true);
           const auto at_rows = Layout(Placements(mesh.ndim(), Replicate()));
           const auto result = found(table, distribute_tensor(indices, mesh, at_rows), options);
           result.pow(2).sum().backward();
@@ -76,7 +76,7 @@ TEST(Embedding, RowsMayBeFewerThanRanks) {
   }
 }
 
-TEST(Embedding, OfACutTableNothingMovesAndTheGradientIsMadeWhereItLies) {
+TEST(Embedding, AShardedTableNeedsNoCommunicationAndItsGradientHasItsLayout) {
   for (const auto& options : kAllOptions) {
     on_mesh({2}, [&](const DeviceMesh& mesh) {
       const auto table = distribute_tensor(parameter({16, 4}).detach(), mesh, {Shard(0)}).set_requires_grad(true);
@@ -89,13 +89,13 @@ TEST(Embedding, OfACutTableNothingMovesAndTheGradientIsMadeWhereItLies) {
       const auto of_table = torch::autograd::grad({result}, {table}, {gradient})[0];
       EXPECT_EQ(spec_of(of_table)->layout(), Layout{Shard(0)});
       EXPECT_LE(to_local(of_table).storage().nbytes(), (8 + 1) * 4 * sizeof(double));
-      EXPECT_EQ(calls.to_string(), "") << "nothing of the whole table's size";
+      EXPECT_EQ(calls.to_string(), "") << "nothing of the global table's size";
       EXPECT_EQ(log.calls(), 0) << log.to_string();
     });
   }
 }
 
-TEST(Embedding, AGradientThatIsCutAlongColumnsServesATableThatIs) {
+TEST(Embedding, AGradientShardedByColumnsFitsATableShardedByColumns) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto table = distribute_tensor(parameter({8, 4}).detach(), mesh, {Shard(1)}).set_requires_grad(true);
     const auto indices = distribute_tensor(words({5}, 8), mesh, {Replicate()});
@@ -113,19 +113,19 @@ TEST(Embedding, AGradientThatIsCutAlongColumnsServesATableThatIs) {
   });
 }
 
-TEST(Embedding, TheTermsOfACutTableAreReducedOnceIntoReplicasOrIntoParts) {
-  const auto whole = parameter({6, 4}).detach();
+TEST(Embedding, TheTermsOfAShardedTableAreReducedOnceToReplicasOrShards) {
+  const auto global = parameter({6, 4}).detach();
   const auto indices = words({2, 4}, 6);
   on_mesh({2}, [&](const DeviceMesh& mesh) {
-    const auto table = distribute_tensor(whole, mesh, {Shard(0)}).set_requires_grad(true);
+    const auto table = distribute_tensor(global, mesh, {Shard(0)}).set_requires_grad(true);
     const auto positions = distribute_tensor(indices, mesh, {Replicate()});
     CommLog log(mesh);
     const auto replicated = redistribute(at::embedding(table, positions), {Replicate()});
-    expect_equal(to_local(replicated.detach()), at::embedding(whole, indices));
+    expect_equal(to_local(replicated.detach()), at::embedding(global, indices));
     EXPECT_EQ(log.to_string(), "all_reduce a - 1 calls 256 bytes\n");
     log.clear();
     const auto parts = redistribute(at::embedding(table, positions), {Shard(1)});
-    expect_equal(full_tensor(parts.detach()), at::embedding(whole, indices));
+    expect_equal(full_tensor(parts.detach()), at::embedding(global, indices));
     log.clear();
     redistribute(at::embedding(table, positions), {Shard(1)});
     EXPECT_EQ(log.to_string(), "reduce_scatter a - 1 calls 128 bytes\n");
@@ -138,14 +138,14 @@ TEST(Embedding, TheTermsOfACutTableAreReducedOnceIntoReplicasOrIntoParts) {
   });
 }
 
-TEST(Embedding, WhereTheBatchIsCutTooAPartOfTheGradientIsReducedOnce) {
-  const auto whole = parameter({8, 4}).detach();
+TEST(Embedding, WithAShardedBatchAShardOfTheGradientIsReducedOnce) {
+  const auto global = parameter({8, 4}).detach();
   const auto indices = words({4, 3}, 8);
   for (const auto& options : kAllOptions) {
-    const auto plain = whole.clone().set_requires_grad(true);
+    const auto plain = global.clone().set_requires_grad(true);
     found(plain, indices, options).backward(parameter({4, 3, 4}).detach());
     on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
-      const auto table = distribute_tensor(whole, mesh, {Replicate(), Shard(0)}).set_requires_grad(true);
+      const auto table = distribute_tensor(global, mesh, {Replicate(), Shard(0)}).set_requires_grad(true);
       const auto positions = distribute_tensor(indices, mesh, {Shard(0), Replicate()});
       const auto gradient = distribute_tensor(parameter({4, 3, 4}).detach(), mesh, {Shard(0), Replicate()});
       const CommLog log(mesh);
@@ -187,7 +187,7 @@ TEST(Embedding, SparseGradientsAreRefused) {
     expect_contains(
         error_text<c10::NotImplementedError>([&] { result.sum().backward(); }),
         "[aten::embedding] sparse gradients are not supported for distributed tensors, but got sparse=True. Leave it "
-        "out: the gradient is dense, in parts as the table is.");
+        "out: the gradient is dense, with the table's layout.");
   });
 }
 

@@ -10,10 +10,10 @@ namespace in_place_view_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 
-TEST(InPlaceView, TheTensorBecomesWhatTheViewIs) {
+TEST(InPlaceView, TheTensorBecomesTheView) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({5, 1, 4});
-    const auto x = distribute_tensor(whole, mesh, {Shard(2)});
+    const auto global = whole_numbers({5, 1, 4});
+    const auto x = distribute_tensor(global, mesh, {Shard(2)});
     const auto local = to_local(x);
     EXPECT_TRUE(x.squeeze_(1).is_same(x));
     EXPECT_EQ(spec_of(x)->to_string(), "f32[5,4] @ mesh(a=2) {S(1)}");
@@ -23,19 +23,19 @@ TEST(InPlaceView, TheTensorBecomesWhatTheViewIs) {
     x.unsqueeze_(0);
     EXPECT_EQ(spec_of(x)->layout(), Layout{Shard(1)});
     EXPECT_TRUE(to_local(x).is_alias_of(local));
-    expect_equal(full_tensor(x), whole.squeeze(1).t().unsqueeze(0));
+    expect_equal(full_tensor(x), global.squeeze(1).t().unsqueeze(0));
   });
 }
 
 TEST(InPlaceView, DimsChangePlaces) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({5, 1, 4});
-    const auto x = distribute_tensor(whole, mesh, {Shard(2)});
+    const auto global = whole_numbers({5, 1, 4});
+    const auto x = distribute_tensor(global, mesh, {Shard(2)});
     EXPECT_TRUE(x.transpose_(0, 2).is_same(x));
     EXPECT_EQ(spec_of(x)->layout(), Layout{Shard(0)});
     x.swapdims_(0, 1);
     EXPECT_EQ(spec_of(x)->layout(), Layout{Shard(1)});
-    expect_equal(full_tensor(x), whole.transpose(0, 2).transpose(0, 1));
+    expect_equal(full_tensor(x), global.transpose(0, 2).transpose(0, 1));
   });
 }
 
@@ -71,28 +71,28 @@ TEST(InPlaceView, AutogradFollows) {
   });
 }
 
-TEST(InPlaceView, WhatIsNoViewRaises) {
+TEST(InPlaceView, AnOperatorWithoutAViewFormRaises) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     EXPECT_EQ(
         error_text<c10::NotImplementedError>([&] { x.resize_({2, 2}); }),
         "[aten::resize_] cannot change f32[4,2] @ mesh(a=2) {S(0)} in place. Make a new distributed tensor with "
         "from_local or distribute_tensor.");
-    expect_equal(full_tensor(x), whole);
+    expect_equal(full_tensor(x), global);
   });
 }
 
 TEST(InPlaceView, TheMemoryBehindATensorCannotBeExchanged) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     expect_contains(error_text<c10::NotImplementedError>([&] { x.set_(); }), "[aten::set_] cannot change f32[4,2]");
     expect_contains(
         error_text<c10::NotImplementedError>([&] { x.set_(x + 1); }), "[aten::set_] cannot change f32[4,2]");
     const auto plain = at::ones({2});
     expect_contains(error_text([&] { plain.set_(x); }), "[aten::set_] cannot change a plain tensor");
-    expect_equal(full_tensor(x), whole);
+    expect_equal(full_tensor(x), global);
   });
 }
 

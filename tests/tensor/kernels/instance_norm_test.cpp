@@ -30,7 +30,7 @@ TEST(InstanceNorm, EqualsTheSingleDeviceWithItsGradientsAndRunningStatistics) {
   }
 }
 
-TEST(InstanceNorm, OfAnUnevenlyShardedBatchMovesNothing) {
+TEST(InstanceNorm, OfAnUnevenlyShardedBatchNeedsNoCommunication) {
   on_mesh({4}, [](const DeviceMesh& mesh) {
     const auto input = distribute_tensor(at::rand({5, 4, 3}), mesh, {Shard(0)}).requires_grad_();
     const CommLog log(mesh);

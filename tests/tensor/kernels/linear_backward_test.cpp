@@ -15,7 +15,7 @@ using namespace weft::testing;
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<at::Tensor(const Tensors&)>;
 
-/// Small and whole, so that results are exact in any order of adding.
+/// Small integers, so that sums are exact in any order.
 at::Tensor whole_numbers(c10::IntArrayRef sizes) {
   return (at::arange(c10::multiply_integers(sizes), at::kFloat).remainder(7) - 3).view(sizes);
 }
@@ -97,7 +97,7 @@ TEST(LinearBackward, ASequenceShardedInputTimesAColumnShardedWeightIsOneAllGathe
   });
 }
 
-TEST(LinearBackward, GradientsOfParametersLieAsTheParameters) {
+TEST(LinearBackward, GradientsOfParametersHaveTheParametersLayouts) {
   run_on_ranks(2, [&](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
     const auto weight = distribute_tensor(whole_numbers({8, 6}), mesh, {Shard(0)}).set_requires_grad(true);

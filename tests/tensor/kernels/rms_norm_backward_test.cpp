@@ -58,7 +58,7 @@ TEST(RmsNormBackward, TheGradientHasAGradient) {
   });
 }
 
-TEST(RmsNormBackward, TheNormStaysWholeAndItsRowsStayCut) {
+TEST(RmsNormBackward, TheNormIsOneOperatorAndItsRowsStaySharded) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({4, 6}), mesh, {Shard(0)}).set_requires_grad(true);
     const auto weight = distribute_tensor(at::ones({6}), mesh, {Replicate()}).set_requires_grad(true);

@@ -21,7 +21,7 @@ at::Tensor numbers(c10::IntArrayRef sizes) {
   return sample(static_cast<int64_t>(sizes.size()), sizes, at::kDouble) - 1;
 }
 
-TEST(ScatteredMatmul, LiesAsTheTensorWhoseGradientItIs) {
+TEST(ScatteredMatmul, HasTheLayoutOfTheTensorWhoseGradientItIs) {
   for (const int64_t members : {2, 3, 4}) {
     on_mesh({members}, [](const DeviceMesh& mesh) {
       const OverlapScope scope(OverlapMode::Force);
@@ -61,7 +61,7 @@ TEST(ScatteredMatmul, IsNotForOtherLayouts) {
   });
 }
 
-/// The layouts of the gradient of a layer's input, by rates that are given.
+/// The layouts of the gradient of a layer's input under the given rates.
 Layout gradient_layout(const Link& link) {
   give_rates(link, Compute{1e11, 1e12, 1e-6});
   Layout layout;
@@ -80,9 +80,9 @@ Layout gradient_layout(const Link& link) {
   return layout;
 }
 
-TEST(ScatteredMatmul, IsDoneWhereItCostsNextToNothing) {
+TEST(ScatteredMatmul, IsUsedIfItCostsNextToNothing) {
   EXPECT_EQ(gradient_layout({1e-5, 2e9}), Layout({Shard(0)}));
-  // What takes longer than the matmul might be shared with others.
+  // Not used if the scatter takes longer than the matmul, because other layers might share one reduction.
   EXPECT_EQ(gradient_layout({1e-5, 125e6}), Layout({Partial()}));
   EXPECT_EQ(gradient_layout({1e-5, 1e12}), Layout({Partial()}));
 }
@@ -183,7 +183,8 @@ TEST(ScatteredMatmul, IsExplained) {
     loss.backward();
     EXPECT_NE(log.to_string().find("matmul_reduce_scatter("), std::string::npos) << log.to_string();
     EXPECT_NE(
-        log.to_string().find("what is done is reduced and cut along dim 0 beside the matmul, chunks per rank: "),
+        log.to_string().find(
+            "the product is reduce-scattered along dim 0, overlapped with the matmul, chunks per rank: "),
         std::string::npos);
   });
 }

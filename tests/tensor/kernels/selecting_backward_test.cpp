@@ -11,7 +11,7 @@ namespace selecting_backward_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 
-/// Runs a choice of elements, whose gradient differs from element to element, and gives it with the gradient.
+/// Runs an operator that selects elements, with a different gradient for each, and returns the result and the gradient.
 void expect_choice_as_plain(const std::function<at::Tensor(const at::Tensor&)>& choose) {
   expect_as_plain({parameter({5, 4})}, [&](const Values& in) -> Values {
     const auto chosen = choose(in[0]);

@@ -17,7 +17,7 @@ constexpr int64_t kSize = 2; // of a head
 
 enum class Sharing : uint8_t { Gqa, RepeatInterleave, Expand };
 
-/// As a decoder writes it: projections, heads, attention, projection.
+/// The attention of a decoder: projections, heads, attention, projection.
 at::Tensor attention(const Values& in, int64_t heads, int64_t key_heads, Sharing sharing) {
   const auto& x = in[0];
   const auto as_heads = [&](const at::Tensor& weight, int64_t count) {
@@ -47,16 +47,16 @@ struct Counted {
   std::string gradients; // these, by mesh dims
 };
 
-/// Calls of the last rank to come: forward to the sum of terms that the last projection gives, backward from it to the
-/// gradients of the weights and the input, which are left as they come.
+/// Collectives that the last rank calls: forward up to the partial result of the last projection, backward from it to
+/// the gradients of the weights and the input, which are not redistributed.
 Counted expect_as_plain_on(const std::vector<int64_t>& shape, int64_t heads, int64_t key_heads, Sharing sharing) {
   const auto width = heads * kSize;
   const auto scaled = [](c10::IntArrayRef sizes) { return parameter(sizes).detach() * 0.7; };
-  const Values whole = {
+  const Values global = {
       scaled({4, 3, width}), scaled({width, width}), scaled({key_heads * kSize, width}),
       scaled({key_heads * kSize, width}).neg() * 0.5, scaled({width, width}).t().contiguous()};
   Values plain;
-  for (const auto& tensor : whole) {
+  for (const auto& tensor : global) {
     plain.push_back(tensor.clone().set_requires_grad(true));
   }
   const auto expected = attention(plain, heads, key_heads, sharing);
@@ -72,9 +72,9 @@ Counted expect_as_plain_on(const std::vector<int64_t>& shape, int64_t heads, int
     };
     const auto key_placement = key_heads % ranks == 0 ? Shard(0) : Replicate();
     Values in = {
-        placed(whole[0], Shard(0), Replicate()), placed(whole[1], Replicate(), Shard(0)),
-        placed(whole[2], Replicate(), key_placement), placed(whole[3], Replicate(), key_placement),
-        placed(whole[4], Replicate(), Shard(1))};
+        placed(global[0], Shard(0), Replicate()), placed(global[1], Replicate(), Shard(0)),
+        placed(global[2], Replicate(), key_placement), placed(global[3], Replicate(), key_placement),
+        placed(global[4], Replicate(), Shard(1))};
     for (const auto& tensor : in) {
       tensor.set_requires_grad(true);
     }
@@ -101,7 +101,7 @@ Counted expect_as_plain_on(const std::vector<int64_t>& shape, int64_t heads, int
   return counted;
 }
 
-TEST(SharedHeads, HeadsThatAreCutNeedNoCommunication) {
+TEST(SharedHeads, ShardedHeadsNeedNoCommunication) {
   for (const auto sharing : {Sharing::Gqa, Sharing::RepeatInterleave, Sharing::Expand}) {
     for (const int64_t key_heads : {4, 2}) {
       for (const std::vector<int64_t>& shape : {std::vector<int64_t>{2}, {2, 2}}) {

@@ -15,13 +15,13 @@ std::vector<at::Tensor> all_forms(const at::Tensor& x) {
   return {at::where(condition, x, 0.5), at::where(condition, 0.5, x), at::where(condition, 1, 0.5)};
 }
 
-// Without data: test_tensor.py, because torch has kernels of `where` without data in Python alone.
+// test_tensor.py tests meta tensors, because torch has the meta kernels of `where` only in Python.
 TEST(WhereNumber, ValuesEqualTheSingleDevice) {
-  const auto whole = whole_numbers({4, 3});
+  const auto global = whole_numbers({4, 3});
   for (const auto dtype : {at::kFloat, at::kLong}) {
     on_mesh({2}, [&](const DeviceMesh& mesh) {
-      const auto expected = all_forms(whole.to(dtype));
-      const auto x = distribute_tensor(whole.to(dtype), mesh, {Shard(0)});
+      const auto expected = all_forms(global.to(dtype));
+      const auto x = distribute_tensor(global.to(dtype), mesh, {Shard(0)});
       x.set_requires_grad(dtype == at::kFloat);
       const auto found = all_forms(x);
       for (size_t i = 0; i < found.size(); ++i) {

@@ -14,13 +14,14 @@ namespace weft {
 
 namespace {
 
-/// Walks from a tensor to the view with the given sizes and strides.
+/// Finds the slices, selections, permutations, joined and split dims that lead from a tensor to the view with the given
+/// sizes and strides.
 class ViewFinder {
  public:
   ViewFinder(const at::Tensor& self, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset)
       : view_(self), sizes_(sizes), strides_(strides), offset_(offset - self.storage_offset()) {}
 
-  /// Nothing where there is no way.
+  /// Nothing if no such sequence of view operators exists.
   std::optional<at::Tensor> find() {
     if (offset_ < 0 || sizes_.size() != strides_.size()) {
       return std::nullopt;
@@ -39,12 +40,12 @@ class ViewFinder {
   }
 
  private:
-  /// Dims of one element and expanded ones are made last.
+  /// Dims of one element and expanded dims are inserted at the end, so that the search skips them.
   bool is_real(size_t i) const {
     return sizes_[i] > 1 && strides_[i] != 0;
   }
 
-  /// The dim of the view that has this stride; -1 where none does.
+  /// The dim of the view that has this stride; -1 if there is none.
   int64_t dim_of_stride(int64_t stride) const {
     for (int64_t d = 0; d < view_.dim(); ++d) {
       if (view_.stride(d) == stride && view_.size(d) > 1) {
@@ -54,7 +55,7 @@ class ViewFinder {
     return -1;
   }
 
-  /// Makes a dim with this stride by splitting the one it falls in.
+  /// Makes a dim with this stride by splitting the dim whose stride divides it.
   bool split_for(int64_t stride) {
     if (dim_of_stride(stride) >= 0) {
       return true;
@@ -69,7 +70,7 @@ class ViewFinder {
     return step_for(stride);
   }
 
-  /// Makes a dim with this stride by taking every so many elements of one, from where the view begins in it.
+  /// Makes a dim with this stride by slicing one with a step, from the index at which the view begins.
   bool step_for(int64_t stride) {
     const auto starts = starts_of_dims();
     for (int64_t d = 0; d < view_.dim(); ++d) {
@@ -83,7 +84,7 @@ class ViewFinder {
     return false;
   }
 
-  /// Where the view begins in every dim.
+  /// The index along every dim at which the view begins.
   std::vector<int64_t> starts_of_dims() const {
     std::vector<int64_t> by_stride(view_.dim());
     std::iota(by_stride.begin(), by_stride.end(), int64_t{0});
@@ -97,7 +98,7 @@ class ViewFinder {
     return starts;
   }
 
-  /// Joins the dim with this stride and the slower ones before it until it has the size.
+  /// Flattens the dim with this stride and the dims before it, until the result has at least this size.
   bool join_for(int64_t size, int64_t stride) {
     auto d = dim_of_stride(stride);
     while (d >= 0 && view_.size(d) < size) {
@@ -110,7 +111,7 @@ class ViewFinder {
     return d >= 0;
   }
 
-  /// Cuts every dim to where the view begins and how far it goes; dims that it lacks are selected away.
+  /// Narrows every dim to the indices of the view, and removes by select() the dims that the view does not have.
   bool pick() {
     const auto starts = starts_of_dims();
     for (int64_t d = 0; d < view_.dim(); ++d) {
@@ -168,7 +169,7 @@ class ViewFinder {
   int64_t offset_;
 };
 
-/// How far behind its beginning a view reaches; 0 where it has no elements.
+/// The number of storage elements from a view's first to its last element; 0 if it has none.
 int64_t extent_of(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   int64_t extent = 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -180,9 +181,9 @@ int64_t extent_of(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   return extent;
 }
 
-/// Any view, windows that overlap included, of a tensor that every rank has whole: itself, or a copy. Nothing where it
-/// reaches beyond the tensor's own elements.
-std::optional<at::Tensor> view_of_whole(
+/// Any view, also with overlapping windows, of the replicated tensor. A tensor with another layout is gathered first,
+/// and the view is one of this copy. Nothing if the view reaches beyond the tensor's own elements.
+std::optional<at::Tensor> view_of_replicated(
     const at::Tensor& self,
     c10::IntArrayRef sizes,
     c10::IntArrayRef strides,
@@ -195,8 +196,8 @@ std::optional<at::Tensor> view_of_whole(
   const c10::NoGradGuard below_autograd;
   const auto& impl = *as_dtensor(self);
   const auto& mesh = impl.spec()->mesh();
-  const auto whole = move_implicitly("aten::as_strided", self, replicated(mesh));
-  auto local = as_dtensor(whole)->local();
+  const auto gathered = move_implicitly("aten::as_strided", self, replicated(mesh));
+  auto local = as_dtensor(gathered)->local();
   if (local.strides() != self.strides()) {
     local = at::empty_strided(self.sizes(), self.strides(), local.options()).copy_(local);
   }
@@ -217,14 +218,14 @@ at::Tensor as_strided(
   }
   auto found = ViewFinder(self, sizes, strides, offset).find();
   if (!found && self.is_contiguous()) {
-    found = ViewFinder(self.flatten(), sizes, strides, offset).find(); // its dims lie across those of the tensor
+    found = ViewFinder(self.flatten(), sizes, strides, offset).find(); // its dims cross those of the tensor
   }
   if (!found) {
-    found = view_of_whole(self, sizes, strides, offset);
+    found = view_of_replicated(self, sizes, strides, offset);
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
       found.has_value(), "[as_strided] a view of ", *as_dtensor(self)->spec(),
-      " must lie within its own elements, but got sizes ", sizes, ", strides ", strides, " and offset ", offset,
+      " must stay within its own elements, but got sizes ", sizes, ", strides ", strides, " and offset ", offset,
       ". Take it of the tensor that this is a view of, or of full_tensor(t).");
   return *found;
 }

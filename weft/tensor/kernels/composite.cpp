@@ -13,8 +13,8 @@ namespace {
 
 using Names = std::vector<std::string_view>;
 
-/// By name, all overloads; or with the arguments of which it reads numbers, those overloads that have them. None of them
-/// draws random numbers.
+/// The composite operators by name: all overloads, or, where arguments are listed whose numbers the operator reads,
+/// those overloads that have one of them as a tensor. None of the operators draws random numbers.
 const std::vector<std::pair<std::string_view, Names>>& composites() {
   static const std::vector<std::pair<std::string_view, Names>> all = {
       {"aten::_scaled_dot_product_attention_math", {}},
@@ -51,7 +51,7 @@ class Composite final : public c10::OperatorKernel {
       if (std::find(numbers_.begin(), numbers_.end(), arguments[i].name()) == numbers_.end()) {
         check_may_be_plain(op, i, tensor);
       } else if (is_dtensor(tensor)) {
-        values[i] = whole(op, tensor.detach());
+        values[i] = gathered_values(op, tensor.detach());
       }
     }
     const ReplicatePlainScope scope;
@@ -59,7 +59,7 @@ class Composite final : public c10::OperatorKernel {
   }
 
  private:
-  static at::Tensor whole(const c10::OperatorHandle& op, const at::Tensor& tensor) {
+  static at::Tensor gathered_values(const c10::OperatorHandle& op, const at::Tensor& tensor) {
     const auto layout = replicated(as_dtensor(tensor)->spec()->mesh());
     return as_dtensor(move_implicitly(op.schema().name().c_str(), tensor, layout))->local();
   }

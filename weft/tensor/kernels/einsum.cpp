@@ -26,7 +26,7 @@ std::string gradient_equation(const Equation& equation, size_t operand) {
   return text + "->" + equation.inputs[operand];
 }
 
-struct WholeEinsum : torch::autograd::Function<WholeEinsum> {
+struct EinsumByRule : torch::autograd::Function<EinsumByRule> {
   static at::Tensor forward(AutogradContext* context, const std::string& equation, at::TensorList tensors) {
     const at::AutoDispatchBelowADInplaceOrView by_rule;
     context->saved_data["equation"] = equation;
@@ -52,7 +52,7 @@ struct WholeEinsum : torch::autograd::Function<WholeEinsum> {
   }
 };
 
-/// Whether every letter has one size; one of 1 would broadcast.
+/// Whether every letter has the same size in all operands. A size of 1 would broadcast, which the rule does not know.
 bool sizes_agree(const Equation& equation, at::TensorList tensors) {
   std::vector<c10::IntArrayRef> sizes;
   for (const auto& tensor : tensors) {
@@ -61,15 +61,15 @@ bool sizes_agree(const Equation& equation, at::TensorList tensors) {
   return equation.fits(sizes);
 }
 
-/// Torch multiplies tensors of two dtypes where no letter is summed by a product of matrices, and refuses them elsewhere.
-/// The equations of the gradients sum other letters.
+/// Torch accepts operands of two dtypes if no letter is summed by a matmul, and refuses them otherwise. The equations
+/// of the gradients sum other letters than the forward, so that they could be refused although the forward was not.
 bool dtypes_agree(at::TensorList tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
     return tensor.scalar_type() == tensors[0].scalar_type();
   });
 }
 
-/// Autocast changes the products that an equation is made of, and not the equation itself.
+/// Autocast acts on the matmuls that ATen decomposes an equation into, not on einsum itself.
 bool is_cast(at::TensorList tensors) {
   return at::autocast::is_autocast_enabled(tensors[0].device().type());
 }
@@ -78,7 +78,7 @@ at::Tensor einsum(c10::string_view equation, at::TensorList tensors, at::Optiona
   const auto parsed = parse_equation(equation);
   if (parsed && !is_cast(tensors) && parsed->is_contraction() && sizes_agree(*parsed, tensors) &&
       dtypes_agree(tensors)) {
-    return WholeEinsum::apply(std::string(equation), tensors);
+    return EinsumByRule::apply(std::string(equation), tensors);
   }
   return at::compositeimplicitautograd::einsum(equation, tensors, path);
 }

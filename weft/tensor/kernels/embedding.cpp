@@ -19,8 +19,9 @@ using torch::autograd::variable_list;
 
 constexpr const char* kBackwardName = "aten::embedding_dense_backward";
 
-/// Whether the gradient is made from the table's layout: a mesh dim cuts the table, its rows in one piece.
-bool is_cut(const TensorSpec& table) {
+/// Whether the gradient is computed from the table's layout: a mesh dim shards the table, and the rows of every rank
+/// are contiguous.
+bool is_sharded_table(const TensorSpec& table) {
   bool result = false;
   for (int64_t m = 0; m < table.mesh().ndim(); ++m) {
     const auto& placement = table.layout()[m];
@@ -32,8 +33,8 @@ bool is_cut(const TensorSpec& table) {
   return result;
 }
 
-/// Of the output's gradient, so that a rank can make its part of the table's from it: whole where the rows are cut, cut
-/// along columns as the table is, otherwise as it comes.
+/// The layout in which a rank needs the output's gradient to compute its shard of the table's gradient: replicated on
+/// mesh dims that shard the table's rows, sharded by columns as the table is, and unchanged on other mesh dims.
 Layout gradient_layout(const TensorSpec& gradient, const Layout& table) {
   const auto columns = gradient.dim() - 1;
   auto layout = replicated_where(
@@ -44,13 +45,14 @@ Layout gradient_layout(const TensorSpec& gradient, const Layout& table) {
   return layout;
 }
 
-/// Of the positions beside the output's gradient.
+/// The layout of the positions (indices) that fits an output's gradient of this layout.
 Layout position_layout(const Layout& gradient, int64_t columns) {
   return replicated_where(
       gradient, [&](int64_t m) { return gradient[m].is_partial() || gradient[m].is_shard(columns); });
 }
 
-/// Of the table's gradient: as the table where that is cut, else a term where each rank has other positions or terms.
+/// The layout of the table's gradient: the table's own where a mesh dim shards the table; otherwise partial where the
+/// mesh dim shards the positions, because every rank then adds up other terms.
 Layout result_layout(const Layout& gradient, const Layout& table) {
   auto layout = table;
   for (int64_t m = 0; m < layout.ndim(); ++m) {
@@ -61,8 +63,9 @@ Layout result_layout(const Layout& gradient, const Layout& table) {
   return layout;
 }
 
-/// The gradient of this rank's rows. Positions in other rows, and the padding, go to one row more, which is dropped.
-at::Tensor gradient_of_part(
+/// The gradient of the table rows on this rank. Positions of other rows and of the padding are added to one extra row,
+/// which is dropped.
+at::Tensor gradient_of_local_rows(
     const at::Tensor& gradient,
     const at::Tensor& positions,
     const TensorSpec& table,
@@ -89,7 +92,7 @@ at::Tensor gradient_of_part(
   return result;
 }
 
-at::Tensor gradient_of_cut_table(
+at::Tensor gradient_of_sharded_table(
     const at::Tensor& output_gradient,
     const at::Tensor& indices,
     const TensorSpec& table,
@@ -107,11 +110,11 @@ at::Tensor gradient_of_cut_table(
       counted_over.push_back(m);
     }
   }
-  const auto part = gradient_of_part(
+  const auto local = gradient_of_local_rows(
       as_dtensor(gradient)->local(), as_dtensor(positions)->local(), table, padding, mesh, counted_over,
       scale_grad_by_freq);
   return make_dtensor(
-      part,
+      local,
       TensorSpec::make(mesh, result_layout(layout, table.layout()), table.sizes(), output_gradient.scalar_type()));
 }
 
@@ -129,7 +132,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
       bool sparse) {
     const at::AutoDispatchBelowADInplaceOrView by_rule;
     context->save_for_backward({indices});
-    // Not the table itself: backward needs no value of it, so that it may change.
+    // Saves the table's spec and not its values: backward does not read them, so that they may change until then.
     if (const auto* impl = as_dtensor(weight)) {
       context->saved_data["table"] = make_dtensor(AsyncTensor(), impl->spec(), weight.device());
     }
@@ -146,13 +149,13 @@ struct Embedding : torch::autograd::Function<Embedding> {
     const auto scale_grad_by_freq = context->saved_data["scale_grad_by_freq"].toBool();
     TORCH_CHECK_NOT_IMPLEMENTED(
         !context->saved_data["sparse"].toBool(), "[aten::embedding] sparse gradients are not supported for ",
-        "distributed tensors, but got sparse=True. Leave it out: the gradient is dense, in parts as the table is.");
+        "distributed tensors, but got sparse=True. Leave it out: the gradient is dense, with the table's layout.");
     const auto found = context->saved_data.find("table");
     const SpecPtr table = found == context->saved_data.end() ? SpecPtr() : as_dtensor(found->second.toTensor())->spec();
     variable_list results(5);
-    const bool is_whole = at::GradMode::is_enabled() || is_watched();
-    results[0] = table && is_cut(*table) && !is_whole
-        ? gradient_of_cut_table(
+    const bool uses_operator = at::GradMode::is_enabled() || is_watched();
+    results[0] = table && is_sharded_table(*table) && !uses_operator
+        ? gradient_of_sharded_table(
               distributed(gradients[0], table->mesh()), distributed(indices, table->mesh()), *table, padding,
               scale_grad_by_freq)
         : at::embedding_dense_backward(

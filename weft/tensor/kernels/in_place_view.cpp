@@ -9,8 +9,8 @@ namespace weft {
 
 namespace {
 
-/// The operator that gives as a view what this one does in place: of the name without the underscore, with the same
-/// arguments. Nothing where that one gives a copy (resize).
+/// The view operator with the same name without the underscore and the same arguments. Nothing if that operator returns
+/// a copy (resize).
 std::optional<c10::OperatorHandle> view_form(const c10::OperatorHandle& op) {
   auto& dispatcher = c10::Dispatcher::singleton();
   const auto& arguments = op.schema().arguments();

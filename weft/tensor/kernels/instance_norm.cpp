@@ -21,7 +21,7 @@ void update(const at::Tensor& running, const at::Tensor& of_samples, double mome
   running.copy_(running.to(latest.scalar_type()).mul(1 - momentum).add(latest, momentum));
 }
 
-/// By the moments of every sample, averaged over the samples.
+/// Updates the running statistics by the moments of every sample, averaged over the samples.
 void update_running_statistics(
     const at::Tensor& input,
     const OptionalTensor& running_mean,
@@ -34,7 +34,7 @@ void update_running_statistics(
   std::vector<int64_t> dims(input.dim() - 2);
   std::iota(dims.begin(), dims.end(), int64_t{2});
   const auto values = input.to(accumulation_dtype(input.scalar_type()));
-  // Not by var_mean, of which torch warns on ranks without samples.
+  // Does not use var_mean, because torch warns about it on ranks without samples.
   const auto mean = values.mean(dims, /*keepdim=*/true);
   if (is_given(running_mean)) {
     update(*running_mean, mean.squeeze(dims), momentum);

@@ -10,12 +10,12 @@ namespace weft {
 
 namespace {
 
-/// The factor of a gradient: of a complex product it is conjugate. Costs no dispatch for real tensors.
+/// The factor by which a gradient is multiplied: the conjugate for complex tensors. Real tensors cost no dispatch.
 at::Tensor conjugate(const at::Tensor& tensor) {
   return tensor.is_complex() ? tensor.conj() : tensor;
 }
 
-/// Gradients of linear(input, weight, bias), from the operators that have rules. torch has no dense kernel of its own.
+/// Gradients of linear(input, weight, bias) by operators that have rules, because torch has no dense kernel for them.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> linear_backward(
     const at::Tensor& input,
     const at::Tensor& grad_output,

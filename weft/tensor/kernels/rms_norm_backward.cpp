@@ -19,11 +19,11 @@ std::vector<int64_t> range(int64_t begin, int64_t end) {
 std::tuple<at::Tensor, at::Tensor> from_operators(
     const at::Tensor& grad_out,
     const at::Tensor& input,
-    int64_t normalized_rank,
+    int64_t normalized_ndim,
     const at::Tensor& rstd,
     const std::optional<at::Tensor>& weight,
     std::array<bool, 2> wanted) {
-  const auto first = input.dim() - normalized_rank;
+  const auto first = input.dim() - normalized_ndim;
   const auto grad = grad_out.to(rstd.scalar_type());
   const auto normalized = input.to(rstd.scalar_type()) * rstd;
   at::Tensor grad_input;

@@ -20,7 +20,8 @@ namespace {
 
 constexpr const char* kScatterName = "matmul_reduce_scatter";
 
-/// The mesh dim along which the product is partial and `like` is cut; none where anything else differs between them.
+/// The mesh dim along which the product is partial and `like` is sharded; none if the layouts of the product and of
+/// `like` differ on another mesh dim too.
 std::optional<int64_t> scattering_mesh_dim(
     const TensorSpec& gradient,
     const TensorSpec& matrix,
@@ -45,7 +46,8 @@ std::optional<int64_t> scattering_mesh_dim(
       return std::nullopt;
     }
   }
-  // Pieces are as torch.chunk cuts where one mesh dim alone cuts.
+  // Shards are those of torch.chunk, as matmul_reduce_scatter needs them, only if a single mesh dim shards the tensor
+  // dim.
   const bool is_plain = found && gradient.shard_order(last).size() == 1 && matrix.shard_order(0).size() == 1 &&
       like.shard_order(like.layout()[*found].dim()).size() == 1;
   return is_plain ? found : std::nullopt;
@@ -53,20 +55,20 @@ std::optional<int64_t> scattering_mesh_dim(
 
 OverlapCase overlap_case(const TensorSpec& gradient, const TensorSpec& matrix, int64_t mesh_dim) {
   const auto& shape = gradient.mesh().shape();
-  // The first rank holds most.
-  const auto part =
+  // The first rank has the largest local tensor.
+  const auto local =
       local_shape_and_offset(gradient.sizes(), gradient.layout(), shape, std::vector<int64_t>(shape.size(), 0)).shape;
   return {
       .kind = OverlapKind::MatmulScatter,
       .cut = OverlapCut::Rows,
       .members = gradient.mesh().size(mesh_dim),
-      .rows = c10::multiply_integers(part.begin(), part.end() - 1),
-      .inner = part.back(),
+      .rows = c10::multiply_integers(local.begin(), local.end() - 1),
+      .inner = local.back(),
       .columns = matrix.sizes()[1],
       .element_bytes = static_cast<int64_t>(c10::elementSize(gradient.dtype()))};
 }
 
-/// Says no where less than three quarters of the scatter would be hidden.
+/// Decides against fusing if the matmul would hide less than three quarters of the reduce-scatter.
 OverlapChoice choose_scatter(const OverlapCase& overlap, const Link& link, const Compute& compute) {
   auto choice = choose_overlap(overlap, link, compute);
   const auto alone = choose_overlap(overlap, {0, std::numeric_limits<double>::infinity()}, compute).unfused_seconds;
@@ -75,7 +77,7 @@ OverlapChoice choose_scatter(const OverlapCase& overlap, const Link& link, const
   return choice;
 }
 
-/// `overlapped` is none where the product cannot be scattered.
+/// `overlapped` of the result is nullptr if the layouts do not allow a reduce-scatter of the product.
 PreparedCall prepare_scatter(const SpecPtr& gradient, const SpecPtr& matrix, const SpecPtr& like) {
   PreparedCall call;
   call.operands = {gradient, matrix, like};
@@ -93,19 +95,20 @@ PreparedCall prepare_scatter(const SpecPtr& gradient, const SpecPtr& matrix, con
   explanation->inputs = {gradient->to_string(), matrix->to_string()};
   explanation->strategy =
       gradient->layout().to_string() + " " + matrix->layout().to_string() + " -> " + result->layout().to_string();
-  explanation->why = c10::str("what is done is reduced and cut along dim ", dim, " beside the matmul");
+  explanation->why = c10::str("the product is reduce-scattered along dim ", dim, ", overlapped with the matmul");
   call.outputs.emplace_back().spec = result;
   call.communicates = true;
   call.explanation = std::move(explanation);
   call.overlapped = std::make_shared<OverlappedCall>(OverlappedCall{
-      .group = nullptr, // made by the first call that runs so
+      .group = nullptr, // made by the first call that runs overlapped
       .dim = dim,
       .size = sizes[dim],
       .overlap = CallOverlap(gradient, *mesh_dim, overlap_case(*gradient, *matrix, *mesh_dim), choose_scatter)});
   return call;
 }
 
-/// As prepared calls of operators are: this thread decides once for these three specs.
+/// This thread decides once for these three specs and keeps the result in the cache of prepared calls, as for
+/// operators.
 const PreparedCall& prepared_scatter(const SpecPtr& gradient, const SpecPtr& matrix, const SpecPtr& like) {
   CallKey key;
   key.add(reinterpret_cast<uintptr_t>(kScatterName));
@@ -129,8 +132,8 @@ at::Tensor scattered_matmul(const at::Tensor& gradient, const at::Tensor& matrix
   const auto* left = as_dtensor(gradient);
   const auto* right = as_dtensor(matrix);
   const auto* target = as_dtensor(like);
-  // What is to be differentiated once more, and what is recorded, is done by operators that can be. They raise for what is
-  // stale.
+  // Falls back to operators if the product is to be differentiated again or recorded, which this function does not
+  // support, and for stale tensors, for which operators raise.
   if (left == nullptr || right == nullptr || target == nullptr || left->is_stale() || right->is_stale() ||
       c10::GradMode::is_enabled() || MoveObserver::of_thread() != nullptr ||
       Scopes::of_thread().overlap == OverlapMode::Off || Scopes::of_thread().strict) {

@@ -4,14 +4,16 @@
 
 namespace weft {
 
-/// gradient @ matrix, where that is partial along a mesh dim that cuts the rows of `like`, the tensor whose gradient it is:
-/// the product is reduced to these rows while it is computed (matmul_reduce_scatter), and lies as `like` does. Undefined
-/// where it cannot be so, or where this thread's OverlapMode or the rates say no; then at::matmul gives a partial product.
+/// gradient @ matrix, if the product is partial along a mesh dim that shards the rows of `like`, the tensor whose
+/// gradient it is. The product is reduce-scattered while it is computed (matmul_reduce_scatter), so that it has the
+/// layout of `like`. Returns an undefined tensor if the layouts do not allow this, or if this thread's OverlapMode or
+/// the rates decide against it; the caller then uses at::matmul, which gives a partial product.
 ///
 ///   like x {S(1)}, gradient {S(2)}, matrix {S(0)}      ->   {S(1)}
 ///
-/// Several layers that share an input add up their partial gradients and reduce them once, which they do not if each is
-/// reduced by itself. So it has to cost next to nothing beside the matmul: less than a quarter of what it costs alone.
+/// Several layers that share an input add up their partial gradients and reduce the sum once. With scattered_matmul
+/// each gradient is reduced by itself instead. So it is used only if the matmul hides three quarters of the
+/// reduce-scatter.
 at::Tensor scattered_matmul(const at::Tensor& gradient, const at::Tensor& matrix, const at::Tensor& like);
 
 } // namespace weft

@@ -26,7 +26,7 @@ at::Tensor cumulative_extreme_backward(
   return at::zeros_like(input).scatter_add(dim, indices, grad);
 }
 
-/// The identity is made of the shape alone: the same on every rank.
+/// The identity depends on the shape only, so that it is equal on every rank.
 at::Tensor trace_backward(const at::Tensor& grad, c10::IntArrayRef sizes) {
   return grad * at::eye(sizes[0], sizes[1], grad.options());
 }

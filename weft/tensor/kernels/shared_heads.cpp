@@ -20,42 +20,43 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What each of this rank's elements along a dim repeats, where every element of a dim is repeated.
+/// For each of this rank's indices along the repeated dim: the index of the element that it repeats.
 at::Tensor repeated_positions(const TensorSpec& repeated, int64_t dim, int64_t repeats, const at::Tensor& like) {
   const auto held = repeated.local_shape_and_offset();
   const auto begin = held.offset[dim];
   return at::arange(begin, begin + held.shape[dim], like.options().dtype(at::kLong)).floor_divide_(repeats);
 }
 
-/// The gradient of what was repeated, from the part of the gradient that this rank has: a term.
+/// The gradient of the tensor before it was repeated, from this rank's shard of the gradient: P(sum) over the mesh dims
+/// that shard the repeated dim.
 at::Tensor gradient_of_repeated(const at::Tensor& gradient, int64_t dim, int64_t repeats) {
   const auto& spec = *as_dtensor(gradient)->spec();
-  const auto& part = as_dtensor(gradient)->local();
+  const auto& local = as_dtensor(gradient)->local();
   auto layout = spec.layout();
   for (const auto m : layout.shard_order(dim)) {
     layout = layout.with(m, Partial());
   }
   auto sizes = spec.sizes().vec();
   sizes[dim] /= repeats;
-  auto local_sizes = part.sizes().vec();
+  auto local_sizes = local.sizes().vec();
   local_sizes[dim] = sizes[dim];
-  const auto sum = at::zeros(local_sizes, part.options());
-  sum.index_add_(dim, repeated_positions(spec, dim, repeats, part), part);
+  const auto sum = at::zeros(local_sizes, local.options());
+  sum.index_add_(dim, repeated_positions(spec, dim, repeats, local), local);
   return make_dtensor(sum, TensorSpec::make(spec.mesh(), layout, sizes, spec.dtype()));
 }
 
-/// Whether the parts of a repeated dim are no parts of what was repeated.
-bool falls_between(const at::Tensor& gradient, int64_t dim, int64_t repeats) {
+/// Whether a rank's shard of the repeated dim may begin or end among the repeats of one element.
+bool splits_repeats(const at::Tensor& gradient, int64_t dim, int64_t repeats) {
   if (!is_dtensor(gradient)) {
     return false;
   }
   const auto& spec = *as_dtensor(gradient)->spec();
-  const auto parts = parts_along(dim, spec.layout(), spec.mesh().shape());
-  return parts > 1 && gradient.size(dim) / repeats % parts != 0;
+  const auto shards = shards_along(dim, spec.layout(), spec.mesh().shape());
+  return shards > 1 && gradient.size(dim) / repeats % shards != 0;
 }
 
 at::Tensor repeated_backward(const at::Tensor& gradient, int64_t dim, int64_t repeats) {
-  if (!at::GradMode::is_enabled() && falls_between(gradient, dim, repeats)) {
+  if (!at::GradMode::is_enabled() && splits_repeats(gradient, dim, repeats)) {
     return gradient_of_repeated(gradient, dim, repeats);
   }
   return gradient.unflatten(dim, {gradient.size(dim) / repeats, repeats}).sum(dim + 1);
@@ -88,7 +89,8 @@ at::Tensor repeat_interleave(
   return at::compositeimplicitautograd::repeat_interleave_symint(self, std::move(repeats), dim, std::move(output_size));
 }
 
-/// The heads of a key that the query's parts need, each as often as heads of the query share it, cut as the query is.
+/// Repeats every head of a key for all heads of the query that share it. The result has the query's layout, so that a
+/// rank holds only the key heads which its shard of the query needs.
 struct HeadsForQuery : torch::autograd::Function<HeadsForQuery> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& key, int64_t repeats, const at::Tensor& query) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -98,8 +100,9 @@ struct HeadsForQuery : torch::autograd::Function<HeadsForQuery> {
     auto sizes = spec.sizes().vec();
     sizes[kHeadDim] *= repeats;
     const auto repeated = TensorSpec::make(spec.mesh(), layout, sizes, spec.dtype());
-    const auto& part = checked_values("scaled_dot_product_attention", key).local();
-    return make_dtensor(part.index_select(kHeadDim, repeated_positions(*repeated, kHeadDim, repeats, part)), repeated);
+    const auto& local = checked_values("scaled_dot_product_attention", key).local();
+    const auto positions = repeated_positions(*repeated, kHeadDim, repeats, local);
+    return make_dtensor(local.index_select(kHeadDim, positions), repeated);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -108,7 +111,8 @@ struct HeadsForQuery : torch::autograd::Function<HeadsForQuery> {
   }
 };
 
-/// Whether a rank holds all heads of the key while its part of the query's begins or ends among those that share one.
+/// Whether every rank holds all heads of the key while its shard of the query may begin or end among the heads that
+/// share one head of the key.
 bool shares_heads(const at::Tensor& query, const at::Tensor& key) {
   if (!is_dtensor(query) || !is_dtensor(key) || query.dim() != 4 || key.dim() != 4) {
     return false;
@@ -116,7 +120,7 @@ bool shares_heads(const at::Tensor& query, const at::Tensor& key) {
   const auto& of_query = *as_dtensor(query)->spec();
   const auto& of_key = *as_dtensor(key)->spec();
   const auto& layout = of_query.layout();
-  // One head for all of the query's is no head to choose.
+  // With a single key head all heads of the query share it, so that there is none to choose.
   return of_query.mesh() == of_key.mesh() && key.size(kHeadDim) > 1 &&
       parts_sharing_heads(query.size(kHeadDim), key.size(kHeadDim), layout, of_key.layout(), of_query.mesh().shape()) &&
       of_key.layout() == replicated_where(layout, [&](int64_t m) { return layout[m].is_shard(kHeadDim); });
@@ -155,7 +159,7 @@ at::Tensor scaled_dot_product_attention(
   }
   std::optional<ReplicatePlainScope> zeros_are_replicated;
   if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0) {
-    // ATen makes the result of plain zeros then, which are the same on every rank. What the caller gives is not.
+    // ATen then makes plain zeros, which are equal on every rank. Plain tensors of the caller may differ between ranks.
     check_attends_to_dtensors(query, key, value, attn_mask);
     zeros_are_replicated.emplace();
   }

@@ -4,9 +4,9 @@
 
 namespace weft {
 
-/// `where` with a number in the place of a tensor. ATen makes a tensor of the number on the device of the others. Where that
-/// is meta, the dispatcher would take the plain tensor's kernel before the distributed one's, and the result would be plain;
-/// here the number stays on the CPU.
+/// `where` with a number in place of a tensor. ATen converts the number to a tensor on the device of the other
+/// operands. If that is the meta device, the dispatcher would prefer the kernel of plain meta tensors to that of
+/// distributed ones, and the result would be plain. This kernel keeps the number on the CPU.
 void register_where_number(torch::Library& library);
 
 } // namespace weft
