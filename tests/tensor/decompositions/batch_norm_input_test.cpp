@@ -11,13 +11,13 @@ SpecPtr spec(const char* text) {
   return TensorSpec::parse(text);
 }
 
-TEST(BatchNormInput, SamplesAreCutAlongAnyDimButThatOfTheChannels) {
-  EXPECT_TRUE(cuts_samples(*spec("f32[5,4,3] @ mesh(a=2) {S(0)}")));
-  EXPECT_TRUE(cuts_samples(*spec("f32[5,4,3] @ mesh(a=2,b=2) {S(1),S(2)}")));
-  EXPECT_FALSE(cuts_samples(*spec("f32[5,4,3] @ mesh(a=2,b=2) {S(1),P(sum)}")));
+TEST(BatchNormInput, SamplesAreShardedAlongAnyDimButThatOfTheChannels) {
+  EXPECT_TRUE(shards_samples(*spec("f32[5,4,3] @ mesh(a=2) {S(0)}")));
+  EXPECT_TRUE(shards_samples(*spec("f32[5,4,3] @ mesh(a=2,b=2) {S(1),S(2)}")));
+  EXPECT_FALSE(shards_samples(*spec("f32[5,4,3] @ mesh(a=2,b=2) {S(1),P(sum)}")));
 }
 
-TEST(BatchNormInput, NumbersOfChannelsAreCutAsTheChannelsAre) {
+TEST(BatchNormInput, NumbersOfChannelsAreShardedAsTheChannelsAre) {
   EXPECT_EQ(channel_layout(Layout::parse("{S(0),S(1)}")), Layout::parse("{R,S(0)}"));
   EXPECT_EQ(channel_layout(Layout::parse("{S(1)[1],S(1)[0]}")), Layout::parse("{S(0)[1],S(0)[0]}"));
   EXPECT_EQ(channel_layout(Layout::parse("{SS(1,2)}")), Layout::parse("{SS(0,2)}"));

@@ -28,7 +28,8 @@ Tensors plain_tensors() {
       numbers({5, 4, 3}, 2.4) + 3, numbers({4}, 1.3) + 2, numbers({4}, 0.7), numbers({4}, 1.9), numbers({4}, 3.1) + 2};
 }
 
-/// With copies of the plain tensors: the input as given, the others one number per channel.
+/// Distributes copies of the plain tensors: the input with the given layout, the others with the layout of its
+/// channels.
 Tensors on(const DeviceMesh& mesh, const Tensors& plain, const Layout& layout) {
   const auto replicated = [&](const at::Tensor& tensor) {
     return distribute_tensor(tensor.clone(), mesh, Layout(Placements(mesh.ndim(), Replicate())));
@@ -120,7 +121,7 @@ TEST(BatchNorm, TheFunctionalFormsGiveUpdatedStatistics) {
   });
 }
 
-TEST(BatchNorm, InEvaluationNothingMovesAlsoWhereARankHoldsNothing) {
+TEST(BatchNorm, InEvaluationNothingIsSentAlsoIfARankHoldsNothing) {
   const auto plain = plain_tensors();
   const auto expected = std::get<0>(at::native_batch_norm(
       plain.input, plain.weight, plain.bias, plain.running_mean, plain.running_var, false, 0.1, 1e-5));
@@ -171,7 +172,7 @@ TEST(BatchNorm, ShardedChannelsExchangeNothing) {
   });
 }
 
-TEST(BatchNorm, RunningStatisticsMayLieOtherwiseThanTheChannels) {
+TEST(BatchNorm, RunningStatisticsMayHaveAnotherLayoutThanTheChannels) {
   auto plain = plain_tensors();
   const auto expected = std::get<0>(at::native_batch_norm(
       plain.input, plain.weight, plain.bias, plain.running_mean, plain.running_var, true, 0.1, 1e-5));
@@ -205,7 +206,7 @@ TEST(BatchNorm, DtypesThatDoNotFitAreRefusedOnEveryRank) {
     EXPECT_EQ(
         error_text<c10::TypeError>(
             [&] { at::native_batch_norm(t.input, t.weight.to(at::kFloat), {}, {}, {}, true, 0.1, 1e-5); }),
-        "[batch_norm] weight, bias and running statistics must have the input's dtype Double (or be f32 beside 16-bit "
+        "[batch_norm] weight, bias and running statistics must have the input's dtype Double (or be f32 with 16-bit "
         "values), but got Float. Convert them.");
   });
 }

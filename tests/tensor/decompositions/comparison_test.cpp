@@ -8,13 +8,13 @@ namespace comparison_test {
 using namespace weft::testing;
 
 TEST(Equal, IsTheSameOnEveryRankWhateverTheLayouts) {
-  const auto whole = whole_numbers({5, 3});
-  auto other = whole.clone();
+  const auto global = whole_numbers({5, 3});
+  auto other = global.clone();
   other[4][2] += 1; // on the last rank alone
   on_all_layouts(2, {Replicate(), Shard(0), Shard(1), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto x = from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes());
+    const auto x = from_local(part_of(global, mesh, layout), mesh, layout, global.sizes());
     const auto rows = Layout(Placements(mesh.ndim(), Shard(0)));
-    EXPECT_TRUE(at::equal(x, distribute_tensor(whole, mesh, rows)));
+    EXPECT_TRUE(at::equal(x, distribute_tensor(global, mesh, rows)));
     EXPECT_FALSE(at::equal(x, distribute_tensor(other, mesh, rows)));
     EXPECT_TRUE(at::equal(x, x));
   });

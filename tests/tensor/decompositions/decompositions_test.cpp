@@ -50,8 +50,8 @@ TEST(Decompositions, RunsAsOtherOperatorsWhereItApplies) {
 
 TEST(Decompositions, IsBelowAutograd) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({5, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)}).set_requires_grad(true);
+    const auto global = whole_numbers({5, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)}).set_requires_grad(true);
     const auto mean = x.mean();
     EXPECT_NE(mean.grad_fn()->name().find("MeanBackward"), std::string::npos) << mean.grad_fn()->name();
     mean.backward();

@@ -22,7 +22,7 @@ void expect_loss(const Values& inputs, const std::function<at::Tensor(const Valu
   });
 }
 
-TEST(Losses, AMeanOverACutBatchIsThatOfTheWhole) {
+TEST(Losses, AMeanOverAShardedBatchIsThatOfTheGlobalBatch) {
   const auto target = parameter({5, 3}).detach().cos();
   for (const int64_t reduction : {kMean, kSum, kNone}) {
     SCOPED_TRACE(reduction);
@@ -52,11 +52,11 @@ TEST(Losses, BinaryCrossEntropyTakesWeights) {
 }
 
 TEST(Losses, AMeanOfPartialValuesIsThatOfTheirSum) {
-  const auto whole = whole_numbers({5, 3}, at::kDouble);
-  const auto target = whole * 2 + 1;
-  const auto expected = at::mse_loss(whole, target);
+  const auto global = whole_numbers({5, 3}, at::kDouble);
+  const auto target = global * 2 + 1;
+  const auto expected = at::mse_loss(global, target);
   on_all_layouts(2, {Replicate(), Shard(0), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto x = from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes());
+    const auto x = from_local(part_of(global, mesh, layout), mesh, layout, global.sizes());
     const auto y = distribute_tensor(target, mesh, Layout(Placements(mesh.ndim(), Shard(1))));
     EXPECT_NEAR(full_tensor(at::mse_loss(x, y)).item<double>(), expected.item<double>(), 1e-9);
   });
@@ -68,10 +68,10 @@ TEST(Losses, AMeanCountsWhatIsBroadcast) {
   });
 }
 
-/// Uneven parts on two ranks; the second rank's targets are mostly ignored.
+/// Uneven shards on two ranks; the second rank's targets are mostly ignored.
 const std::vector<int64_t> kTargets = {2, 0, 3, 1, 1};
 
-TEST(NllLoss, AMeanOverACutBatchIsThatOfTheWhole) {
+TEST(NllLoss, AMeanOverAShardedBatchIsThatOfTheGlobalBatch) {
   const auto target = at::tensor(kTargets, at::kLong);
   expect_loss({parameter({5, 4}), target}, [](const Values& in) {
     return at::nll_loss(in[0].log_softmax(1), in[1], {}, kMean);
@@ -142,7 +142,7 @@ TEST(NllLoss, MovesNumbersAndNotTheBatch) {
   });
 }
 
-TEST(Losses, AMarginLossOverACutBatchIsThatOfTheWhole) {
+TEST(Losses, AMarginLossOverAShardedBatchIsThatOfTheGlobalBatch) {
   for (const int64_t reduction : {kMean, kSum, kNone}) {
     SCOPED_TRACE(reduction);
     const Values rows = {parameter({5, 3}), at::arange(5).remainder(3)};

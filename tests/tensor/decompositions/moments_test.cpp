@@ -12,17 +12,17 @@ using Values = std::vector<at::Tensor>;
 using OptionalDims = at::OptionalIntArrayRef;
 using Ints = std::vector<int64_t>;
 
-/// Uneven parts on two and three ranks, and on (2, 2) some without elements.
+/// Uneven shards on two and three ranks, and on (2, 2) some without elements.
 at::Tensor sample() {
   return at::arange(15, at::kDouble).mul(2.4).sin().mul(1000).round().view({5, 3});
 }
 
 void expect_moments(const std::function<Values(const at::Tensor&)>& moments) {
-  // Whole numbers, of which terms are known that add up to them exactly.
-  const auto whole = sample();
-  const auto expected = moments(whole / 1000);
+  // Integers, because part_of gives partial terms that add up exactly only for them.
+  const auto global = sample();
+  const auto expected = moments(global / 1000);
   on_all_layouts(2, {Replicate(), Shard(0), Shard(1), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto x = from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes()) / 1000;
+    const auto x = from_local(part_of(global, mesh, layout), mesh, layout, global.sizes()) / 1000;
     const auto actual = moments(x);
     for (size_t i = 0; i < expected.size(); ++i) {
       const auto value = full_tensor(actual[i]);
@@ -34,7 +34,7 @@ void expect_moments(const std::function<Values(const at::Tensor&)>& moments) {
   });
 }
 
-TEST(Moments, OfUnevenPartsAreThoseOfTheWhole) {
+TEST(Moments, OfUnevenShardsAreThoseOfTheGlobalTensor) {
   for (const Ints& dims : {Ints{0}, Ints{1}, Ints{-2}, Ints{0, 1}, Ints{}}) {
     for (const bool keepdim : {false, true}) {
       expect_moments([&](const at::Tensor& x) -> Values {
@@ -65,8 +65,8 @@ TEST(Moments, GradientsEqualTheSingleDevice) {
 
 TEST(Moments, TheVarianceOfLargeNumbersDoesNotCancel) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = at::tensor({1e6F, 1e6F + 1, 1e6F + 2, 1e6F + 3, 1e6F + 4});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = at::tensor({1e6F, 1e6F + 1, 1e6F + 2, 1e6F + 3, 1e6F + 4});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     EXPECT_NEAR(full_tensor(x.var()).item<double>(), 2.5, 0.02);
   });
 }
@@ -83,28 +83,28 @@ TEST(Moments, OneNumberIsMovedAndNotTheTensor) {
   });
 }
 
-TEST(Moments, TheMeanOfHalvesDoesNotOverflowBetweenTheParts) {
+TEST(Moments, TheMeanOfHalvesDoesNotOverflowBetweenRanks) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = at::full({8}, 30000, at::kHalf);
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    EXPECT_EQ(full_tensor(x.mean()).item<double>(), whole.mean().item<double>());
+    const auto global = at::full({8}, 30000, at::kHalf);
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    EXPECT_EQ(full_tensor(x.mean()).item<double>(), global.mean().item<double>());
   });
 }
 
-TEST(Moments, TheVarianceOfHalvesDoesNotOverflowBetweenTheParts) {
+TEST(Moments, TheVarianceOfHalvesDoesNotOverflowBetweenRanks) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = at::tensor({100, -100}).repeat({8}).to(at::kHalf);
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    EXPECT_EQ(full_tensor(x.var()).item<double>(), whole.var().item<double>());
+    const auto global = at::tensor({100, -100}).repeat({8}).to(at::kHalf);
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    EXPECT_EQ(full_tensor(x.var()).item<double>(), global.var().item<double>());
   });
 }
 
 TEST(Moments, AMeanMayBeTakenInAnotherDtype) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({5}, at::kLong);
-    const auto mean = distribute_tensor(whole, mesh, {Shard(0)}).mean(at::kDouble);
+    const auto global = whole_numbers({5}, at::kLong);
+    const auto mean = distribute_tensor(global, mesh, {Shard(0)}).mean(at::kDouble);
     EXPECT_EQ(mean.scalar_type(), at::kDouble);
-    expect_equal(full_tensor(mean), whole.mean(at::kDouble));
+    expect_equal(full_tensor(mean), global.mean(at::kDouble));
   });
 }
 

@@ -16,15 +16,15 @@ using OptionalDims = at::OptionalIntArrayRef;
 
 constexpr auto kInfinity = std::numeric_limits<double>::infinity();
 
-/// Uneven parts on two and three ranks, and on (2, 2) some without elements; whole numbers, one of them zero.
+/// Uneven shards on two and three ranks, and on (2, 2) some without elements; integers, one of them zero.
 at::Tensor sample() {
   return whole_numbers({5, 3}, at::kDouble);
 }
 
-void expect_norms(const std::function<Values(const at::Tensor&)>& norms, const at::Tensor& whole = sample()) {
-  const auto expected = norms(whole);
+void expect_norms(const std::function<Values(const at::Tensor&)>& norms, const at::Tensor& global = sample()) {
+  const auto expected = norms(global);
   on_all_layouts(2, {Replicate(), Shard(0), Shard(1), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto actual = norms(from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes()));
+    const auto actual = norms(from_local(part_of(global, mesh, layout), mesh, layout, global.sizes()));
     for (size_t i = 0; i < expected.size(); ++i) {
       const auto value = full_tensor(actual[i]);
       EXPECT_EQ(value.sizes(), expected[i].sizes());
@@ -43,7 +43,7 @@ at::Tensor sample_for(double order) {
 
 class Norms : public ::testing::TestWithParam<double> {};
 
-TEST_P(Norms, OfPartsAreThoseOfTheWhole) {
+TEST_P(Norms, OfShardsAreThoseOfTheGlobalTensor) {
   const auto p = GetParam();
   for (const bool keepdim : {false, true}) {
     expect_norms(
@@ -81,46 +81,46 @@ TEST(Norm, GradientsEqualTheSingleDevice) {
 
 TEST(Norm, MayBeTakenInAnotherDtype) {
   on_mesh({3}, [](const DeviceMesh& mesh) {
-    const auto whole = sample().to(at::kFloat);
-    const auto x = distribute_tensor(whole, mesh, {Shard(1)});
+    const auto global = sample().to(at::kFloat);
+    const auto x = distribute_tensor(global, mesh, {Shard(1)});
     const auto norm = at::linalg_vector_norm(x, 2, OptionalDims(), false, at::kDouble);
     EXPECT_EQ(norm.scalar_type(), at::kDouble);
     EXPECT_DOUBLE_EQ(full_tensor(norm).item<double>(), sample().norm().item<double>());
   });
 }
 
-TEST(Norm, OfHalvesDoesNotOverflowBetweenTheParts) {
+TEST(Norm, OfHalvesDoesNotOverflowBetweenRanks) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = at::full({4}, 1000, at::kHalf);
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    EXPECT_EQ(full_tensor(at::linalg_vector_norm(x)).item<double>(), at::linalg_vector_norm(whole).item<double>());
+    const auto global = at::full({4}, 1000, at::kHalf);
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    EXPECT_EQ(full_tensor(at::linalg_vector_norm(x)).item<double>(), at::linalg_vector_norm(global).item<double>());
     EXPECT_EQ(full_tensor(at::_foreach_norm({x})[0]).item<double>(), 2000);
   });
 }
 
 TEST(Norm, OfComplexNumbersIsReal) {
   on_mesh({3}, [](const DeviceMesh& mesh) {
-    const auto whole = at::complex(at::arange(4, at::kDouble), at::ones({4}, at::kDouble));
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)}); // nothing is left for the last rank
+    const auto global = at::complex(at::arange(4, at::kDouble), at::ones({4}, at::kDouble));
+    const auto x = distribute_tensor(global, mesh, {Shard(0)}); // nothing is left for the last rank
     const auto norm = at::linalg_vector_norm(x);
     EXPECT_EQ(norm.scalar_type(), at::kDouble);
-    EXPECT_NEAR(full_tensor(norm).item<double>(), at::linalg_vector_norm(whole).item<double>(), 1e-12);
+    EXPECT_NEAR(full_tensor(norm).item<double>(), at::linalg_vector_norm(global).item<double>(), 1e-12);
     EXPECT_NEAR(
-        full_tensor(at::_foreach_norm({x})[0]).item<double>(), at::linalg_vector_norm(whole).item<double>(), 1e-12);
+        full_tensor(at::_foreach_norm({x})[0]).item<double>(), at::linalg_vector_norm(global).item<double>(), 1e-12);
   });
 }
 
 TEST(Norm, IntegersHaveNoneOnAllRanks) {
   on_mesh({3}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4}, at::kLong);
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)}); // nothing is left for the last rank
-    EXPECT_EQ(error_text([&] { at::linalg_vector_norm(x); }), error_text([&] { at::linalg_vector_norm(whole); }));
+    const auto global = whole_numbers({4}, at::kLong);
+    const auto x = distribute_tensor(global, mesh, {Shard(0)}); // nothing is left for the last rank
+    EXPECT_EQ(error_text([&] { at::linalg_vector_norm(x); }), error_text([&] { at::linalg_vector_norm(global); }));
   });
 }
 
 TEST(ForeachNorm, MakesOneAllReduce) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 6}, at::kDouble);
+    const auto global = whole_numbers({4, 6}, at::kDouble);
     Values tensors;
     for (const Layout& layout :
          {Layout{Shard(0), Replicate()},
@@ -130,7 +130,7 @@ TEST(ForeachNorm, MakesOneAllReduce) {
           {Shard(1), Shard(0)},
           {Replicate(), Replicate()},
           {Replicate(), Shard(1)}}) {
-      tensors.push_back(distribute_tensor(whole, mesh, layout));
+      tensors.push_back(distribute_tensor(global, mesh, layout));
     }
     const CommLog log(mesh);
     const auto norms = at::_foreach_norm(tensors);
@@ -139,12 +139,12 @@ TEST(ForeachNorm, MakesOneAllReduce) {
     EXPECT_EQ(log.rows().at(0).mesh_dims, "a,b");
     for (const auto& norm : norms) {
       EXPECT_EQ(spec_of(norm)->layout(), (Layout{Replicate(), Replicate()}));
-      EXPECT_NEAR(to_local(norm).item<double>(), whole.norm().item<double>(), 1e-12);
+      EXPECT_NEAR(to_local(norm).item<double>(), global.norm().item<double>(), 1e-12);
     }
   });
 }
 
-TEST(LogSumExp, OfPartsIsThatOfTheWhole) {
+TEST(LogSumExp, OfShardsIsThatOfTheGlobalTensor) {
   for (const bool keepdim : {false, true}) {
     expect_norms([&](const at::Tensor& x) -> Values {
       return {

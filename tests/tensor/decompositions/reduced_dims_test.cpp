@@ -13,32 +13,32 @@ std::vector<SpecPtr> spec(const std::string& placements) {
   return {TensorSpec::parse("f32[5,4] @ mesh(a=2,b=2) {" + placements + "}")};
 }
 
-TEST(ReducedDims, AreCutWhereAMeshDimCutsOneOfThem) {
+TEST(ReducedDims, AreShardedIfAMeshDimShardsOneOfThem) {
   const RuleCall rows("aten::mean.dim", {{5, 4}}, {{"dim", Ints{0}}});
-  EXPECT_TRUE(cuts_reduced_dims(rows.call(), spec("S(0), R")));
-  EXPECT_TRUE(cuts_reduced_dims(rows.call(), spec("R, S(0)")));
-  EXPECT_FALSE(cuts_reduced_dims(rows.call(), spec("S(1), R")));
-  EXPECT_FALSE(cuts_reduced_dims(rows.call(), spec("P(sum), S(1)")));
+  EXPECT_TRUE(shards_reduced_dims(rows.call(), spec("S(0), R")));
+  EXPECT_TRUE(shards_reduced_dims(rows.call(), spec("R, S(0)")));
+  EXPECT_FALSE(shards_reduced_dims(rows.call(), spec("S(1), R")));
+  EXPECT_FALSE(shards_reduced_dims(rows.call(), spec("P(sum), S(1)")));
   const RuleCall last("aten::mean.dim", {{5, 4}}, {{"dim", Ints{-1}}});
-  EXPECT_TRUE(cuts_reduced_dims(last.call(), spec("S(1), R")));
-  EXPECT_FALSE(cuts_reduced_dims(last.call(), spec("S(0), R")));
+  EXPECT_TRUE(shards_reduced_dims(last.call(), spec("S(1), R")));
+  EXPECT_FALSE(shards_reduced_dims(last.call(), spec("S(0), R")));
 }
 
 TEST(ReducedDims, AreAllWhereNoneIsNamed) {
   for (const auto& all :
        {RuleCall("aten::mean", {{5, 4}}), RuleCall("aten::mean.dim", {{5, 4}}, {{"dim", Ints{}}}),
         RuleCall("aten::linalg_vector_norm", {{5, 4}})}) {
-    EXPECT_TRUE(cuts_reduced_dims(all.call(), spec("S(1), R")));
-    EXPECT_FALSE(cuts_reduced_dims(all.call(), spec("R, R")));
+    EXPECT_TRUE(shards_reduced_dims(all.call(), spec("S(1), R")));
+    EXPECT_FALSE(shards_reduced_dims(all.call(), spec("R, R")));
   }
 }
 
 TEST(ReducedDims, APartialOperandCountsWhereItIsAsked) {
   const RuleCall rows("aten::mean.dim", {{5, 4}}, {{"dim", Ints{0}}});
-  EXPECT_TRUE(cuts_reduced_dims_or_is_partial(rows.call(), spec("P(sum), R")));
-  EXPECT_TRUE(cuts_reduced_dims_or_is_partial(rows.call(), spec("R, S(0)")));
-  EXPECT_FALSE(cuts_reduced_dims_or_is_partial(rows.call(), spec("R, S(1)")));
-  EXPECT_FALSE(cuts_reduced_dims(rows.call(), spec("P(sum), R")));
+  EXPECT_TRUE(shards_reduced_dims_or_is_partial(rows.call(), spec("P(sum), R")));
+  EXPECT_TRUE(shards_reduced_dims_or_is_partial(rows.call(), spec("R, S(0)")));
+  EXPECT_FALSE(shards_reduced_dims_or_is_partial(rows.call(), spec("R, S(1)")));
+  EXPECT_FALSE(shards_reduced_dims(rows.call(), spec("P(sum), R")));
 }
 
 TEST(ReducedDims, AreCountedFromTheFront) {

@@ -16,19 +16,20 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 constexpr const char* kForward = "aten::native_batch_norm";
 
-/// Whether no local operator has all values of a channel, or takes what a rank holds.
+/// Whether a local batch norm would be wrong, because no rank has all values of a channel, or would refuse a local
+/// tensor without elements.
 bool needs_exchange(const TensorSpec& input) {
   return input.dim() >= 2 && c10::multiply_integers(input.sizes()) != 0 &&
-      (cuts_samples(input) || leaves_a_rank_empty(input));
+      (shards_samples(input) || leaves_a_rank_empty(input));
 }
 
-/// A batch that is cut is normalized by exchanged moments. So is one whose running statistics do not lie as its channels
-/// do: the local operator would write to those of its own channels alone.
+/// A sharded batch is normalized by moments that the ranks exchange. So is a batch whose running statistics have
+/// another layout than its channels, because the local operator would update only the statistics of the local channels.
 bool exchanges_moments(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   const auto& input = *spec_of(call, operands, "input");
   const auto* running = spec_of(call, operands, "running_mean");
-  const bool is_of_others = running != nullptr && running->layout() != channel_layout(input.layout());
-  return needs_exchange(input) || (input.dim() >= 2 && is_of_others);
+  const bool has_other_layout = running != nullptr && running->layout() != channel_layout(input.layout());
+  return needs_exchange(input) || (input.dim() >= 2 && has_other_layout);
 }
 
 bool forward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
@@ -36,12 +37,13 @@ bool forward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
                                                       : normalizes_empty_shards(call, operands);
 }
 
-/// Statistics that are not written to may lie anywhere.
+/// As exchanges_moments, but for operators that do not write to the running statistics, which may have any layout.
 bool functional_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   return call.boolean("training", /*otherwise=*/true) && needs_exchange(*spec_of(call, operands, "input"));
 }
 
-/// Of every channel, over all ranks. The variance is that of the batch itself, not an estimate of a larger one.
+/// Mean and variance of every channel over all ranks. The variance is the biased one (divided by the number of
+/// samples).
 struct Moments {
   at::Tensor mean;
   at::Tensor variance;
@@ -51,8 +53,9 @@ struct Moments {
   }
 };
 
-/// Sums of the values and of their squares over what this rank holds. In f64, since the variance is the difference of
-/// two large numbers where the mean is large; the local moments, of which the sums are made, have no such difference.
+/// Sums of the local values and of their squares. In f64, because the global variance is computed as a difference, of
+/// two large numbers if the mean is large. The local moments, from which the sums are computed, have no such
+/// difference.
 at::Tensor local_sums(const at::Tensor& local) {
   const auto options = local.options().dtype(at::kDouble);
   if (local.numel() == 0) {
@@ -68,15 +71,15 @@ at::Tensor local_sums(const at::Tensor& local) {
 Moments exchanged_moments(const at::Tensor& input) {
   const auto& spec = as_dtensor(input)->spec();
   const auto& layout = spec->layout();
-  MeshDims cuts;
+  MeshDims sample_mesh_dims;
   for (int64_t m = 0; m < layout.ndim(); ++m) {
     if (layout[m].is_shard() && !is_over_channels(layout[m])) {
-      cuts.push_back(m);
+      sample_mesh_dims.push_back(m);
     }
   }
   auto sums = local_sums(as_dtensor(input)->local());
-  if (!cuts.empty()) {
-    sums = reduce_implicitly(kForward, sums, spec->mesh(), cuts, ReduceOp::Sum);
+  if (!sample_mesh_dims.empty()) {
+    sums = reduce_implicitly(kForward, sums, spec->mesh(), sample_mesh_dims, ReduceOp::Sum);
   }
   const auto averages = sums / samples_per_channel(input);
   const auto dtype = accumulation_dtype(input.scalar_type());
@@ -86,14 +89,15 @@ Moments exchanged_moments(const at::Tensor& input) {
   return {make_dtensor(mean.to(dtype), channel_spec), make_dtensor(variance.to(dtype), channel_spec)};
 }
 
-/// The same by operators on global tensors alone, for programs that are recorded: two passes, an all-reduce each.
+/// The same by operators on distributed tensors only, for programs that are recorded: two passes with an all-reduce
+/// each.
 Moments moments_by_operators(const at::Tensor& input) {
   const auto values = input.to(accumulation_dtype(input.scalar_type()));
   const auto [variance, mean] = at::var_mean(values, sample_dims(input), /*correction=*/0);
   return {mean, variance};
 }
 
-/// 16-bit values are normalized by statistics and parameters of f32; others by ones of their own dtype.
+/// Statistics and parameters of 16-bit values may be f32; those of other values have the dtype of the values.
 void check_dtypes(const at::Tensor& input, std::initializer_list<OptionalTensor> others) {
   const auto dtype = input.scalar_type();
   for (const auto& other : others) {
@@ -101,7 +105,7 @@ void check_dtypes(const at::Tensor& input, std::initializer_list<OptionalTensor>
         other->scalar_type() == accumulation_dtype(dtype);
     TORCH_CHECK_TYPE(
         fits, "[batch_norm] weight, bias and running statistics must have the input's dtype ", dtype,
-        " (or be f32 beside 16-bit values), but got ", other->scalar_type(), ". Convert them.");
+        " (or be f32 with 16-bit values), but got ", other->scalar_type(), ". Convert them.");
   }
 }
 
@@ -121,7 +125,7 @@ at::Tensor updated(const at::Tensor& running, const at::Tensor& latest, double m
   return running.to(latest.scalar_type()).mul(1 - momentum).add(latest, momentum).to(running.scalar_type());
 }
 
-/// Of the variance of all values that a batch is drawn from.
+/// The unbiased variance (divided by the number of samples - 1), which the running statistics keep.
 at::Tensor estimate(const Moments& moments, const at::Tensor& input) {
   const auto count = static_cast<double>(samples_per_channel(input));
   return moments.variance * (count / (count - 1));
@@ -132,7 +136,7 @@ void store(const at::Tensor& running, const at::Tensor& values) {
     running.copy_(values);
     return;
   }
-  // A plain tensor that is the same on every rank stays so.
+  // A plain tensor is equal on every rank and must stay so: it gets the replicated values.
   const auto& mesh = as_dtensor(values)->spec()->mesh();
   running.copy_(as_dtensor(move_implicitly(kForward, values, replicated(mesh)))->local());
 }
@@ -143,7 +147,7 @@ Moments moments_of(const at::Tensor& input) {
 
 using Normalized = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-/// What a batch in training gives. The statistics are updated where there are running ones.
+/// The results of a batch in training, and the updated running statistics; undefined if the call has none.
 struct Trained {
   Normalized results;
   at::Tensor running_mean;
@@ -243,7 +247,7 @@ Normalized batch_norm_in_evaluation(
   return evaluate(input, weight, bias, running_mean, running_var, eps);
 }
 
-/// What backends keep between forward and backward: nothing here.
+/// The buffer that backends save for backward: empty here.
 at::Tensor no_reserve(const at::Tensor& input) {
   return input.new_empty({0}, at::dtype(at::kByte));
 }
@@ -277,7 +281,7 @@ NormalizedWithReserve batch_norm_with_update(
       std::make_tuple(no_reserve(input)));
 }
 
-/// In training: the updated running statistics come out, and those that went in stay as they are.
+/// In training: returns the updated running statistics and leaves those of the caller unchanged.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> functional_batch_norm(
     const at::Tensor& input,
     const OptionalTensor& weight,
@@ -303,7 +307,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tenso
   return std::tuple_cat(trained.results, std::make_tuple(no_reserve(input), trained.running_mean, trained.running_var));
 }
 
-/// torch.nn.SyncBatchNorm exchanges the moments of plain tensors itself.
+/// Raises, because torch.nn.SyncBatchNorm exchanges the moments of plain tensors itself.
 void refuse_synchronized(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, "[", op.schema().name(),

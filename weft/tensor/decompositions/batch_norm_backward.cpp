@@ -23,18 +23,18 @@ bool backward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   const auto& input = *spec_of(call, operands, "input");
   const auto* gradient = spec_of(call, operands, call.has("grad_out") ? "grad_out" : "grad_output");
   return input.dim() >= 2 && c10::multiply_integers(input.sizes()) != 0 &&
-      (cuts_samples(input) || leaves_a_rank_empty(input) || (gradient != nullptr && cuts_samples(*gradient)));
+      (shards_samples(input) || leaves_a_rank_empty(input) || (gradient != nullptr && shards_samples(*gradient)));
 }
 
-/// Sums over the samples are reduced; what is partial for another reason, as a gradient may be, stays so.
+/// Reduces sums over the mesh dims that shard the samples. On other mesh dims they stay partial if the gradient is.
 at::Tensor reduced_over_samples(const at::Tensor& sums, const at::Tensor& input) {
   const auto& layout = as_dtensor(sums)->spec()->layout();
-  const auto& cuts = as_dtensor(input)->spec()->layout();
-  const auto is_over_samples = [&](int64_t m) { return cuts[m].is_shard() && layout[m].is_partial(); };
+  const auto& input_layout = as_dtensor(input)->spec()->layout();
+  const auto is_over_samples = [&](int64_t m) { return input_layout[m].is_shard() && layout[m].is_partial(); };
   return move_implicitly(kBackward, sums, replicated_where(layout, is_over_samples));
 }
 
-/// Statistics, and whether the gradient goes through them: not where they were given.
+/// Statistics, and whether the gradient flows through them, which it does not if the caller gave them (evaluation).
 struct Statistics {
   at::Tensor mean;
   at::Tensor inverse_deviation;
@@ -56,7 +56,7 @@ Gradients batch_norm_gradients(
   const auto gradient = given_gradient.to(dtype);
   const auto centered = input.to(dtype) - per_channel(statistics.mean, input);
   const auto dims = sample_dims(input);
-  // Stacked, so that one all-reduce makes both.
+  // Stacked, so that one all-reduce sums both.
   auto sums = at::stack({gradient.sum(dims), (gradient * centered).sum(dims)});
   const bool is_weighted = weight && weight->defined();
   const auto& deviation = statistics.inverse_deviation;

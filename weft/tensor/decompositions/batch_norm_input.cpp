@@ -12,7 +12,7 @@ bool is_over_channels(const Placement& placement) {
   return placement.is_shard() && placement.dim() == kChannelDim;
 }
 
-bool cuts_samples(const TensorSpec& spec) {
+bool shards_samples(const TensorSpec& spec) {
   const auto placements = spec.placements();
   return std::any_of(
       placements.begin(), placements.end(), [](const auto& p) { return p.is_shard() && p.dim() != kChannelDim; });
@@ -31,7 +31,7 @@ const TensorSpec* spec_of(const OpCall& call, c10::ArrayRef<SpecPtr> operands, s
 
 bool leaves_a_rank_empty(const TensorSpec& spec) {
   const auto& mesh = spec.mesh();
-  // The last rank along every mesh dim holds least.
+  // The last rank along every mesh dim holds the fewest elements.
   std::vector<int64_t> last;
   for (const auto size : mesh.shape()) {
     last.push_back(size - 1);

@@ -8,10 +8,10 @@ namespace weft {
 namespace {
 
 bool is_in_parts(const OpCall& /*call*/, c10::ArrayRef<SpecPtr> operands) {
-  return any_is_in_parts(operands);
+  return any_is_sharded_or_partial(operands);
 }
 
-/// The same answer on every rank, from one number each.
+/// The same answer on every rank, by reducing one number per rank.
 bool equal_on_all_ranks(const at::Tensor& self, const at::Tensor& other) {
   return self.sizes() == other.sizes() && self.eq(other).all().item<bool>();
 }

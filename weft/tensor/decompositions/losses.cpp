@@ -14,9 +14,10 @@ namespace {
 
 using torch::jit::Stack;
 
-/// A mean over elements that lie on several ranks: locally it would be taken over the local ones.
-bool is_mean_of_parts(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
-  return call.integer("reduction") == at::Reduction::Mean && any_is_in_parts(operands);
+/// Whether the loss is a mean over elements of several ranks. The local operator would divide by the number of local
+/// ones.
+bool is_mean_over_ranks(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+  return call.integer("reduction") == at::Reduction::Mean && any_is_sharded_or_partial(operands);
 }
 
 c10::IValue& argument(const c10::OperatorHandle& op, Stack& stack, std::string_view name) {
@@ -25,7 +26,7 @@ c10::IValue& argument(const c10::OperatorHandle& op, Stack& stack, std::string_v
   return stack[stack.size() - op.schema().arguments().size() + *index];
 }
 
-/// Of the terms: input and target broadcast against each other.
+/// The number of elementwise losses: input and target broadcast against each other.
 int64_t term_count(const c10::OperatorHandle& op, Stack& stack) {
   const auto sizes =
       at::infer_size(argument(op, stack, "self").toTensor().sizes(), argument(op, stack, "target").toTensor().sizes());
@@ -42,13 +43,13 @@ void mean_as_sum(const c10::OperatorHandle& op, Stack* stack) {
 
 void mean_backward_as_sum(const c10::OperatorHandle& op, Stack* stack) {
   auto& gradient = argument(op, *stack, "grad_output");
-  // As ATen's own kernels count, also where the other broadcasts.
+  // ATen's own kernels divide by the number of elements of `self` too, even if it is broadcast.
   gradient = gradient.toTensor().div(argument(op, *stack, "self").toTensor().numel());
   argument(op, *stack, "reduction") = static_cast<int64_t>(at::Reduction::Sum);
   op.callBoxed(stack);
 }
 
-/// A loss per row of scores; a single row without a batch dim is one.
+/// The number of rows of scores, each of which has a loss. A tensor without a batch dim is one row.
 int64_t row_count(const c10::OperatorHandle& op, Stack& stack) {
   const auto scores = argument(op, stack, "self").toTensor();
   return scores.dim() < 2 ? 1 : scores.size(0);
@@ -74,7 +75,7 @@ at::Tensor replicated(const c10::OperatorHandle& op, const at::Tensor& tensor) {
   return move_implicitly(op.schema().name().c_str(), tensor, replicated(mesh));
 }
 
-/// The sum of weighted terms over the sum of weights, which backward needs as well.
+/// The sum of weighted losses divided by the sum of weights. The latter is the second result, which backward needs.
 void weighted_mean_as_sums(const c10::OperatorHandle& op, Stack* stack) {
   argument(op, *stack, "reduction") = static_cast<int64_t>(at::Reduction::Sum);
   op.callBoxed(stack);
@@ -93,23 +94,25 @@ void add_loss_decompositions(Decompositions& all) {
         "soft_margin_loss"}) {
     all.emplace(
         std::string("aten::") + name,
-        Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_as_sum>()});
+        Decomposition{&is_mean_over_ranks, KernelFunction::makeFromBoxedFunction<&mean_as_sum>()});
   }
   for (const auto* name : {"mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "soft_margin_loss"}) {
     all.emplace(
         std::string("aten::") + name + "_backward",
-        Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_backward_as_sum>()});
+        Decomposition{&is_mean_over_ranks, KernelFunction::makeFromBoxedFunction<&mean_backward_as_sum>()});
   }
   for (const auto* name : {"aten::multi_margin_loss", "aten::multilabel_margin_loss_forward"}) {
-    all.emplace(name, Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_of_rows_as_sum>()});
+    all.emplace(
+        name, Decomposition{&is_mean_over_ranks, KernelFunction::makeFromBoxedFunction<&mean_of_rows_as_sum>()});
   }
   for (const auto* name : {"aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward"}) {
     all.emplace(
-        name, Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&mean_of_rows_backward_as_sum>()});
+        name,
+        Decomposition{&is_mean_over_ranks, KernelFunction::makeFromBoxedFunction<&mean_of_rows_backward_as_sum>()});
   }
   for (const auto* name : {"aten::nll_loss_forward", "aten::nll_loss2d_forward"}) {
     all.emplace(
-        name, Decomposition{&is_mean_of_parts, KernelFunction::makeFromBoxedFunction<&weighted_mean_as_sums>()});
+        name, Decomposition{&is_mean_over_ranks, KernelFunction::makeFromBoxedFunction<&weighted_mean_as_sums>()});
   }
 }
 

@@ -13,7 +13,8 @@ namespace weft {
 
 namespace {
 
-/// How the norms of parts make the norm of the whole: powers that add up and their root, or an extreme.
+/// Computes the global norm from the local norms: by the sum of their powers and its root, or by their maximum or
+/// minimum.
 struct NormMerge {
   double order;
 
@@ -29,13 +30,13 @@ struct NormMerge {
   at::Tensor from_terms(const at::Tensor& terms) const {
     return has_root() ? terms.pow(1 / order) : terms;
   }
-  /// The norm of a part without elements.
+  /// The norm of a local tensor without elements.
   double of_nothing() const {
     return order < 0 ? std::numeric_limits<double>::infinity() : 0;
   }
 };
 
-/// The tensor with nothing partial: a norm is not linear.
+/// The tensor with its partial values reduced, because a norm is not linear.
 at::Tensor reduced(const at::Tensor& tensor) {
   const auto layout = without_partial(as_dtensor(tensor)->spec()->layout());
   return move_implicitly("aten::linalg_vector_norm", tensor, layout);
@@ -50,8 +51,8 @@ std::vector<int64_t> kept_shape(c10::IntArrayRef sizes, c10::IntArrayRef dims) {
   return shape;
 }
 
-/// The same by operators on whole tensors alone.
-at::Tensor norm_of_whole(
+/// The norm by operators on distributed tensors only, for programs that are recorded.
+at::Tensor norm_by_operators(
     const at::Tensor& self,
     double order,
     c10::IntArrayRef dims,
@@ -76,18 +77,18 @@ at::Tensor vector_norm(
     std::optional<at::ScalarType> dtype) {
   const auto dims = wrapped_dims(dim, self.dim());
   const NormMerge merge{order.toDouble()};
-  // What no device would take raises here, on every rank.
+  // Raises on every rank if the arguments are invalid, before any rank communicates.
   const auto global = at::linalg_vector_norm(
       at::empty(self.sizes(), self.options().device(at::kMeta)), order, dims, /*keepdim=*/true, dtype);
   const auto result_dtype = global.scalar_type();
   if (is_watched()) {
-    return norm_of_whole(self, merge.order, dims, keepdim, result_dtype);
+    return norm_by_operators(self, merge.order, dims, keepdim, result_dtype);
   }
   const auto terms_dtype = accumulation_dtype(result_dtype);
-  const auto whole = reduced(self);
-  const auto& spec = as_dtensor(whole)->spec();
-  const auto& local = as_dtensor(whole)->local();
-  const auto part = reduced_count(local, dims) == 0
+  const auto complete = reduced(self);
+  const auto& spec = as_dtensor(complete)->spec();
+  const auto& local = as_dtensor(complete)->local();
+  const auto local_norms = reduced_count(local, dims) == 0
       ? at::full(kept_shape(local.sizes(), dims), merge.of_nothing(), local.options().dtype(terms_dtype))
       : at::linalg_vector_norm(
             local, order, dims, /*keepdim=*/true, terms_dtype == result_dtype ? dtype : std::optional(terms_dtype));
@@ -100,7 +101,8 @@ at::Tensor vector_norm(
     }
   }
   const auto terms = make_dtensor(
-      merge.to_terms(part).contiguous(), TensorSpec::make(spec->mesh(), terms_layout, global.sizes(), terms_dtype));
+      merge.to_terms(local_norms).contiguous(),
+      TensorSpec::make(spec->mesh(), terms_layout, global.sizes(), terms_dtype));
   const auto norms = merge.from_terms(move_implicitly("aten::linalg_vector_norm", terms, layout)).to(result_dtype);
   return keepdim ? norms : norms.squeeze(dims);
 }
@@ -130,14 +132,16 @@ at::Tensor norm_of_all_as(const at::Tensor& self, const std::optional<at::Scalar
   return vector_norm(self, order.value_or(at::Scalar(2)), std::nullopt, /*keepdim=*/false, dtype);
 }
 
-/// Whether this rank speaks for its part of a tensor, among those that hold the same along these mesh dims.
+/// Whether this rank is the first of those along these mesh dims that hold the same local tensor. Only the first one
+/// contributes its term to a sum.
 bool is_first_of_replicas(const TensorSpec& spec, c10::IntArrayRef mesh_dims) {
   return std::all_of(mesh_dims.begin(), mesh_dims.end(), [&](int64_t m) {
     return spec.layout()[m].is_shard() || spec.mesh().rank(m) == 0;
   });
 }
 
-/// One norm per tensor: a fused local one, and one all-reduce for all, over every mesh dim that cuts one of them.
+/// One norm per tensor: a fused local one, and one all-reduce for all, over every mesh dim that shard_mesh_dims one of
+/// them.
 std::vector<at::Tensor> foreach_norm(
     at::TensorList self,
     const at::Scalar& order,
@@ -153,31 +157,31 @@ std::vector<at::Tensor> foreach_norm(
   std::vector<SpecPtr> specs;
   std::vector<at::Tensor> locals;
   for (const auto& tensor : self) {
-    const auto whole = reduced(tensor);
-    specs.push_back(as_dtensor(whole)->spec());
-    const auto& local = as_dtensor(whole)->local();
+    const auto complete = reduced(tensor);
+    specs.push_back(as_dtensor(complete)->spec());
+    const auto& local = as_dtensor(complete)->local();
     const auto wide = local.to(accumulation_dtype(local.scalar_type()));
-    // A part without elements has no largest one.
+    // A local tensor without elements has no maximum, which _foreach_norm of order inf needs.
     locals.push_back(local.numel() != 0 ? wide : at::full({1}, merge.of_nothing(), wide.options()));
   }
   const auto& mesh = specs[0]->mesh();
-  MeshDims cuts;
+  MeshDims shard_mesh_dims;
   for (int64_t m = 0; m < mesh.ndim(); ++m) {
     if (std::any_of(specs.begin(), specs.end(), [&](const auto& spec) { return spec->layout()[m].is_shard(); })) {
-      cuts.push_back(m);
+      shard_mesh_dims.push_back(m);
     }
   }
   auto norms = at::stack(at::_foreach_norm(locals, order, dtype));
-  if (!cuts.empty()) {
+  if (!shard_mesh_dims.empty()) {
     auto terms = merge.to_terms(norms);
     if (merge.op() == ReduceOp::Sum) {
       const auto counts = at::empty({terms.numel()}, at::kBool);
       for (size_t i = 0; i < specs.size(); ++i) {
-        counts.mutable_data_ptr<bool>()[i] = is_first_of_replicas(*specs[i], cuts);
+        counts.mutable_data_ptr<bool>()[i] = is_first_of_replicas(*specs[i], shard_mesh_dims);
       }
       terms = at::where(counts.to(terms.device()), terms, 0);
     }
-    norms = merge.from_terms(reduce_implicitly("aten::_foreach_norm", terms, mesh, cuts, merge.op()));
+    norms = merge.from_terms(reduce_implicitly("aten::_foreach_norm", terms, mesh, shard_mesh_dims, merge.op()));
   }
   const auto scalars = norms.unbind();
   std::vector<at::Tensor> results;
@@ -189,7 +193,7 @@ std::vector<at::Tensor> foreach_norm(
   return results;
 }
 
-at::Tensor logsumexp_of_parts(const at::Tensor& self, c10::IntArrayRef dim, bool keepdim) {
+at::Tensor logsumexp_over_ranks(const at::Tensor& self, c10::IntArrayRef dim, bool keepdim) {
   const auto dims = wrapped_dims(dim, self.dim());
   const bool is_integral = c10::isIntegralType(self.scalar_type(), /*includeBool=*/true);
   const auto values = is_integral ? self.to(c10::get_default_dtype_as_scalartype()) : self;
@@ -204,14 +208,14 @@ at::Tensor logsumexp_of_parts(const at::Tensor& self, c10::IntArrayRef dim, bool
 void add_norm_decompositions(Decompositions& all) {
   using c10::KernelFunction;
   const auto add = [&](const char* name, KernelFunction kernel) {
-    all.emplace(name, Decomposition{&cuts_reduced_dims_or_is_partial, std::move(kernel)});
+    all.emplace(name, Decomposition{&shards_reduced_dims_or_is_partial, std::move(kernel)});
   };
   add("aten::linalg_vector_norm", KernelFunction::makeFromUnboxedFunction(TORCH_FN(vector_norm)));
   add("aten::norm.Scalar", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_of_all)));
   add("aten::norm.ScalarOpt_dim", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_along)));
   add("aten::norm.ScalarOpt_dim_dtype", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_along_as)));
   add("aten::norm.ScalarOpt_dtype", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_of_all_as)));
-  add("aten::logsumexp", KernelFunction::makeFromUnboxedFunction(TORCH_FN(logsumexp_of_parts)));
+  add("aten::logsumexp", KernelFunction::makeFromUnboxedFunction(TORCH_FN(logsumexp_over_ranks)));
   all.emplace(
       "aten::_foreach_norm.Scalar",
       Decomposition{

@@ -9,12 +9,12 @@
 
 namespace weft {
 
-bool any_is_in_parts(c10::ArrayRef<SpecPtr> operands) {
+bool any_is_sharded_or_partial(c10::ArrayRef<SpecPtr> operands) {
   return std::any_of(
       operands.begin(), operands.end(), [](const SpecPtr& spec) { return !is_replicated(spec->layout()); });
 }
 
-bool cuts_reduced_dims(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+bool shards_reduced_dims(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   const auto dims = call.reduced_dims("dim", call.operand(0).dim());
   const auto placements = operands[0]->placements();
   return std::any_of(placements.begin(), placements.end(), [&](const Placement& placement) {
@@ -22,19 +22,19 @@ bool cuts_reduced_dims(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   });
 }
 
-bool cuts_reduced_dims_or_is_partial(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
-  return operands[0]->layout().has_partial() || cuts_reduced_dims(call, operands);
+bool shards_reduced_dims_or_is_partial(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+  return operands[0]->layout().has_partial() || shards_reduced_dims(call, operands);
 }
 
-std::vector<int64_t> wrapped_dims(at::OptionalIntArrayRef dims, int64_t rank) {
+std::vector<int64_t> wrapped_dims(at::OptionalIntArrayRef dims, int64_t ndim) {
   std::vector<int64_t> wrapped;
   if (!dims || dims->empty()) {
-    wrapped.resize(rank);
+    wrapped.resize(ndim);
     std::iota(wrapped.begin(), wrapped.end(), int64_t{0});
     return wrapped;
   }
   for (const auto dim : *dims) {
-    wrapped.push_back(c10::maybe_wrap_dim(dim, rank));
+    wrapped.push_back(c10::maybe_wrap_dim(dim, ndim));
   }
   return wrapped;
 }

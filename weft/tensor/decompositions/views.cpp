@@ -13,12 +13,13 @@ bool always(const OpCall& /*call*/, c10::ArrayRef<SpecPtr> /*operands*/) {
   return true;
 }
 
-/// The strides are those of the whole tensor; a local one has its own.
+/// The strides are those of the global tensor, so that they are no strides of a local tensor: a view has the same
+/// result.
 at::Tensor reshape_alias_as_view(const at::Tensor& self, c10::IntArrayRef size, c10::IntArrayRef /*stride*/) {
   return self.view(size);
 }
 
-/// What is one long in the whole tensor is squeezed, not what happens to be so on a rank.
+/// Squeezes the dims whose global size is 1, because further dims may have size 1 in a local tensor.
 at::Tensor squeeze_named(const at::Tensor& self) {
   std::vector<int64_t> dims;
   for (int64_t d = 0; d < self.dim(); ++d) {
@@ -33,7 +34,8 @@ at::Tensor squeeze_one_named(const at::Tensor& self, int64_t dim) {
   return self.squeeze(std::vector<int64_t>{dim});
 }
 
-/// Strides that follow from the shape need not be stated, and a tensor of the other's shape lies as that does.
+/// Whether the strides are those of a contiguous tensor and the size is that of `self`. Then new_empty gives the same
+/// tensor, with the layout of `self`.
 bool is_contiguous_alike(const OpCall& call, c10::ArrayRef<SpecPtr> /*operands*/) {
   const auto size = call.integers("size");
   const auto stride = call.integers("stride");
@@ -56,8 +58,8 @@ at::Tensor new_empty_of_size(
     std::optional<at::Device> device,
     std::optional<bool> pin_memory) {
   if (!dtype && in_backward()) {
-    // The gradient of a tensor that was written through a view: autograd copies it whole and then writes to a view of
-    // the copy, which must not have to move. (A gradient that is accumulated is asked for with a dtype.)
+    // The gradient of a tensor that was written through a view: autograd copies the full gradient and then writes to a
+    // view of the copy, which must need no redistribution. (For a gradient that is accumulated, the call has a dtype.)
     const auto& mesh = as_dtensor(self)->spec()->mesh();
     const auto spec = TensorSpec::make(mesh, replicated(mesh), size, self.scalar_type());
     return make_dtensor(at::empty(size, as_dtensor(self)->local().options()), spec);
