@@ -8,34 +8,34 @@ namespace weft {
 
 namespace chunk_matmul_test {
 
-/// Whole numbers, so that sums are the same in every order.
+/// Integers, so that sums are the same in every order.
 at::Tensor numbers(c10::IntArrayRef sizes) {
   return at::arange(c10::multiply_integers(sizes), at::kFloat).remainder(7).view(sizes) - 3;
 }
 
-/// Writes to a part of `whole` and checks that nothing else has changed.
-void check_part(const at::Tensor& whole, const at::Tensor& target, const at::Tensor& input, bool has_bias, bool adds) {
+/// Writes to a slice of `base` and checks that nothing else has changed.
+void check_slice(const at::Tensor& base, const at::Tensor& target, const at::Tensor& input, bool has_bias, bool adds) {
   const auto other = numbers({input.size(-1), target.size(-1)});
   const auto bias = has_bias ? numbers({target.size(-1)}) : at::Tensor();
-  whole.fill_(2);
+  base.fill_(2);
   auto expected = at::matmul(input, other);
   expected = has_bias ? expected + bias : expected;
   expected = adds ? expected + 2 : expected;
   multiply_into(target, input, other, bias, adds);
   EXPECT_TRUE(at::equal(target, expected)) << target.sizes() << target.strides() << input.strides();
   target.fill_(2);
-  EXPECT_TRUE(at::equal(whole, at::full_like(whole, 2)));
+  EXPECT_TRUE(at::equal(base, at::full_like(base, 2)));
 }
 
-void check_every_form(const at::Tensor& whole, const at::Tensor& target, const at::Tensor& input) {
+void check_every_form(const at::Tensor& base, const at::Tensor& target, const at::Tensor& input) {
   for (const bool has_bias : {false, true}) {
     for (const bool adds : {false, true}) {
-      check_part(whole, target, input, has_bias, adds);
+      check_slice(base, target, input, has_bias, adds);
     }
   }
 }
 
-TEST(ChunkMatmul, WritesPartsOfTensorsWhereTheyLie) {
+TEST(ChunkMatmul, WritesSlicesOfTensorsInPlace) {
   for (const int64_t rows : {4, 40}) {
     const auto matrix = at::empty({3 * rows, 10});
     check_every_form(matrix, matrix.narrow(0, rows, rows), numbers({rows, 6}));
@@ -49,7 +49,7 @@ TEST(ChunkMatmul, WritesPartsOfTensorsWhereTheyLie) {
   }
 }
 
-TEST(ChunkMatmul, ReadsPartsOfTensorsWhereTheyLie) {
+TEST(ChunkMatmul, ReadsSlicesOfTensorsInPlace) {
   for (const int64_t rows : {4, 40}) {
     const auto target = at::empty({2, rows, 5});
     check_every_form(target, target, numbers({2, 2 * rows, 6}).narrow(1, rows, rows));
@@ -65,7 +65,7 @@ TEST(ChunkMatmul, NothingTimesNothingIsNothing) {
   multiply_into(target.narrow(0, 0, 0), at::ones({0, 4}), at::ones({4, 3}), {}, /*adds=*/false);
 }
 
-TEST(ChunkMatmul, DimsAreOneWhereThatNeedsNoCopy) {
+TEST(ChunkMatmul, DimsAreFlattenedIfThatNeedsNoCopy) {
   EXPECT_EQ(as_matrix(at::ones({2, 3, 4}))->sizes(), c10::IntArrayRef({6, 4}));
   EXPECT_EQ(as_matrix(at::ones({1, 8, 4}).narrow(1, 2, 3))->sizes(), c10::IntArrayRef({3, 4}));
   EXPECT_FALSE(as_matrix(at::ones({2, 8, 4}).narrow(1, 2, 3)).has_value());

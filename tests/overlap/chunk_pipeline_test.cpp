@@ -33,7 +33,7 @@ void on_ranks(int64_t size, const std::function<void(const DeviceMesh& mesh, Gro
   });
 }
 
-/// As groups on a device are: waiting orders the stream, and messages go in exchanges.
+/// A group like those on a device: waiting does not block the host, and messages are sent in exchanges.
 class GroupOnStream : public Group {
  public:
   GroupOnStream(const DeviceMesh& mesh, std::shared_ptr<Group> inner)
@@ -62,9 +62,9 @@ at::Tensor numbers(c10::IntArrayRef sizes) {
   return at::arange(c10::multiply_integers(sizes), at::kFloat).view(sizes);
 }
 
-at::Tensor part(const at::Tensor& whole, int64_t dim, const Group& group) {
-  const auto run = chunk(whole.size(dim), group.size(), group.rank());
-  return whole.narrow(dim, run.begin, run.length);
+at::Tensor local(const at::Tensor& global, int64_t dim, const Group& group) {
+  const auto run = chunk(global.size(dim), group.size(), group.rank());
+  return global.narrow(dim, run.begin, run.length);
 }
 
 std::vector<int64_t> sizes_with(int64_t dim, int64_t size) {
@@ -73,7 +73,7 @@ std::vector<int64_t> sizes_with(int64_t dim, int64_t size) {
   return sizes;
 }
 
-/// Whether the memory of a tensor that went into a call which failed is released, soon after.
+/// Whether the memory of a tensor that was passed to a failed call is released soon after.
 bool is_released(const c10::weak_intrusive_ptr<c10::StorageImpl>& memory) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (!memory.expired() && std::chrono::steady_clock::now() < deadline) {
@@ -83,45 +83,46 @@ bool is_released(const c10::weak_intrusive_ptr<c10::StorageImpl>& memory) {
 }
 
 /// Gathers a tensor of this size along the dim in chunks and compares.
-void check_gather(Group& group, const ChunkedDim& cut, bool keeps) {
-  const auto whole = numbers(sizes_with(cut.dim, cut.size));
-  const auto gathered = keeps ? at::full_like(whole, -1) : at::Tensor();
-  const auto copied = at::full_like(whole, -1);
-  std::vector<int64_t> times(cut.size, 0);
+void check_gather(Group& group, const ChunkedDim& chunked, bool keeps) {
+  const auto global = numbers(sizes_with(chunked.dim, chunked.size));
+  const auto gathered = keeps ? at::full_like(global, -1) : at::Tensor();
+  const auto copied = at::full_like(global, -1);
+  std::vector<int64_t> times(chunked.size, 0);
   bool is_first = true;
-  gather_in_chunks(group, part(whole, cut.dim, group), cut, gathered, [&](const Chunk& at, const at::Tensor& values) {
-    const bool holds_some = chunk(cut.size, group.size(), group.rank()).length > 0;
-    EXPECT_TRUE(!is_first || !holds_some || at.member == group.rank());
-    is_first = false;
-    for (int64_t i = at.begin; i < at.begin + at.length; ++i) {
-      ++times[i];
-    }
-    copied.narrow(cut.dim, at.begin, at.length).copy_(values);
-  });
-  EXPECT_EQ(times, std::vector<int64_t>(cut.size, 1));
-  EXPECT_TRUE(at::equal(copied, whole));
-  EXPECT_TRUE(!keeps || at::equal(gathered, whole));
+  gather_in_chunks(
+      group, local(global, chunked.dim, group), chunked, gathered, [&](const Chunk& at, const at::Tensor& values) {
+        const bool holds_some = chunk(chunked.size, group.size(), group.rank()).length > 0;
+        EXPECT_TRUE(!is_first || !holds_some || at.member == group.rank());
+        is_first = false;
+        for (int64_t i = at.begin; i < at.begin + at.length; ++i) {
+          ++times[i];
+        }
+        copied.narrow(chunked.dim, at.begin, at.length).copy_(values);
+      });
+  EXPECT_EQ(times, std::vector<int64_t>(chunked.size, 1));
+  EXPECT_TRUE(at::equal(copied, global));
+  EXPECT_TRUE(!keeps || at::equal(gathered, global));
 }
 
-at::Tensor scattered(Group& group, const at::Tensor& addend, const ChunkedDim& cut, ReduceOp op) {
-  const auto output = at::full_like(part(addend, cut.dim, group), -1, at::MemoryFormat::Contiguous);
-  scatter_in_chunks(group, output, cut, op, [&](const Chunk& at, const at::Tensor& target, bool adds) {
-    const auto values = addend.narrow(cut.dim, at.begin, at.length);
+at::Tensor scattered(Group& group, const at::Tensor& term, const ChunkedDim& chunked, ReduceOp op) {
+  const auto output = at::full_like(local(term, chunked.dim, group), -1, at::MemoryFormat::Contiguous);
+  scatter_in_chunks(group, output, chunked, op, [&](const Chunk& at, const at::Tensor& target, bool adds) {
+    const auto values = term.narrow(chunked.dim, at.begin, at.length);
     adds ? target.add_(values) : target.copy_(values);
   });
   return output;
 }
 
-void check_scatter(Group& group, const ChunkedDim& cut, ReduceOp op) {
-  const auto base = numbers(sizes_with(cut.dim, cut.size));
+void check_scatter(Group& group, const ChunkedDim& chunked, ReduceOp op) {
+  const auto base = numbers(sizes_with(chunked.dim, chunked.size));
   const auto n = group.size();
-  const auto output = scattered(group, base * (group.rank() + 1), cut, op);
+  const auto output = scattered(group, base * (group.rank() + 1), chunked, op);
   const auto factor = n * (n + 1) / 2;
   const auto expected = op == ReduceOp::Sum ? base * factor : base * factor / n;
-  EXPECT_TRUE(at::allclose(output, part(expected, cut.dim, group)));
+  EXPECT_TRUE(at::allclose(output, local(expected, chunked.dim, group)));
 }
 
-TEST(ChunkPipeline, AGatherGivesEveryIndexOnceAndKeepsTheWholeWhereAsked) {
+TEST(ChunkPipeline, AGatherGivesEveryIndexOnceAndKeepsTheGatheredTensorIfAsked) {
   for (int64_t members = 1; members <= 4; ++members) {
     on_ranks(members, [&](const DeviceMesh&, Group& group) {
       for (int64_t dim = 0; dim < 3; ++dim) {
@@ -136,7 +137,7 @@ TEST(ChunkPipeline, AGatherGivesEveryIndexOnceAndKeepsTheWholeWhereAsked) {
   }
 }
 
-TEST(ChunkPipeline, AScatterReducesEveryMembersAddends) {
+TEST(ChunkPipeline, AScatterReducesTheTermsOfEveryMember) {
   for (int64_t members = 1; members <= 4; ++members) {
     on_ranks(members, [&](const DeviceMesh&, Group& group) {
       for (int64_t dim = 0; dim < 3; ++dim) {
@@ -151,7 +152,7 @@ TEST(ChunkPipeline, AScatterReducesEveryMembersAddends) {
   }
 }
 
-TEST(ChunkPipeline, WhereWaitingDoesNotBlockTheHostEveryTurnIsOneExchange) {
+TEST(ChunkPipeline, IfWaitingDoesNotBlockTheHostEveryTurnIsOneExchange) {
   for (int64_t members = 2; members <= 4; ++members) {
     on_ranks(members, [&](const DeviceMesh& mesh, Group& inner) {
       const auto group = std::make_shared<GroupOnStream>(mesh, inner.shared_from_this());
@@ -178,11 +179,11 @@ TEST(ChunkPipeline, ManyChunksOnManyRanks) {
 TEST(ChunkPipeline, TheSumsOfAScatterAreTheSameBitsInEveryRun) {
   on_ranks(4, [&](const DeviceMesh&, Group& group) {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(group.rank() + 1);
-    const auto addend = at::randn({64, 9}, generator, at::kFloat);
-    const ChunkedDim cut{0, 64, 5};
-    const auto first = scattered(group, addend, cut, ReduceOp::Sum);
+    const auto term = at::randn({64, 9}, generator, at::kFloat);
+    const ChunkedDim chunked{0, 64, 5};
+    const auto first = scattered(group, term, chunked, ReduceOp::Sum);
     for (int run = 0; run < 5; ++run) {
-      EXPECT_TRUE(at::equal(scattered(group, addend, cut, ReduceOp::Sum), first));
+      EXPECT_TRUE(at::equal(scattered(group, term, chunked, ReduceOp::Sum), first));
     }
   });
 }
@@ -197,7 +198,7 @@ TEST(ChunkPipeline, TwoMembersConsumeTheirOwnShardInFewCalls) {
   });
 }
 
-TEST(ChunkPipeline, FewChunksAreBufferedWhateverTheirNumber) {
+TEST(ChunkPipeline, TheSizeOfTheBuffersDoesNotDependOnTheNumberOfChunks) {
   for (const int64_t members : {2, 3, 4}) {
     on_ranks(members, [&](const DeviceMesh&, Group& group) {
       std::set<const void*> addresses;
@@ -223,11 +224,11 @@ TEST(ChunkPipeline, TheBytesAreThoseOfTheCollective) {
       gather_in_chunks(group, shard, {0, 10 * members, 3}, {}, [](const Chunk&, const at::Tensor&) {});
       EXPECT_EQ(log.bytes(), gathered_bytes);
       log.clear();
-      const auto addend = numbers({10 * members, 4});
-      reduce_scatter(addend, mesh, {0}, 0, ReduceOp::Sum).wait();
+      const auto term = numbers({10 * members, 4});
+      reduce_scatter(term, mesh, {0}, 0, ReduceOp::Sum).wait();
       const auto scattered_bytes = log.bytes();
       log.clear();
-      scattered(group, addend, {0, 10 * members, 3}, ReduceOp::Sum);
+      scattered(group, term, {0, 10 * members, 3}, ReduceOp::Sum);
       EXPECT_EQ(log.bytes(), scattered_bytes);
     });
   }
@@ -269,8 +270,8 @@ TEST(ChunkPipeline, ARankThatFailsInTheMiddleIsAnErrorOnTheOthersAndTheBuffersAr
   }
 }
 
-/// Gathers on three processes, of which rank 1 does `at_third` when it is given its third chunk; says what the error is,
-/// how long it took, and whether the shard's memory is released.
+/// Gathers on three processes, of which rank 1 calls `at_third` at its third chunk. Prints the error, how long it took,
+/// and whether the shard's memory is released.
 static void gather_with_a_fault(const std::function<void()>& at_third) {
   const auto world = testing::make_prompt_world();
   const DeviceMesh mesh(world, c10::kCPU, {3}, {"tp"});

@@ -13,12 +13,12 @@ namespace fused_autograd_test {
 using namespace weft::testing;
 using Tensors = std::vector<at::Tensor>;
 
-/// What a rank has, known to all: small whole numbers, so that all sums are exact.
+/// The leaf of a rank, which every rank can compute: small integers, so that all sums are exact.
 at::Tensor leaf(int64_t rank, c10::IntArrayRef sizes, bool needs_gradient = true) {
   return sample(rank, sizes, at::kDouble).set_requires_grad(needs_gradient);
 }
 
-/// A number that every element of an output is part of, so that each counts differently.
+/// A loss in which every element of an output has another weight.
 at::Tensor loss_of(const at::Tensor& output, int64_t rank) {
   return (output * sample(rank + 7, output.sizes(), at::kDouble)).sum();
 }
@@ -31,9 +31,9 @@ void expect_gradients(const Tensors& actual, const Tensors& expected) {
   }
 }
 
-/// A gather as all ranks together see it, and what one of them has of it.
+/// The global sizes of a gather, and the tensors of one rank.
 struct Gather {
-  std::vector<int64_t> sizes; // of the whole
+  std::vector<int64_t> sizes; // of the gathered tensor
   int64_t dim;
   int64_t chunks;
   int64_t others = 2;
@@ -69,11 +69,11 @@ Tensors gathered_alone(const Gather& gather, int64_t rank, int64_t members) {
     shards.push_back(leaves[r][0]);
   }
   at::Tensor loss = at::zeros({}, at::kDouble);
-  const auto whole = at::cat(shards, gather.dim);
+  const auto gathered = at::cat(shards, gather.dim);
   for (int64_t r = 0; r < members; ++r) {
-    GatheredMatmul result{{}, whole};
+    GatheredMatmul result{{}, gathered};
     for (int64_t i = 0; i < gather.others; ++i) {
-      const auto product = at::matmul(whole, leaves[r][1 + i]);
+      const auto product = at::matmul(gathered, leaves[r][1 + i]);
       result.outputs.push_back(i == 0 ? product + leaves[r].back() : product);
     }
     loss = loss + loss_of(gather, result, r);
@@ -101,7 +101,7 @@ void check_gather(const Gather& gather, const DeviceMesh& mesh) {
   expect_gradients(leaves, gathered_alone(gather, rank, mesh.size()));
 }
 
-TEST(FusedAutograd, AGatherBesideMatmulsHasTheGradientsOfTheTwo) {
+TEST(FusedAutograd, AGatherOverlappedWithMatmulsHasTheGradientsOfTheTwo) {
   for (const int64_t members : {2, 3, 4}) {
     on_mesh({members}, [](const DeviceMesh& mesh) {
       check_gather({.sizes = {8, 5}, .dim = 0, .chunks = 1}, mesh);
@@ -129,7 +129,7 @@ TEST(FusedAutograd, TheGatheredTensorsGradientCounts) {
   }
 }
 
-/// A scatter as all ranks together see it.
+/// The global sizes of a scatter.
 struct Scatter {
   std::vector<int64_t> sizes; // of the product
   int64_t dim;
@@ -166,8 +166,8 @@ Tensors scattered_alone(const Scatter& scatter, int64_t rank, int64_t members) {
   total = scatter.op == ReduceOp::Avg ? total / members : total;
   at::Tensor loss = at::zeros({}, at::kDouble);
   for (int64_t r = 0; r < members; ++r) {
-    const auto piece = chunk(scatter.sizes[scatter.dim], members, r);
-    loss = loss + loss_of(total.narrow(scatter.dim, piece.begin, piece.length), r);
+    const auto shard = chunk(scatter.sizes[scatter.dim], members, r);
+    loss = loss + loss_of(total.narrow(scatter.dim, shard.begin, shard.length), r);
   }
   loss.backward();
   return leaves[rank];
@@ -178,17 +178,17 @@ void check_scatter(const Scatter& scatter, const DeviceMesh& mesh) {
   const auto rank = mesh.rank(0);
   const auto leaves = leaves_of(scatter, rank);
   const auto all = at::TensorList(leaves);
-  const auto piece = matmul_reduce_scatter(
+  const auto shard = matmul_reduce_scatter(
       all.slice(0, scatter.pairs), all.slice(scatter.pairs, scatter.pairs), mesh, {0},
       {.dim = scatter.dim, .op = scatter.op, .chunks = scatter.chunks}, leaves.back());
-  loss_of(piece, rank).backward();
+  loss_of(shard, rank).backward();
   const auto expected = scattered_alone(scatter, rank, mesh.size());
   for (size_t i = 0; i < leaves.size(); ++i) {
     EXPECT_TRUE(at::allclose(leaves[i].grad(), expected[i].grad())) << i;
   }
 }
 
-TEST(FusedAutograd, MatmulsBesideAScatterHaveTheGradientsOfTheTwo) {
+TEST(FusedAutograd, MatmulsOverlappedWithAScatterHaveTheGradientsOfTheTwo) {
   for (const int64_t members : {2, 3, 4}) {
     on_mesh({members}, [](const DeviceMesh& mesh) {
       check_scatter({.sizes = {8, 5}, .dim = 0, .chunks = 1}, mesh);
@@ -207,10 +207,10 @@ TEST(FusedAutograd, ASumThatIsCastHasTheGradientsOfTheCastToo) {
       const auto rank = mesh.rank(0);
       const auto input = leaf(rank, {6, 4});
       const auto other = leaf(rank + 1, {4, 3});
-      const auto piece =
+      const auto shard =
           matmul_reduce_scatter({input}, {other}, mesh, {0}, {.dim = 0, .chunks = 2, .dtype = at::kFloat}, {});
-      ASSERT_EQ(piece.scalar_type(), at::kFloat);
-      piece.sum().backward();
+      ASSERT_EQ(shard.scalar_type(), at::kFloat);
+      shard.sum().backward();
       // Every element of every member's product counts once.
       const auto ones = at::ones({6, 3}, at::kDouble);
       expect_equal(input.grad(), at::mm(ones, other.detach().t()));
@@ -272,8 +272,8 @@ TEST(FusedAutograd, ASecondDerivativeIsAnError) {
         "[all_gather_matmul] has a first derivative only. Use all_gather or reduce_scatter and matmul where second "
         "ones "
         "are needed.");
-    const auto piece = matmul_reduce_scatter({leaf(0, {4, 3})}, {other}, mesh, {0});
-    const auto of_other = torch::autograd::grad({piece.sum()}, {other}, {}, std::nullopt, /*create_graph=*/true)[0];
+    const auto scattered = matmul_reduce_scatter({leaf(0, {4, 3})}, {other}, mesh, {0});
+    const auto of_other = torch::autograd::grad({scattered.sum()}, {other}, {}, std::nullopt, /*create_graph=*/true)[0];
     expect_contains(
         error_text<std::exception>([&] { of_other.sum().backward(); }),
         "[matmul_reduce_scatter] has a first derivative");

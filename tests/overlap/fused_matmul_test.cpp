@@ -28,18 +28,18 @@ void on_ranks(int64_t size, const std::function<void(const DeviceMesh& mesh, Gro
   });
 }
 
-/// The same on every rank where the seed is.
+/// Equal on all ranks that pass the same seed.
 at::Tensor random(c10::IntArrayRef sizes, at::ScalarType dtype, uint64_t seed) {
   return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble).to(dtype);
 }
 
-at::Tensor part(const at::Tensor& whole, int64_t dim, const Group& group) {
-  const auto run = chunk(whole.size(dim), group.size(), group.rank());
-  return whole.narrow(dim, run.begin, run.length);
+at::Tensor local(const at::Tensor& global, int64_t dim, const Group& group) {
+  const auto run = chunk(global.size(dim), group.size(), group.rank());
+  return global.narrow(dim, run.begin, run.length);
 }
 
-/// Sums of the same terms in another order: `terms` are the sums of their absolute values, and `roundings` of both together
-/// may each be wrong by half a step of a number of that size.
+/// Compares sums of the same terms in another order. `terms` are the sums of the terms' absolute values; each of the
+/// `roundings` of both sums together may be wrong by half a unit in the last place of a number of that size.
 void expect_same_sums(
     const at::Tensor& actual,
     const at::Tensor& expected,
@@ -76,7 +76,7 @@ std::vector<int64_t> lengths(int64_t size, int64_t members) {
 }
 
 struct Case {
-  std::vector<int64_t> sizes; // of the whole that is gathered, or of the inputs of a scatter
+  std::vector<int64_t> sizes; // of the gathered tensor, or of the inputs of a scatter
   int64_t dim;
   int64_t chunks = 3;
   at::ScalarType dtype = at::kFloat;
@@ -89,11 +89,11 @@ int64_t roundings(const Case& c, int64_t inner) {
 
 /// Against the all_gather and the matmul one after the other.
 void check_gather(const DeviceMesh& mesh, Group& group, const Case& c) {
-  const auto whole = random(c.sizes, c.dtype, 1);
+  const auto global = random(c.sizes, c.dtype, 1);
   const auto inner = c.sizes.back();
   const std::vector<at::Tensor> others = {random({inner, 8}, c.dtype, 2), random({5, inner}, c.dtype, 3).t()};
   const std::vector<at::Tensor> biases = {at::Tensor(), random({5}, c.dtype, 4)};
-  const auto shard = part(whole, c.dim, group);
+  const auto shard = local(global, c.dim, group);
   const auto gathered =
       all_gather(shard, mesh, {0}, c.dim, c10::IntArrayRef(lengths(c.sizes[c.dim], group.size()))).wait();
   const auto result = all_gather_matmul(

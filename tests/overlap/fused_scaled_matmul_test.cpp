@@ -28,7 +28,7 @@ void on_ranks(int64_t size, const std::function<void(Group& group)>& fn) {
   });
 }
 
-/// The same on every rank where the seed is.
+/// Equal on all ranks that pass the same seed.
 at::Tensor random(c10::IntArrayRef sizes, uint64_t seed) {
   return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kFloat);
 }
@@ -37,9 +37,9 @@ at::Tensor eight_bits(c10::IntArrayRef sizes, uint64_t seed) {
   return random(sizes, seed).to(at::kFloat8_e4m3fn);
 }
 
-at::Tensor part(const at::Tensor& whole, int64_t dim, const Group& group) {
-  const auto run = chunk(whole.size(dim), group.size(), group.rank());
-  return whole.narrow(dim, run.begin, run.length);
+at::Tensor local(const at::Tensor& global, int64_t dim, const Group& group) {
+  const auto run = chunk(global.size(dim), group.size(), group.rank());
+  return global.narrow(dim, run.begin, run.length);
 }
 
 at::Tensor row_scale(c10::IntArrayRef sizes, uint64_t seed) {
@@ -57,7 +57,7 @@ ScaledOther scaled_other(int64_t inner, int64_t columns, bool per_row, uint64_t 
       .out_dtype = at::kFloat};
 }
 
-/// What it means: the numbers times their scales, multiplied.
+/// The definition: the values times their scales, multiplied.
 at::Tensor plain_product(const at::Tensor& input, const at::Tensor& scale, const ScaledOther& other) {
   return at::matmul(input.to(at::kFloat) * scale, other.values.to(at::kFloat) * other.scale) + other.bias;
 }
@@ -65,18 +65,18 @@ at::Tensor plain_product(const at::Tensor& input, const at::Tensor& scale, const
 enum class ScaleKind : uint8_t { PerRowOfShard, PerRowOfWhole, OneNumber };
 
 void check_gather(Group& group, const std::vector<int64_t>& sizes, int64_t dim, int64_t chunks, ScaleKind kind) {
-  const auto whole = eight_bits(sizes, 1);
+  const auto global = eight_bits(sizes, 1);
   const bool per_row = kind != ScaleKind::OneNumber;
-  const auto whole_scale = per_row ? row_scale(sizes, 2) : at::full({}, 1.5);
-  const auto scale = kind == ScaleKind::PerRowOfShard ? part(whole_scale, dim, group) : whole_scale;
+  const auto global_scale = per_row ? row_scale(sizes, 2) : at::full({}, 1.5);
+  const auto scale = kind == ScaleKind::PerRowOfShard ? local(global_scale, dim, group) : global_scale;
   const std::vector<ScaledOther> others = {
       scaled_other(sizes.back(), 16, per_row, 3), scaled_other(sizes.back(), 32, per_row, 6)};
   const auto result = all_gather_scaled_matmul(
-      group, part(whole, dim, group), scale, others,
+      group, local(global, dim, group), scale, others,
       {.dim = dim, .size = sizes[dim], .chunks = chunks, .keeps_gathered = true});
-  EXPECT_TRUE(at::equal(result.gathered.view(at::kByte), whole.view(at::kByte)));
+  EXPECT_TRUE(at::equal(result.gathered.view(at::kByte), global.view(at::kByte)));
   for (size_t i = 0; i < others.size(); ++i) {
-    const auto expected = plain_product(whole, whole_scale, others[i]);
+    const auto expected = plain_product(global, global_scale, others[i]);
     EXPECT_EQ(result.outputs[i].scalar_type(), at::kFloat);
     EXPECT_TRUE(result.outputs[i].is_contiguous());
     EXPECT_TRUE(at::allclose(result.outputs[i], expected, 1e-5, 1e-4))
@@ -104,7 +104,7 @@ void check_scatter(Group& group, const std::vector<int64_t>& sizes, int64_t dim,
   }
   const auto output = scaled_matmul_reduce_scatter(
       group, own, own_scale, own_other, {.dim = dim, .op = ReduceOp::Avg, .chunks = chunks});
-  const auto expected = part(total / group.size(), dim, group);
+  const auto expected = local(total / group.size(), dim, group);
   ASSERT_EQ(output.sizes(), expected.sizes());
   EXPECT_TRUE(at::allclose(output, expected, 1e-5, 1e-4)) << (output - expected).abs().max().item<float>();
 }
@@ -171,7 +171,8 @@ TEST(FusedScaledMatmul, ArgumentsThatDoNotFitAreErrors) {
     EXPECT_EQ(
         gather(at::ones({3, 1}), other, {}),
         gathering +
-            "a scale of one number, of one per row of the shard [4, 16] or of one per row of the whole [4, 16] is "
+            "a scale of one number, of one per row of the shard [4, 16] or of one per row of the gathered tensor [4, "
+            "16] is "
             "required, but got [3, 1].");
     EXPECT_EQ(
         gather(one, other, {.dim = 1}),
@@ -205,8 +206,8 @@ TEST(FusedScaledMatmul, ArgumentsThatDoNotFitAreErrors) {
 
 TEST(FusedScaledMatmul, OneNumberWithAllDimsIsRefusedWhereShardsDiffer) {
   on_ranks(2, [](Group& group) {
-    const auto shard = part(eight_bits({3, 16}, 1), 0, group);
-    // Told from a scale per row it could be on member 0 alone.
+    const auto shard = local(eight_bits({3, 16}, 1), 0, group);
+    // Only member 0 could tell it from a scale per row.
     if (group.rank() == 0) {
       const auto text = error_text<c10::ValueError>([&] {
         all_gather_scaled_matmul(group, shard, at::ones({1, 1}), {scaled_other(16, 16, false, 2)}, {.size = 3});

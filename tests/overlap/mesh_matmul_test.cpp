@@ -11,7 +11,7 @@ using namespace weft::testing;
 
 TEST(MeshMatmul, GathersAlongMeshDims) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({2, 8, 3});
+    const auto global = whole_numbers({2, 8, 3});
     const auto first = whole_numbers({3, 5});
     const auto second = whole_numbers({3, 2});
     for (const MeshDims& dims : {MeshDims{0}, MeshDims{1}, MeshDims{0, 1}}) {
@@ -19,12 +19,12 @@ TEST(MeshMatmul, GathersAlongMeshDims) {
       for (const auto m : dims) {
         placements[m] = Shard(1);
       }
-      const auto shard = part_of(whole, mesh, Layout(placements));
+      const auto shard = part_of(global, mesh, Layout(placements));
       const auto [outputs, gathered] =
           all_gather_matmul(shard, {first, second}, mesh, dims, {.dim = -2, .chunks = 2, .keeps_gathered = true});
-      expect_equal(outputs.at(0), at::matmul(whole, first));
-      expect_equal(outputs.at(1), at::matmul(whole, second));
-      expect_equal(gathered, whole);
+      expect_equal(outputs.at(0), at::matmul(global, first));
+      expect_equal(outputs.at(1), at::matmul(global, second));
+      expect_equal(gathered, global);
     }
   });
 }

@@ -61,7 +61,7 @@ TEST_F(OverlapCost, TheModelIsThisTable) {
       {OverlapKind::GatherMatmul, OverlapCut::Inner, 2, 1024, 1024, 1024, true},
       {OverlapKind::MatmulScatter, OverlapCut::Rows, 2, 1024, 1024, 1024, true},
       {OverlapKind::MatmulScatter, OverlapCut::Columns, 2, 1024, 1024, 1024, true},
-      // Much compute beside little communication, and the other way round: there is little to gain.
+      // Much compute and little communication, and the other way round: there is little to gain.
       {OverlapKind::MatmulScatter, OverlapCut::Rows, 2, 4096, 65536, 16, false},
       {OverlapKind::GatherMatmul, OverlapCut::Rows, 2, 4096, 4096, 4, false},
   };
@@ -110,7 +110,7 @@ TEST_F(OverlapCost, SaysWhyNot) {
       "the matmul takes 139.9us, less than the latency of a message, 10ms");
   expect_contains(
       choose_overlap(rows_case(OverlapKind::GatherMatmul, 1024, 1024, 1024), parse_link("1us,1TB/s"), core_).reason,
-      "next to nothing beside the matmul's");
+      "next to nothing compared with the matmul's");
   expect_contains(choose(rows_case(OverlapKind::GatherMatmul, 4096, 4096, 4)).reason, "not clearly less than the");
 }
 

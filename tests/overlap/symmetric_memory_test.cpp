@@ -19,7 +19,7 @@ std::unique_ptr<SymmetricMemory> make_memory(c10::Device device) {
   const auto environment = read_launch_environment().value();
   const auto store = testing::launch_store();
   auto memory = SymmetricMemory::make(store, environment.rank, environment.world_size, device, default_timeout());
-  // Rank 0 serves the store, and may leave only when nobody asks it any more.
+  // Rank 0 serves the store, and may exit only when no rank needs it any more.
   testing::meet_in_store(*store, "made", environment.rank, environment.world_size);
   return memory;
 }
@@ -37,7 +37,7 @@ TEST(SymmetricMemory, IsNotThereForDevicesWithoutAnAllocatorAndAllRanksKnow) {
 #ifdef WEFT_TEST_CUDA
 
 const std::map<std::string, std::string> kShared = {{"TORCH_SYMM_MEM_ALLOW_OVERLAPPING_DEVICES", "1"}};
-at::Tensor whole_of(int64_t member, c10::IntArrayRef sizes) {
+at::Tensor global_of(int64_t member, c10::IntArrayRef sizes) {
   return at::arange(c10::multiply_integers(sizes), at::kCUDA).view(sizes).to(at::kFloat) + 1000 * member;
 }
 
@@ -49,22 +49,23 @@ RANK_ROLE(gathers_and_scatters_on_one_device) {
   for (const auto& sizes : shapes) {
     for (int64_t dim = 0; dim < static_cast<int64_t>(sizes.size()); ++dim) {
       for (const int64_t chunks : {1, 3}) {
-        const ChunkedDim cut = {.dim = dim, .size = sizes[dim], .chunks = chunks};
-        const auto run = chunk(cut.size, 2, rank);
-        const auto part_of = [&](const at::Tensor& whole) { return whole.narrow(dim, run.begin, run.length); };
-        const auto expected = whole_of(7, sizes);
+        const ChunkedDim chunked = {.dim = dim, .size = sizes[dim], .chunks = chunks};
+        const auto run = chunk(chunked.size, 2, rank);
+        const auto shard_of = [&](const at::Tensor& global) { return global.narrow(dim, run.begin, run.length); };
+        const auto expected = global_of(7, sizes);
         const auto gathered = at::full_like(expected, -1);
         const auto consumed = at::full_like(expected, -1);
-        memory->gather(part_of(expected).contiguous(), cut, gathered, [&](const Chunk& at, const at::Tensor& values) {
-          consumed.narrow(dim, at.begin, at.length).copy_(values);
-        });
+        memory->gather(
+            shard_of(expected).contiguous(), chunked, gathered, [&](const Chunk& at, const at::Tensor& values) {
+              consumed.narrow(dim, at.begin, at.length).copy_(values);
+            });
         TORCH_CHECK(at::equal(gathered, expected), "gathered along ", dim, " of ", sizes);
         TORCH_CHECK(at::equal(consumed, expected), "consumed along ", dim, " of ", sizes);
 
-        const auto mine = whole_of(rank, sizes);
-        const auto sum = part_of(whole_of(0, sizes) + whole_of(1, sizes));
+        const auto mine = global_of(rank, sizes);
+        const auto sum = shard_of(global_of(0, sizes) + global_of(1, sizes));
         const auto output = at::full_like(sum, -1);
-        memory->scatter(output, cut, [&](const Chunk& at, const at::Tensor& target, bool adds) {
+        memory->scatter(output, chunked, [&](const Chunk& at, const at::Tensor& target, bool adds) {
           TORCH_CHECK(!adds, "nothing is there to add to");
           target.copy_(mine.narrow(dim, at.begin, at.length));
         });
@@ -99,9 +100,9 @@ RANK_ROLE(dies_before_it_signals) {
     std::_Exit(3);
   }
   const auto shard = at::ones({4, 6}, at::kCUDA);
-  const auto whole = at::empty({8, 6}, at::kCUDA);
-  memory->gather(shard, {.dim = 0, .size = 8, .chunks = 1}, whole, [](const Chunk&, const at::Tensor&) {});
-  say("sum ", whole.sum().item<float>());
+  const auto global = at::empty({8, 6}, at::kCUDA);
+  memory->gather(shard, {.dim = 0, .size = 8, .chunks = 1}, global, [](const Chunk&, const at::Tensor&) {});
+  say("sum ", global.sum().item<float>());
 }
 
 TEST(SymmetricMemory, AMemberThatDiesIsAnErrorWithinTheTimeout) {

@@ -9,7 +9,7 @@ namespace weft {
 
 namespace {
 
-/// Fewer rows than this are copied rather than multiplied by a call of their own.
+/// Matrices of fewer rows than this are copied together and multiplied by one call, instead of one call each.
 constexpr int64_t kFewRows = 32;
 
 int64_t rows_of(const at::Tensor& tensor) {

@@ -13,16 +13,16 @@
 
 namespace weft {
 
-Chunk part_of(const ChunkedDim& cut, int64_t members, int64_t member) {
-  const auto part = chunk(cut.size, members, member);
-  return {member, part.begin, part.length};
+Chunk member_shard(const ChunkedDim& chunked, int64_t members, int64_t member) {
+  const auto run = chunk(chunked.size, members, member);
+  return {member, run.begin, run.length};
 }
 
-std::vector<Chunk> chunks_of(const Chunk& part, int64_t count) {
+std::vector<Chunk> chunks_of(const Chunk& shard, int64_t count) {
   std::vector<Chunk> chunks;
   for (int64_t index = 0; index < count; ++index) {
-    if (const auto run = chunk(part.length, count, index); run.length > 0) {
-      chunks.push_back({part.member, part.begin + run.begin, run.length});
+    if (const auto run = chunk(shard.length, count, index); run.length > 0) {
+      chunks.push_back({shard.member, shard.begin + run.begin, run.length});
     }
   }
   return chunks;
@@ -36,22 +36,23 @@ c10::DimVector with_size(c10::IntArrayRef sizes, int64_t dim, int64_t size) {
 
 namespace {
 
-Chunk chunk_of(const ChunkedDim& cut, int64_t members, int64_t member, int64_t index) {
-  const auto part = chunk(cut.size, members, member);
-  const auto run = chunk(part.length, cut.chunks, index);
-  return {member, part.begin + run.begin, run.length};
+Chunk chunk_of(const ChunkedDim& chunked, int64_t members, int64_t member, int64_t index) {
+  const auto shard = chunk(chunked.size, members, member);
+  const auto run = chunk(shard.length, chunked.chunks, index);
+  return {member, shard.begin + run.begin, run.length};
 }
 
-/// A member's turn at chunk `index` of the part that has come `step` hops to it.
+/// One entry of a member's schedule: it handles chunk `index` of the shard that has made `step` hops of the ring to it.
 struct Turn {
   int64_t step;
   int64_t index;
 };
 
-/// A chunk's next turn, at the next member, is so many rounds later: while it is under way there is other work.
+/// The next member handles a chunk this many rounds later, so that it has other work while the chunk is sent.
 constexpr int64_t kLag = 2;
 
-/// The turns of every member in order. A round has at most one turn per step; chunk i sets out in round i.
+/// The schedule, which is the same for every member. A round has at most one turn per step; chunk i is first sent in
+/// round i.
 std::vector<Turn> ring_turns(int64_t members, int64_t chunks, int64_t lag) {
   std::vector<Turn> turns;
   for (int64_t round = 0; round < chunks + lag * (members - 1); ++round) {
@@ -65,31 +66,32 @@ std::vector<Turn> ring_turns(int64_t members, int64_t chunks, int64_t lag) {
   return turns;
 }
 
-/// How many messages must be awaited ahead. A chunk must be awaited when the member before has its turn at it, or the ring
-/// could stand still: with everybody at the same turn, that is `lag` rounds before the own turn. One more, so that the
-/// message that follows finds its receiver too.
+/// How many receives must be posted ahead. The receive of a chunk must be posted when the member before handles the
+/// chunk, or the ring could stop: if all members are at the same turn, that is `kLag` rounds before the own turn. One
+/// more, so that the next message finds its receive too.
 int64_t messages_ahead(int64_t members, int64_t chunks) {
   const auto per_round = std::min(members - 1, (chunks + kLag - 1) / kLag);
   return kLag * per_round + 2;
 }
 
-/// So many messages may be awaited, and as many be on their way to the next member, while one chunk is worked on. Between
-/// ranks that are threads, one that has come is held until the member before has seen that it has.
+/// The number of buffers: for `ahead` messages that are received, as many that are sent, and the chunk that is computed
+/// with. As many again, because between ranks as threads a received buffer is held until the sender has seen its
+/// arrival.
 size_t buffers_for(int64_t ahead) {
   return static_cast<size_t>(3 * ahead + 1);
 }
 
-/// Lets threads that move bytes have the core for a moment: where there are no more cores than threads that compute, the
-/// link would stand still until the scheduler's next tick.
+/// Yields the core to the threads that send bytes. If all cores compute, nothing would be sent until the scheduler's
+/// next tick.
 void give_way(const Group& group) {
   if (group.blocks_host()) {
     std::this_thread::yield();
   }
 }
 
-/// Sleeps until the others have heard, most likely, what this member waits for, and it what they do. From then on what is
-/// sent goes to the link at once; else it would be the backend's thread that sends, when this one no longer computes. Of
-/// groups on which waiting blocks the host.
+/// Sleeps until the members most likely know of each other's posted receives. From then on a send goes to the link at
+/// once; without this, the backend's thread would send later, when this thread no longer computes. For groups on which
+/// waiting blocks the host.
 void let_receives_be_known(const Group& group) {
   constexpr std::chrono::microseconds kAMessage(20); // and the scheduler's slack
   if (dynamic_cast<const BackendGroup*>(&group) != nullptr) {
@@ -97,13 +99,13 @@ void let_receives_be_known(const Group& group) {
   }
 }
 
-/// What one member sends to the next and receives from the one before, turn by turn.
+/// Sends to the next member and receives from the one before, turn by turn.
 ///
-/// Messages are awaited ahead of their turn. Where waiting does not block the host, messages that are posted one by one may
-/// block each other on the device, so there what is sent in a turn and what comes meanwhile is one exchange.
+/// Receives are posted ahead of their turn. If waiting does not block the host, messages that are posted one by one may
+/// block each other on the device, so that the send of a turn and the receive at the same time are one exchange.
 class Ring {
  public:
-  /// Where the chunk of a turn is to be received; of no elements for an empty one.
+  /// The tensor into which the chunk of a turn is received; without elements for an empty chunk.
   using Place = std::function<at::Tensor(const Turn& turn)>;
 
   Ring(Group& group, std::vector<Turn> turns, int64_t ahead, Place place)
@@ -122,7 +124,7 @@ class Ring {
   const std::vector<Turn>& turns() const {
     return turns_;
   }
-  /// What has come for the next turn that has something to receive.
+  /// The received chunk of the next turn that receives one.
   at::Tensor receive() {
     auto message = std::move(incoming_.front());
     incoming_.pop_front();
@@ -132,7 +134,8 @@ class Ring {
     message.pending.wait();
     return std::move(message.tensor);
   }
-  /// Passes the chunk of a turn on, in every turn but those of the last step; it has no elements where it is empty.
+  /// Sends the chunk of a turn to the next member, in every turn but those of the last step. An empty chunk has no
+  /// elements.
   void send(const Turn& turn, const at::Tensor& tensor) {
     if (!group_.blocks_host()) {
       exchange(turn, tensor);
@@ -143,7 +146,7 @@ class Ring {
       outgoing_.push_back(group_.send(tensor, next_));
     }
   }
-  /// Returns when the next member has everything.
+  /// Returns when all sends are complete.
   void finish() {
     while (!outgoing_.empty()) {
       finish_oldest_send();
@@ -199,56 +202,59 @@ class Ring {
   std::deque<Pending> outgoing_;
 };
 
-/// Whether what is cut out along `dim` is contiguous.
-bool cuts_in_one_piece(const at::Tensor& tensor, int64_t dim) {
+/// Whether slices along `dim` are contiguous.
+bool has_contiguous_slices(const at::Tensor& tensor, int64_t dim) {
   const auto before = tensor.sizes().slice(0, dim);
   return tensor.is_contiguous() && std::all_of(before.begin(), before.end(), [](int64_t size) { return size == 1; });
 }
 
-/// So many may all be under way at once.
+/// This many chunks may all be sent at once.
 constexpr int64_t kFewChunks = 16;
 
-std::vector<Chunk> blocks_of(const Chunk& part, int64_t chunks) {
-  return chunks_of(part, std::min(chunks, kOwnBlocks));
+std::vector<Chunk> blocks_of(const Chunk& shard, int64_t chunks) {
+  return chunks_of(shard, std::min(chunks, kOwnBlocks));
 }
 
-/// Member r has its own shard first, then those of r - 1, r - 2, ... .
+/// Member r consumes its own shard first, then those of r - 1, r - 2, ... .
 void gather_on_ring(
     Group& group,
     const at::Tensor& shard,
-    const ChunkedDim& cut,
+    const ChunkedDim& chunked,
     const at::Tensor& gathered,
     const ConsumeChunk& consume) {
   const auto members = group.size();
-  const auto own = part_of(cut, members, group.rank());
-  const bool in_place = gathered.defined() && cuts_in_one_piece(gathered, cut.dim);
+  const auto own = member_shard(chunked, members, group.rank());
+  const bool in_place = gathered.defined() && has_contiguous_slices(gathered, chunked.dim);
   const auto chunk_at = [&](const Turn& turn) {
-    return chunk_of(cut, members, (group.rank() - turn.step + members) % members, turn.index);
+    return chunk_of(chunked, members, (group.rank() - turn.step + members) % members, turn.index);
   };
   const Chunk nothing{group.rank(), own.begin, 0};
-  const auto place_in_whole = [&](const Chunk& at) { return gathered.narrow(cut.dim, at.begin, at.length); };
-  const auto values_of_own = [&](const Chunk& at) { return shard.narrow(cut.dim, at.begin - own.begin, at.length); };
+  const auto place_in_gathered = [&](const Chunk& at) { return gathered.narrow(chunked.dim, at.begin, at.length); };
+  const auto values_of_own = [&](const Chunk& at) {
+    return shard.narrow(chunked.dim, at.begin - own.begin, at.length);
+  };
   const auto use = [&](const Chunk& at, const at::Tensor& values, bool is_in_place) {
     consume(at, values);
     if (gathered.defined() && !is_in_place) {
-      place_in_whole(at).copy_(values);
+      place_in_gathered(at).copy_(values);
     }
   };
 
-  auto ahead = messages_ahead(members, cut.chunks);
-  // Two members pass nothing on: where everything may be awaited at once, the own shard is consumed in few calls.
-  const bool own_at_once = members == 2 && (in_place || cut.chunks <= kFewChunks);
-  ahead = own_at_once ? cut.chunks : ahead;
+  auto ahead = messages_ahead(members, chunked.chunks);
+  // Two members pass nothing on: if all receives can be posted at once, the own shard is consumed in few calls.
+  const bool own_at_once = members == 2 && (in_place || chunked.chunks <= kFewChunks);
+  ahead = own_at_once ? chunked.chunks : ahead;
   Scratch buffers(buffers_for(ahead));
-  Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, [&](const Turn& turn) {
+  Ring ring(group, ring_turns(members, chunked.chunks, kLag), ahead, [&](const Turn& turn) {
     const auto at = chunk_at(turn);
-    return in_place ? place_in_whole(at) : buffers.take(with_size(shard.sizes(), cut.dim, at.length), shard.options());
+    return in_place ? place_in_gathered(at)
+                    : buffers.take(with_size(shard.sizes(), chunked.dim, at.length), shard.options());
   });
   if (own_at_once) {
-    for (int64_t index = 0; index < cut.chunks; ++index) {
+    for (int64_t index = 0; index < chunked.chunks; ++index) {
       ring.send({0, index}, values_of_own(chunk_at({0, index})));
     }
-    for (const auto& at : blocks_of(own, cut.chunks)) {
+    for (const auto& at : blocks_of(own, chunked.chunks)) {
       use(at, values_of_own(at), /*is_in_place=*/false);
       give_way(group);
     }
@@ -270,28 +276,35 @@ void gather_on_ring(
   ring.finish();
 }
 
-/// Two members: each sends the other its addends, works on its own part meanwhile, and adds what has come.
-void scatter_between_two(Group& group, const at::Tensor& output, const ChunkedDim& cut, const ProduceChunk& produce) {
+/// Two members: each sends the other its terms, computes the terms of its own shard meanwhile, and adds the received
+/// ones.
+void scatter_between_two(
+    Group& group,
+    const at::Tensor& output,
+    const ChunkedDim& chunked,
+    const ProduceChunk& produce) {
   const auto other = 1 - group.rank();
-  const auto own = part_of(cut, 2, group.rank());
-  const auto values_of_own = [&](const Chunk& at) { return output.narrow(cut.dim, at.begin - own.begin, at.length); };
-  Scratch buffers(static_cast<size_t>(2 * cut.chunks));
+  const auto own = member_shard(chunked, 2, group.rank());
+  const auto values_of_own = [&](const Chunk& at) {
+    return output.narrow(chunked.dim, at.begin - own.begin, at.length);
+  };
+  Scratch buffers(static_cast<size_t>(2 * chunked.chunks));
   std::vector<std::pair<Chunk, at::Tensor>> arriving;
   std::vector<Pending> incoming;
   std::vector<Pending> outgoing;
-  for (const auto& at : chunks_of(own, cut.chunks)) {
-    auto buffer = buffers.take(with_size(output.sizes(), cut.dim, at.length), output.options());
+  for (const auto& at : chunks_of(own, chunked.chunks)) {
+    auto buffer = buffers.take(with_size(output.sizes(), chunked.dim, at.length), output.options());
     incoming.push_back(group.recv(buffer, other));
     arriving.emplace_back(at, std::move(buffer));
   }
   let_receives_be_known(group);
-  for (const auto& at : chunks_of(part_of(cut, 2, other), cut.chunks)) {
-    const auto target = buffers.take(with_size(output.sizes(), cut.dim, at.length), output.options());
+  for (const auto& at : chunks_of(member_shard(chunked, 2, other), chunked.chunks)) {
+    const auto target = buffers.take(with_size(output.sizes(), chunked.dim, at.length), output.options());
     produce(at, target, /*adds=*/false);
     outgoing.push_back(group.send(target, other));
     give_way(group);
   }
-  for (const auto& at : blocks_of(own, cut.chunks)) {
+  for (const auto& at : blocks_of(own, chunked.chunks)) {
     produce(at, values_of_own(at), /*adds=*/false);
     give_way(group);
   }
@@ -304,21 +317,22 @@ void scatter_between_two(Group& group, const at::Tensor& output, const ChunkedDi
   }
 }
 
-/// Member r adds to the parts of r - 1, which starts with it, r - 2, ..., and last to its own.
-void scatter_on_ring(Group& group, const at::Tensor& output, const ChunkedDim& cut, const ProduceChunk& produce) {
+/// Member r adds its terms first to the shard of r - 1, which begins at r, then to that of r - 2, ..., and last to its
+/// own.
+void scatter_on_ring(Group& group, const at::Tensor& output, const ChunkedDim& chunked, const ProduceChunk& produce) {
   const auto members = group.size();
-  const auto own = part_of(cut, members, group.rank());
+  const auto own = member_shard(chunked, members, group.rank());
   const auto chunk_at = [&](const Turn& turn) {
-    return chunk_of(cut, members, (group.rank() - 1 - turn.step + 2 * members) % members, turn.index);
+    return chunk_of(chunked, members, (group.rank() - 1 - turn.step + 2 * members) % members, turn.index);
   };
-  const auto ahead = messages_ahead(members, cut.chunks);
+  const auto ahead = messages_ahead(members, chunked.chunks);
   Scratch buffers(buffers_for(ahead));
   const auto place = [&](const Turn& turn) {
     const auto at = chunk_at(turn);
-    return turn.step + 1 == members ? output.narrow(cut.dim, at.begin - own.begin, at.length)
-                                    : buffers.take(with_size(output.sizes(), cut.dim, at.length), output.options());
+    return turn.step + 1 == members ? output.narrow(chunked.dim, at.begin - own.begin, at.length)
+                                    : buffers.take(with_size(output.sizes(), chunked.dim, at.length), output.options());
   };
-  Ring ring(group, ring_turns(members, cut.chunks, kLag), ahead, place);
+  Ring ring(group, ring_turns(members, chunked.chunks, kLag), ahead, place);
   for (const auto& turn : ring.turns()) {
     const auto at = chunk_at(turn);
     const auto target = turn.step > 0 && at.length > 0 ? ring.receive() : place(turn);
@@ -333,7 +347,8 @@ void scatter_on_ring(Group& group, const at::Tensor& output, const ChunkedDim& c
   ring.finish();
 }
 
-/// Members whose devices reach each other's memory read it there, instead of sending messages.
+/// The memory that the members' devices share, from which chunks are read instead of being sent as messages; nullptr if
+/// there is none.
 SymmetricMemory* shared_memory(BackendGroup* group, const at::Tensor& tensor) {
   return group != nullptr && tensor.is_cuda() ? SymmetricMemory::of(*group, tensor.device()) : nullptr;
 }
@@ -343,46 +358,46 @@ SymmetricMemory* shared_memory(BackendGroup* group, const at::Tensor& tensor) {
 void gather_in_chunks(
     Group& group,
     const at::Tensor& shard,
-    const ChunkedDim& cut,
+    const ChunkedDim& chunked,
     const at::Tensor& gathered,
     const ConsumeChunk& consume) {
   at::AutoDispatchBelowADInplaceOrView guard;
   if (group.size() > 1) {
     auto* on_backend = dynamic_cast<BackendGroup*>(&group);
     if (auto* memory = shared_memory(on_backend, shard)) {
-      const auto index_bytes = shard.numel() / std::max<int64_t>(shard.size(cut.dim), 1) * shard.element_size();
-      on_backend->log(Collective::AllGather, shard, (cut.size - shard.size(cut.dim)) * index_bytes);
-      memory->gather(shard, cut, gathered, consume);
+      const auto index_bytes = shard.numel() / std::max<int64_t>(shard.size(chunked.dim), 1) * shard.element_size();
+      on_backend->log(Collective::AllGather, shard, (chunked.size - shard.size(chunked.dim)) * index_bytes);
+      memory->gather(shard, chunked, gathered, consume);
     } else {
-      gather_on_ring(group, shard, cut, gathered, consume);
+      gather_on_ring(group, shard, chunked, gathered, consume);
     }
     return;
   }
   if (gathered.defined()) {
     gathered.copy_(shard);
   }
-  if (cut.size > 0) {
-    consume({0, 0, cut.size}, shard);
+  if (chunked.size > 0) {
+    consume({0, 0, chunked.size}, shard);
   }
 }
 
 void scatter_in_chunks(
     Group& group,
     const at::Tensor& output,
-    const ChunkedDim& cut,
+    const ChunkedDim& chunked,
     ReduceOp op,
     const ProduceChunk& produce) {
   at::AutoDispatchBelowADInplaceOrView guard;
   auto* on_backend = dynamic_cast<BackendGroup*>(&group);
   if (auto* memory = group.size() > 1 ? shared_memory(on_backend, output) : nullptr) {
     on_backend->log(Collective::ReduceScatter, output, static_cast<int64_t>(output.nbytes()) * (group.size() - 1));
-    memory->scatter(output, cut, produce);
-  } else if (group.size() == 2 && group.blocks_host() && cut.chunks <= kFewChunks) {
-    scatter_between_two(group, output, cut, produce);
+    memory->scatter(output, chunked, produce);
+  } else if (group.size() == 2 && group.blocks_host() && chunked.chunks <= kFewChunks) {
+    scatter_between_two(group, output, chunked, produce);
   } else if (group.size() > 1) {
-    scatter_on_ring(group, output, cut, produce);
-  } else if (cut.size > 0) {
-    produce({0, 0, cut.size}, output, /*adds=*/false);
+    scatter_on_ring(group, output, chunked, produce);
+  } else if (chunked.size > 0) {
+    produce({0, 0, chunked.size}, output, /*adds=*/false);
   }
   if (op == ReduceOp::Avg && group.size() > 1) {
     output.div_(group.size());

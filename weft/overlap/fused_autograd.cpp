@@ -10,10 +10,11 @@
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/library.h>
 
-// The derivatives of the fused operators, each of which is the other's: what was gathered is scattered, and the other way
-// round, beside the matmuls that the derivative is made of. They stand with the operators, on plain tensors, so that who
-// calls these by name, an eager program or one that torch runs, gets them. Backward calls the operators through the
-// dispatcher again, so that who records it sees them.
+// The derivatives of the two fused operators, each of which is the other one: backward scatters the gradient of a
+// gathered tensor and gathers that of a scattered one, overlapped with the matmuls of the derivative. They are
+// registered for the operators on plain tensors, so that every caller of the operators by name has them, an eager
+// program as well as one that torch runs. Backward calls the operators through the dispatcher again, so that a tracer
+// records them.
 
 namespace weft {
 
@@ -49,7 +50,7 @@ bool is_recorded(const Stack& stack, size_t count) {
   return at::GradMode::is_enabled() && std::any_of(arguments.begin(), arguments.end(), &needs_gradient);
 }
 
-/// A call on its way below autograd.
+/// Runs the operator below autograd.
 struct Below {
   const c10::OperatorHandle& op;
   c10::DispatchKeySet keys;
@@ -61,14 +62,14 @@ struct Below {
   }
 };
 
-/// What was called, without its tensors, and among which groups.
+/// The arguments of a fused call without its tensors, and its group.
 struct FusedCall : torch::CustomClassHolder {
   size_t others = 0;
-  std::vector<std::optional<std::vector<int64_t>>> bias_sizes; // per other, where it has a bias
+  std::vector<std::optional<std::vector<int64_t>>> bias_sizes; // per other, if it has a bias
   int64_t dim = 0;
   int64_t chunks = 1;
   std::string group;
-  std::shared_ptr<Group> meant; // by the name when it was called; none where the tensors are without data
+  std::shared_ptr<Group> meant; // the group of this name during the forward; nullptr for tensors without data
 
   // Of a scatter.
   c10::SymInt size = 0; // of the product along `dim`
@@ -76,7 +77,7 @@ struct FusedCall : torch::CustomClassHolder {
 };
 using FusedCallPtr = c10::intrusive_ptr<FusedCall>;
 
-/// Backward may be run outside of the scope in which the name was called.
+/// Finds the group of the forward, because backward may run outside of the scope in which its name is known.
 FindGroup groups_of(const FusedCall& call) {
   return [name = call.group, meant = call.meant](const std::string& asked) { return asked == name ? meant : nullptr; };
 }
@@ -90,24 +91,25 @@ FusedCallPtr call_of(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<FusedCall>(context->saved_data["call"].toCapsule());
 }
 
-/// Everybody's pieces, where nothing is multiplied with them.
-at::Tensor gather(const at::Tensor& piece, const FusedCall& call) {
-  const auto group = named_group(call.group, piece.device().type());
-  const auto whole = at::empty(with_size(piece.sizes(), call.dim, call.size.expect_int()), piece.options());
-  group->all_gather(piece, chunk_views(whole, group->size(), call.dim)).wait();
-  return whole;
+/// A plain all-gather of the members' shards, for a gradient that is multiplied with nothing.
+at::Tensor gather(const at::Tensor& shard, const FusedCall& call) {
+  const auto group = named_group(call.group, shard.device().type());
+  const auto gathered = at::empty(with_size(shard.sizes(), call.dim, call.size.expect_int()), shard.options());
+  group->all_gather(shard, chunk_views(gathered, group->size(), call.dim)).wait();
+  return gathered;
 }
 
-/// This member's piece of the sum of everybody's.
-at::Tensor reduce_scatter(const at::Tensor& whole, const FusedCall& call) {
-  const auto group = named_group(call.group, whole.device().type());
-  const auto pieces = chunk_views(whole, group->size(), call.dim);
-  const auto output = at::empty(pieces[group->rank()].sizes(), whole.options());
-  group->reduce_scatter(pieces, output, ReduceOp::Sum).wait();
+/// This member's shard of the sum of all members' terms.
+at::Tensor reduce_scatter(const at::Tensor& term, const FusedCall& call) {
+  const auto group = named_group(call.group, term.device().type());
+  const auto shards = chunk_views(term, group->size(), call.dim);
+  const auto output = at::empty(shards[group->rank()].sizes(), term.options());
+  group->reduce_scatter(shards, output, ReduceOp::Sum).wait();
   return output;
 }
 
-/// Gradients of which none are to be had again: the gathered tensor that they are made of is no part of the graph.
+/// Makes the gradients raise if they are differentiated again, because the graph does not contain the gathered tensor
+/// that they were computed from.
 variable_list once(variable_list gradients, const char* name) {
   if (!at::GradMode::is_enabled()) {
     return gradients;
@@ -131,7 +133,7 @@ variable_list once(variable_list gradients, const char* name) {
   return gradients;
 }
 
-/// Backward of a call that `first` derives once, from what was saved and the gradients.
+/// The backward of a call, whose gradients `first` computes from the saved tensors.
 template <class First>
 variable_list derived_once(AutogradContext* context, const char* name, const First& first) {
   const auto call = call_of(context);
@@ -141,12 +143,12 @@ variable_list derived_once(AutogradContext* context, const char* name, const Fir
     const at::NoGradGuard no_grad;
     results = first(context, *call);
   }
-  results.resize(results.size() + 3); // for what `forward` takes beside tensors
+  results.resize(results.size() + 3); // for the three arguments of `forward` that are no tensors
   return once(std::move(results), name);
 }
 
 struct GatherMatmul : torch::autograd::Function<GatherMatmul> {
-  /// The inputs are the shard, the others, and the biases that are there.
+  /// The inputs are the shard, the others, and the biases that are defined.
   static variable_list forward(
       AutogradContext* context,
       at::TensorList inputs,
@@ -155,12 +157,13 @@ struct GatherMatmul : torch::autograd::Function<GatherMatmul> {
       Stack arguments) {
     const auto others = inputs.slice(1, call->others);
     const bool keeps = arguments[6].toBool();
-    const bool needs_whole = std::any_of(others.begin(), others.end(), [](const auto& o) { return o.requires_grad(); });
-    arguments[6] = keeps || needs_whole;
+    const bool needs_gathered =
+        std::any_of(others.begin(), others.end(), [](const auto& o) { return o.requires_grad(); });
+    arguments[6] = keeps || needs_gathered;
     auto results = below(std::move(arguments));
-    variable_list saved{needs_whole ? results.back() : at::Tensor()};
+    variable_list saved{needs_gathered ? results.back() : at::Tensor()};
     saved.insert(saved.end(), others.begin(), others.end());
-    if (needs_whole && !keeps) {
+    if (needs_gathered && !keeps) {
       results.pop_back();
     }
     context->set_materialize_grads(false);
@@ -177,14 +180,14 @@ struct GatherMatmul : torch::autograd::Function<GatherMatmul> {
  private:
   static variable_list first(AutogradContext* context, const FusedCall& call, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto& whole = saved[0];
+    const auto& gathered = saved[0];
     variable_list results(1 + call.others);
     if (context->needs_input_grad(0)) {
       results[0] = shard_gradient(saved, call, gradients);
     }
     for (size_t i = 0; i < call.others; ++i) {
       if (gradients[i].defined() && context->needs_input_grad(1 + i)) {
-        results[1 + i] = matrix_gradient(whole, gradients[i], saved[1 + i]);
+        results[1 + i] = matrix_gradient(gathered, gradients[i], saved[1 + i]);
       }
     }
     for (size_t i = 0; i < call.others; ++i) {
@@ -236,7 +239,7 @@ std::vector<at::Tensor> gather(
 }
 
 struct MatmulScatter : torch::autograd::Function<MatmulScatter> {
-  /// The inputs are those of the pairs, their others, and the bias if it is there.
+  /// The inputs are the inputs of the matmuls, the others, and the bias if it is defined.
   static at::Tensor forward(
       AutogradContext* context,
       at::TensorList inputs,
@@ -262,17 +265,17 @@ struct MatmulScatter : torch::autograd::Function<MatmulScatter> {
     gradient = (call.averaged == 1 ? gradient : gradient / call.averaged).to(saved[0].scalar_type());
     std::vector<size_t> needed; // inputs
     std::vector<at::Tensor> matrices;
-    bool needs_whole = false;
+    bool needs_gathered = false;
     for (size_t i = 0; i < pairs; ++i) {
       if (context->needs_input_grad(i)) {
         needed.push_back(i);
         matrices.push_back(saved[pairs + i].t());
       }
-      needs_whole = needs_whole || context->needs_input_grad(pairs + i);
+      needs_gathered = needs_gathered || context->needs_input_grad(pairs + i);
     }
-    // A bias is each member's own, and part of all pieces.
+    // Every member adds its own bias to the shards of all members, so that its gradient needs the gathered gradient.
     const bool needs_bias = call.bias_sizes[0] && context->needs_input_grad(2 * pairs);
-    const auto gathered = gather(gradient, call, matrices, needs_whole || needs_bias);
+    const auto gathered = gather(gradient, call, matrices, needs_gathered || needs_bias);
     variable_list results(2 * pairs + (call.bias_sizes[0] ? 1 : 0));
     for (size_t k = 0; k < needed.size(); ++k) {
       results[needed[k]] = gathered[k];

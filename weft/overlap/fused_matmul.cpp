@@ -36,7 +36,7 @@ at::Tensor bias_at(Biases biases, size_t i) {
   return biases.empty() ? at::Tensor() : biases[i];
 }
 
-/// A sum of products that come one after the other. One of 16 bits is kept with 32, so that it is rounded once.
+/// A sum of products that are added one by one. A sum of 16-bit products is kept in f32, so that it is rounded once.
 class ProductSum {
  public:
   ProductSum(const at::Tensor& output, const at::Tensor& bias, bool has_one_term)
@@ -72,35 +72,35 @@ class ProductSum {
   bool is_first_ = true;
 };
 
-/// The products of whole rows: each chunk's stand at its place.
+/// Rows are gathered: the product of each chunk is a slice of the output.
 void gather_rows(
     Group& group,
     const at::Tensor& shard,
     at::TensorList others,
     Biases biases,
-    const ChunkedDim& cut,
+    const ChunkedDim& chunked,
     const GatheredMatmul& result) {
-  gather_in_chunks(group, shard, cut, result.gathered, [&](const Chunk& at, const at::Tensor& values) {
+  gather_in_chunks(group, shard, chunked, result.gathered, [&](const Chunk& at, const at::Tensor& values) {
     for (size_t i = 0; i < others.size(); ++i) {
-      const auto target = result.outputs[i].narrow(cut.dim, at.begin, at.length);
+      const auto target = result.outputs[i].narrow(chunked.dim, at.begin, at.length);
       multiply_into(target, values, others[i], bias_at(biases, i), /*adds=*/false);
     }
   });
 }
 
-/// The inner dim is gathered: each chunk adds to all of the output.
+/// The inner dim is gathered: the product of each chunk is added to the full output.
 void gather_inner(
     Group& group,
     const at::Tensor& shard,
     at::TensorList others,
     Biases biases,
-    const ChunkedDim& cut,
+    const ChunkedDim& chunked,
     const GatheredMatmul& result) {
   std::vector<ProductSum> sums;
   for (size_t i = 0; i < others.size(); ++i) {
     sums.emplace_back(result.outputs[i], bias_at(biases, i), /*has_one_term=*/group.size() == 1);
   }
-  gather_in_chunks(group, shard, cut, result.gathered, [&](const Chunk& at, const at::Tensor& values) {
+  gather_in_chunks(group, shard, chunked, result.gathered, [&](const Chunk& at, const at::Tensor& values) {
     for (size_t i = 0; i < others.size(); ++i) {
       sums[i].add(values, others[i].narrow(0, at.begin, at.length));
     }
@@ -112,7 +112,7 @@ void gather_inner(
 
 } // namespace
 
-ChunkedDim checked_gather_cut(
+ChunkedDim checked_gather_dim(
     const char* where,
     const Group& group,
     const at::Tensor& shard,
@@ -121,14 +121,15 @@ ChunkedDim checked_gather_cut(
   check_dim_and_chunks(where, options.dim, shard.dim(), options.chunks);
   const auto length = shard.size(options.dim);
   const auto size = options.size.value_or(length * group.size());
-  const auto part = chunk(size, group.size(), group.rank()).length;
+  const auto expected = chunk(size, group.size(), group.rank()).length;
   TORCH_CHECK_VALUE(
-      part == length, "[", where, "] member ", group.rank(), " of ", group.to_string(), " holds ", part, " of the ",
-      size, " indices of dim ", options.dim, ", but got a shard of ", shard.sizes(), ". Cut as torch.chunk does.");
+      expected == length, "[", where, "] member ", group.rank(), " of ", group.to_string(), " holds ", expected,
+      " of the ", size, " indices of dim ", options.dim, ", but got a shard of ", shard.sizes(),
+      ". Divide the dim as torch.chunk does.");
   return {options.dim, size, options.chunks};
 }
 
-ChunkedDim checked_scatter_cut(const char* where, c10::IntArrayRef product_sizes, const MatmulScatterOptions& options) {
+ChunkedDim checked_scatter_dim(const char* where, c10::IntArrayRef product_sizes, const MatmulScatterOptions& options) {
   check_dim_and_chunks(where, options.dim, static_cast<int64_t>(product_sizes.size()), options.chunks);
   TORCH_CHECK_VALUE(
       options.op == ReduceOp::Sum || options.op == ReduceOp::Avg, "[", where,
@@ -152,27 +153,27 @@ GatheredMatmul all_gather_matmul(
     Biases biases,
     const GatherMatmulOptions& options) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  const auto cut = checked_gather_cut(kGather, group, shard, options);
+  const auto chunked = checked_gather_dim(kGather, group, shard, options);
   TORCH_CHECK_VALUE(!others.empty(), "[", kGather, "] at least one other is required, but got none.");
   TORCH_CHECK_VALUE(
       biases.empty() || biases.size() == others.size(), "[", kGather,
       "] as many biases as others are required, or none, but got ", biases.size(), " for ", others.size(), ".");
   const auto last = shard.dim() - 1;
-  const auto whole_sizes = with_size(shard.sizes(), cut.dim, cut.size);
+  const auto global_sizes = with_size(shard.sizes(), chunked.dim, chunked.size);
   GatheredMatmul result;
   for (size_t i = 0; i < others.size(); ++i) {
     const auto bias = bias_at(biases, i);
-    check_other(kGather, others[i], whole_sizes[last], bias);
+    check_other(kGather, others[i], global_sizes[last], bias);
     check_same_dtype(kGather, shard, others[i]);
     if (bias.defined()) {
       check_same_dtype(kGather, shard, bias);
     }
-    result.outputs.push_back(at::empty(with_size(whole_sizes, last, others[i].size(1)), shard.options()));
+    result.outputs.push_back(at::empty(with_size(global_sizes, last, others[i].size(1)), shard.options()));
   }
   if (options.keeps_gathered) {
-    result.gathered = at::empty(whole_sizes, shard.options());
+    result.gathered = at::empty(global_sizes, shard.options());
   }
-  (cut.dim == last ? gather_inner : gather_rows)(group, shard, others, biases, cut, result);
+  (chunked.dim == last ? gather_inner : gather_rows)(group, shard, others, biases, chunked, result);
   return result;
 }
 
@@ -206,26 +207,26 @@ at::Tensor matmul_reduce_scatter(
   if (bias.defined()) {
     check_same_dtype(kScatter, first, bias);
   }
-  const auto cut = checked_scatter_cut(kScatter, product_sizes, options);
-  const auto length = chunk(cut.size, group.size(), group.rank()).length;
+  const auto chunked = checked_scatter_dim(kScatter, product_sizes, options);
+  const auto length = chunk(chunked.size, group.size(), group.rank()).length;
   const auto dtype = options.dtype.value_or(first.scalar_type());
   TORCH_CHECK_TYPE(
       c10::isFloatingType(dtype), "[", kScatter, "] a dtype of floating-point numbers is required, but got ",
       dtype_text(dtype), ".");
-  const auto output = at::empty(with_size(product_sizes, cut.dim, length), first.options().dtype(dtype));
+  const auto output = at::empty(with_size(product_sizes, chunked.dim, length), first.options().dtype(dtype));
   const auto multiply = [&](const Chunk& at, const at::Tensor& target, bool adds) {
-    const bool cuts_columns = cut.dim == last;
+    const bool scatters_columns = chunked.dim == last;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const auto addend = i == 0 ? bias : at::Tensor();
-      if (cuts_columns) {
-        const auto piece = addend.defined() ? addend.narrow(0, at.begin, at.length) : addend;
-        multiply_into(target, inputs[i], others[i].narrow(1, at.begin, at.length), piece, adds || i > 0);
+      const auto term_bias = i == 0 ? bias : at::Tensor();
+      if (scatters_columns) {
+        const auto bias_columns = term_bias.defined() ? term_bias.narrow(0, at.begin, at.length) : term_bias;
+        multiply_into(target, inputs[i], others[i].narrow(1, at.begin, at.length), bias_columns, adds || i > 0);
       } else {
-        multiply_into(target, inputs[i].narrow(cut.dim, at.begin, at.length), others[i], addend, adds || i > 0);
+        multiply_into(target, inputs[i].narrow(chunked.dim, at.begin, at.length), others[i], term_bias, adds || i > 0);
       }
     }
   };
-  scatter_in_chunks(group, output, cut, options.op, [&](const Chunk& at, const at::Tensor& target, bool adds) {
+  scatter_in_chunks(group, output, chunked, options.op, [&](const Chunk& at, const at::Tensor& target, bool adds) {
     if (dtype == first.scalar_type()) {
       multiply(at, target, adds);
       return;

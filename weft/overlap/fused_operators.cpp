@@ -5,23 +5,24 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
-// The operators that programs name. A `group` is the name of a group of ranks: in a program that Weft has sharded the mesh
-// dims it spans ("tp", "dp,tp"), elsewhere that of a process group of c10d. Pieces are as torch.chunk cuts; `chunks` is into
-// how many each is cut for the pipeline.
+// The operators that programs call by name. A `group` is the name of a group of ranks: in a program that Weft has
+// sharded, the mesh dims that it spans ("tp", "dp,tp"), elsewhere the name of a process group of c10d. Shards are those
+// of torch.chunk; `chunks` is the number of chunks of each shard in the pipeline.
 TORCH_LIBRARY(weft, library) {
-  // shard @ other, of everybody's shards one after the other along `dim`, whose size is `size`: all shards are of the same
-  // size where there is none. Then the gathered tensor, if `gathered`. Others are [inner, columns]; the shard may have more
-  // dims than two. Where `dim` is the shard's last, the sum over members of shard @ their rows of the other.
+  // The shards of all members, concatenated along `dim`, times each of the others; then the gathered tensor, if
+  // `gathered`. `size` is the global size along `dim`; without it all shards have the same size. Others are [inner,
+  // columns]; the shard may have more than two dims. If `dim` is the shard's last, this is the sum over members of
+  // shard @ its rows of the other.
   library.def(
       "all_gather_matmul(Tensor shard, Tensor[] others, Tensor?[] biases, int dim, SymInt? size, int chunks, "
       "bool gathered, str group) -> Tensor[]");
-  // This member's piece along `dim` of the reduction of everybody's input @ other, summed over the pairs, + bias: cast to
-  // `dtype` before it is reduced, where there is one.
+  // This member's shard along `dim` of the reduction over members of the sum of inputs[i] @ others[i] + bias. If there
+  // is a `dtype`, the sum is cast to it before it is reduced.
   library.def(
       "matmul_reduce_scatter(Tensor[] inputs, Tensor[] others, Tensor? bias, str reduce_op, int dim, int chunks, "
       "str group, ScalarType? dtype=None) -> Tensor");
-  // The same by _scaled_mm. The scale of the shard is one number for all, or one per row: then it is cut as the shard is and
-  // gathered too, or whole, where it has as many rows as the gathered tensor.
+  // The same by _scaled_mm. The scale of the shard is one number, or one per row of the shard, which is gathered too,
+  // or one per row of the gathered tensor.
   library.def(
       "all_gather_scaled_matmul(Tensor shard, Tensor shard_scale, Tensor[] others, Tensor[] other_scales, "
       "Tensor?[] biases, Tensor?[] result_scales, ScalarType?[] out_dtypes, bool[] use_fast_accum, int dim, SymInt? "
@@ -55,8 +56,8 @@ std::vector<at::Tensor> as_list(GatheredMatmul result) {
   return std::move(result.outputs);
 }
 
-/// The arguments of all_gather_scaled_matmul as they are on the stack. Whoever calls makes the list of dtypes in one of
-/// several types, of which a kernel that is no boxed one takes one alone.
+/// The arguments of all_gather_scaled_matmul, read from the stack. Callers pass the list of dtypes in one of several
+/// types, of which an unboxed kernel would accept only one.
 struct ScaledGather {
   at::Tensor shard;
   at::Tensor shard_scale;
@@ -193,7 +194,7 @@ at::Tensor scaled_matmul_reduce_scatter_kernel(
       *members, input, input_scale, right, {.dim = dim, .op = parse_reduce_op(reduce_op), .chunks = chunks});
 }
 
-// What they give, by shapes alone.
+// The meta kernels: the shapes of the results.
 
 std::vector<at::Tensor> gathered_shapes(
     const char* where,
@@ -240,7 +241,7 @@ at::Tensor scattered_shape(
   if (const auto known = sizes[dim].maybe_as_int()) {
     sizes[dim] = chunk(*known, place.size, place.rank).length;
   } else {
-    // All but the last few pieces have this length.
+    // The length of all shards but the last few.
     sizes[dim] = (sizes[dim] + (place.size - 1)) / place.size;
   }
   return at::empty_symint(sizes, input.options().dtype(dtype));

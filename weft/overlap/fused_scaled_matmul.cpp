@@ -29,7 +29,7 @@ at::Tensor rows_by_columns(const at::Tensor& tensor) {
   return tensor.reshape({columns == 0 ? 0 : tensor.numel() / columns, columns}).contiguous();
 }
 
-/// target = input @ other, or + what is there. The scale is for all rows, or has one number for each.
+/// target = input @ other, or target += input @ other. The scale is one number for all rows, or one per row.
 void multiply_scaled_into(
     const at::Tensor& target,
     const at::Tensor& input,
@@ -65,23 +65,23 @@ bool is_per_row(const at::Tensor& scale, c10::IntArrayRef sizes) {
   return scale.sizes() == c10::IntArrayRef(with_size(sizes, static_cast<int64_t>(sizes.size()) - 1, 1));
 }
 
-/// The scale of the whole: what was given, or what everybody has, which is under way until it is asked for.
-class WholeScale {
+/// The scale of the gathered tensor: the given one, or the scales of all members, gathered while chunks are multiplied.
+class GatheredScale {
  public:
-  WholeScale(Group& group, const at::Tensor& shard, const at::Tensor& scale, const ChunkedDim& cut)
-      : scale_(scale), dim_(cut.dim) {
-    const auto whole_sizes = with_size(shard.sizes(), cut.dim, cut.size);
-    const bool may_differ = cut.size % group.size() != 0;
+  GatheredScale(Group& group, const at::Tensor& shard, const at::Tensor& scale, const ChunkedDim& chunked)
+      : scale_(scale), dim_(chunked.dim) {
+    const auto global_sizes = with_size(shard.sizes(), chunked.dim, chunked.size);
+    const bool may_differ = chunked.size % group.size() != 0;
     if (is_per_row(scale, shard.sizes())) {
       is_per_row_ = true;
-      gather(group, cut);
+      gather(group, chunked);
     } else if (scale.numel() == 1 && !(may_differ && scale.dim() >= shard.dim())) {
       is_per_row_ = false;
     } else {
       TORCH_CHECK_VALUE(
-          is_per_row(scale, whole_sizes), "[", kScaledGather, "] a scale of one number, of one per row of the shard ",
-          shard.sizes(), " or of one per row of the whole ", c10::IntArrayRef(whole_sizes), " is required, but got ",
-          scale.sizes(), ".");
+          is_per_row(scale, global_sizes), "[", kScaledGather, "] a scale of one number, of one per row of the shard ",
+          shard.sizes(), " or of one per row of the gathered tensor ", c10::IntArrayRef(global_sizes),
+          " is required, but got ", scale.sizes(), ".");
       is_per_row_ = true;
     }
   }
@@ -95,10 +95,10 @@ class WholeScale {
   }
 
  private:
-  void gather(Group& group, const ChunkedDim& cut) {
-    const auto whole = at::empty(with_size(scale_.sizes(), cut.dim, cut.size), scale_.options());
-    arrival_ = group.all_gather(scale_, chunk_views(whole, group.size(), cut.dim));
-    scale_ = whole;
+  void gather(Group& group, const ChunkedDim& chunked) {
+    const auto gathered = at::empty(with_size(scale_.sizes(), chunked.dim, chunked.size), scale_.options());
+    arrival_ = group.all_gather(scale_, chunk_views(gathered, group.size(), chunked.dim));
+    scale_ = gathered;
   }
 
   at::Tensor scale_;
@@ -107,7 +107,7 @@ class WholeScale {
   Pending arrival_;
 };
 
-/// The columns of a product.
+/// The right-hand side of the columns of a chunk.
 ScaledOther columns_of(const ScaledOther& other, const Chunk& at) {
   auto result = other;
   result.values = other.values.narrow(1, at.begin, at.length);
@@ -129,27 +129,27 @@ GatheredMatmul all_gather_scaled_matmul(
     c10::ArrayRef<ScaledOther> others,
     const GatherMatmulOptions& options) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  const auto cut = checked_gather_cut(kScaledGather, group, shard, options);
+  const auto chunked = checked_gather_dim(kScaledGather, group, shard, options);
   const auto last = shard.dim() - 1;
   TORCH_CHECK_VALUE(
-      cut.dim != last, "[", kScaledGather, "] a dim before the last is required, but got ", cut.dim, " of ",
+      chunked.dim != last, "[", kScaledGather, "] a dim before the last is required, but got ", chunked.dim, " of ",
       shard.sizes(), ". Gather first and multiply then.");
   TORCH_CHECK_VALUE(!others.empty(), "[", kScaledGather, "] at least one other is required, but got none.");
-  const auto whole_sizes = with_size(shard.sizes(), cut.dim, cut.size);
+  const auto global_sizes = with_size(shard.sizes(), chunked.dim, chunked.size);
   GatheredMatmul result;
   for (const auto& other : others) {
     check_scaled_other(kScaledGather, other, shard.size(last));
     const auto out_options = shard.options().dtype(out_dtype_of(other, shard));
-    result.outputs.push_back(at::empty(with_size(whole_sizes, last, other.values.size(1)), out_options));
+    result.outputs.push_back(at::empty(with_size(global_sizes, last, other.values.size(1)), out_options));
   }
   if (options.keeps_gathered) {
-    result.gathered = at::empty(whole_sizes, shard.options());
+    result.gathered = at::empty(global_sizes, shard.options());
   }
-  WholeScale scale(group, shard, shard_scale, cut);
-  gather_in_chunks(group, shard, cut, result.gathered, [&](const Chunk& at, const at::Tensor& values) {
+  GatheredScale scale(group, shard, shard_scale, chunked);
+  gather_in_chunks(group, shard, chunked, result.gathered, [&](const Chunk& at, const at::Tensor& values) {
     const auto rows_scale = scale.of(at);
     for (size_t i = 0; i < others.size(); ++i) {
-      const auto target = result.outputs[i].narrow(cut.dim, at.begin, at.length);
+      const auto target = result.outputs[i].narrow(chunked.dim, at.begin, at.length);
       multiply_scaled_into(target, values, rows_scale, others[i], /*adds=*/false);
     }
   });
@@ -181,16 +181,16 @@ at::Tensor scaled_matmul_reduce_scatter(
       c10::elementSize(out_dtype) > 1, "[", kScaledScatter, "] an out_dtype of more than 8 bits is required, but got ",
       dtype_text(out_dtype), ".");
   const auto product_sizes = with_size(input.sizes(), last, other.values.size(1));
-  const auto cut = checked_scatter_cut(kScaledScatter, product_sizes, options);
-  const auto length = chunk(cut.size, group.size(), group.rank()).length;
-  const auto output = at::empty(with_size(product_sizes, cut.dim, length), input.options().dtype(out_dtype));
-  scatter_in_chunks(group, output, cut, options.op, [&](const Chunk& at, const at::Tensor& target, bool adds) {
-    if (cut.dim == last) {
+  const auto chunked = checked_scatter_dim(kScaledScatter, product_sizes, options);
+  const auto length = chunk(chunked.size, group.size(), group.rank()).length;
+  const auto output = at::empty(with_size(product_sizes, chunked.dim, length), input.options().dtype(out_dtype));
+  scatter_in_chunks(group, output, chunked, options.op, [&](const Chunk& at, const at::Tensor& target, bool adds) {
+    if (chunked.dim == last) {
       multiply_scaled_into(target, input, input_scale, columns_of(other, at), adds);
       return;
     }
-    const auto rows_scale = per_row ? input_scale.narrow(cut.dim, at.begin, at.length) : input_scale;
-    multiply_scaled_into(target, input.narrow(cut.dim, at.begin, at.length), rows_scale, other, adds);
+    const auto rows_scale = per_row ? input_scale.narrow(chunked.dim, at.begin, at.length) : input_scale;
+    multiply_scaled_into(target, input.narrow(chunked.dim, at.begin, at.length), rows_scale, other, adds);
   });
   return output;
 }

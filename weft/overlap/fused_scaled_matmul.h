@@ -6,12 +6,13 @@ namespace weft {
 
 /// The matmuls of weft/overlap/fused_matmul.h by _scaled_mm, of numbers with 8 bits and their scales.
 ///
-///   auto [outputs, whole] = all_gather_scaled_matmul(group, x, x_scale, {{.values = w, .scale = w_scale,
+///   auto [outputs, gathered] = all_gather_scaled_matmul(group, x, x_scale, {{.values = w, .scale = w_scale,
 ///                                                    .out_dtype = at::kBFloat16}}, {.dim = 0, .chunks = 4});
 ///
-/// The scale of the shard, or input, is one number, or one per row: as many dims as the shard, the last of one element. A
-/// scale per row of a shard is gathered with it, unless it is for all rows of the whole. Where shards may differ in length,
-/// one number for all has fewer dims than the shard, so that it is told from a scale per row of a shard of one row.
+/// The scale of the shard, or input, is one number, or one per row: as many dims as the shard, the last of size 1. A
+/// scale per row of the shard is gathered with the shard; a scale per row of the gathered tensor is used as it is. If
+/// shards may differ in length, a single number must have fewer dims than the shard, because a shard of one row may
+/// have a scale per row with as many dims.
 
 /// The right-hand side of one product, as _scaled_mm takes it.
 struct ScaledOther {
@@ -31,7 +32,7 @@ GatheredMatmul all_gather_scaled_matmul(
     c10::ArrayRef<ScaledOther> others,
     const GatherMatmulOptions& options);
 
-/// The numbers that are added up are of the `out_dtype`, which must have more than 8 bits.
+/// Products are added up in the `out_dtype`, which must have more than 8 bits.
 at::Tensor scaled_matmul_reduce_scatter(
     Group& group,
     const at::Tensor& input,

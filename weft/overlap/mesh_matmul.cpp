@@ -14,7 +14,7 @@ namespace {
 
 using torch::jit::Stack;
 
-/// Through the dispatcher, where autograd is.
+/// Calls an operator through the dispatcher, so that autograd records it.
 c10::IValue call(const char* name, const DeviceMesh& mesh, Stack arguments) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
   const NamedGroupScope scope(groups_of(mesh));
@@ -35,15 +35,15 @@ GatheredMatmul all_gather_matmul(
     c10::IntArrayRef mesh_dims,
     const GatherMatmulOptions& options,
     Biases biases) {
-  c10::List<std::optional<at::Tensor>> addends;
+  c10::List<std::optional<at::Tensor>> optional_biases;
   for (const auto& bias : biases) {
-    addends.push_back(bias.defined() ? std::optional(bias) : std::nullopt);
+    optional_biases.push_back(bias.defined() ? std::optional(bias) : std::nullopt);
   }
   const auto size = options.size ? c10::IValue(*options.size) : c10::IValue();
   GatheredMatmul result;
   result.outputs = call(
                        "weft::all_gather_matmul", mesh,
-                       {shard, others.vec(), addends, c10::maybe_wrap_dim(options.dim, shard.dim()), size,
+                       {shard, others.vec(), optional_biases, c10::maybe_wrap_dim(options.dim, shard.dim()), size,
                         options.chunks, options.keeps_gathered, mesh.dims_text(mesh_dims)})
                        .toTensorVector();
   if (options.keeps_gathered) {
@@ -68,10 +68,10 @@ at::Tensor matmul_reduce_scatter(
       .toTensor();
 }
 
-int64_t usual_chunks(int64_t piece_bytes) {
+int64_t usual_chunks(int64_t shard_bytes) {
   constexpr int64_t kChunkBytes = 256 << 10;
   constexpr int64_t kMostChunks = 8;
-  return std::clamp<int64_t>(piece_bytes / kChunkBytes, 1, kMostChunks);
+  return std::clamp<int64_t>(shard_bytes / kChunkBytes, 1, kMostChunks);
 }
 
 } // namespace weft

@@ -11,15 +11,15 @@ namespace weft {
 
 namespace {
 
-/// Below these a message and a matmul more cost what could be gained, on any link and device: what is sent fits into buffers
-/// on the way, and has come before there is anything to hide.
+/// Below these limits, further messages and matmuls cost what could be gained, on any link and device: the bytes fit
+/// into buffers of the transport and arrive before there is anything to hide.
 constexpr double kFewBytes = 96 << 10;
 constexpr double kFewFlops = 2e6;
 
-/// What a fused call must gain, lest it be slower where the model errs: this share of its time, and the time by which waking
-/// up for messages differs.
+/// A fused call must gain this fraction of its time, and this fraction of the latency, because the model is not exact
+/// and the time to wake up for messages varies.
 constexpr double kMargin = 0.03;
-constexpr double kWakeShare = 0.25; // of the latency
+constexpr double kWakeMargin = 0.25; // of the latency
 
 constexpr std::array<int64_t, 5> kChunks = {2, 4, 8, 16, 32};
 
@@ -39,7 +39,7 @@ class Model {
       : overlap_(overlap),
         link_(link),
         compute_(compute),
-        whole_{
+        full_{
             static_cast<double>(overlap.rows), static_cast<double>(overlap.inner),
             static_cast<double>(overlap.columns)},
         others_(static_cast<double>(overlap.members - 1)),
@@ -52,13 +52,13 @@ class Model {
     return link_.latency_seconds + received_bytes() / link_.bytes_per_second + shuffle_seconds();
   }
   double matmul_seconds() const {
-    return matmul_seconds(whole_);
+    return matmul_seconds(full_);
   }
   double unfused_seconds() const {
     return collective_seconds() + matmul_seconds();
   }
 
-  /// How finely a member's piece can be cut.
+  /// The largest number of chunks into which a member's shard can be divided.
   int64_t most_chunks() const {
     const auto size = overlap_.cut == OverlapCut::Rows ? overlap_.rows
         : overlap_.cut == OverlapCut::Inner            ? overlap_.inner
@@ -71,17 +71,17 @@ class Model {
     const auto seconds = overlap_.members == 2 && overlap_.kind == OverlapKind::MatmulScatter
         ? scatter_between_two_seconds(pace)
         : ring_seconds(pace);
-    // First the members tell each other what they wait for.
+    // First the members tell each other of their posted receives.
     return link_.latency_seconds + seconds;
   }
 
  private:
-  /// What things take where a piece is cut into `count` chunks.
+  /// Seconds, if a member's shard is divided into `count` chunks.
   struct Pace {
     double count;
     double transfer; // of a chunk
-    double chunk;    // to compute one that is sent or received, and to handle it
-    double own;      // to compute the own piece
+    double chunk;    // to compute with a chunk that is sent or received, and to handle its message
+    double own;      // to compute with the own shard
   };
 
   Pace pace_of(int64_t chunks) const {
@@ -91,17 +91,18 @@ class Model {
     return {
         .count = count,
         .transfer = compute_.message_seconds + chunk_bytes / link_.bytes_per_second,
-        .chunk = matmul_seconds(piece(count)) + adding_seconds(chunk_bytes) + compute_.message_seconds +
+        .chunk = matmul_seconds(chunk_extent(count)) + adding_seconds(chunk_bytes) + compute_.message_seconds +
             chunk_bytes / compute_.message_bytes_per_second,
-        .own = blocks * (matmul_seconds(piece(blocks)) + adding_seconds(member_bytes() / blocks))};
+        .own = blocks * (matmul_seconds(chunk_extent(blocks)) + adding_seconds(member_bytes() / blocks))};
   }
 
-  /// Chunk c of hop h of a gather is there at a time that is linear in both, and what then remains to be computed is too: so
-  /// the chunk that all wait for longest is the first or the last of the first or the last hop. A scatter is the same
-  /// backwards, but that a member computes its own chunks among the others': its last message is followed by one.
+  /// The arrival time of chunk c of hop h of a gather is linear in c and h, and so is the compute time that then
+  /// remains. So the chunk that determines the total time is the first or the last one of the first or the last hop. A
+  /// scatter is the same backwards, except that a member computes its own chunks between those of the others: one
+  /// follows its last message.
   double ring_seconds(const Pace& pace) const {
     const auto& [count, transfer, chunk, own] = pace;
-    // The next hop of a piece begins with a chunk that has made the one before.
+    // The next hop of a shard begins with a chunk that has completed the hop before.
     const auto hop = std::max(count * transfer, link_.latency_seconds + transfer);
     const auto arrival = [&](double h, double c) { return link_.latency_seconds + h * hop + (c + 1) * transfer; };
     const auto until_end = [&](double h, double c) { return arrival(h, c) + ((others_ - h) * count - c) * chunk; };
@@ -116,26 +117,26 @@ class Model {
     return seconds;
   }
 
-  /// The other's chunks come first; what it sends is added when everything is there.
+  /// A member computes the other's chunks first, and adds the received terms when all have arrived.
   double scatter_between_two_seconds(const Pace& pace) const {
     const auto& [count, transfer, chunk, own] = pace;
     const auto sent = chunk + std::max(count * transfer, (count - 1) * chunk + transfer);
     return std::max(count * chunk + own, sent + link_.latency_seconds) + summing_seconds();
   }
 
-  /// A member's piece, cut into that many chunks.
-  Extent piece(double chunks) const {
-    auto extent = whole_;
-    auto& cut = overlap_.cut == OverlapCut::Rows ? extent.rows
-        : overlap_.cut == OverlapCut::Inner      ? extent.inner
-                                                 : extent.columns;
-    cut /= static_cast<double>(overlap_.members) * chunks;
+  /// The sizes of the matmul of one chunk, if a member's shard is divided into that many chunks.
+  Extent chunk_extent(double chunks) const {
+    auto extent = full_;
+    auto& divided = overlap_.cut == OverlapCut::Rows ? extent.rows
+        : overlap_.cut == OverlapCut::Inner          ? extent.inner
+                                                     : extent.columns;
+    divided /= static_cast<double>(overlap_.members) * chunks;
     return extent;
   }
 
   double member_bytes() const {
     const bool gathers = overlap_.kind == OverlapKind::GatherMatmul;
-    return element_bytes_ * whole_.rows * (gathers ? whole_.inner : whole_.columns) /
+    return element_bytes_ * full_.rows * (gathers ? full_.inner : full_.columns) /
         static_cast<double>(overlap_.members);
   }
 
@@ -147,31 +148,32 @@ class Model {
         bytes / compute_.bytes_per_second;
   }
 
-  /// What a collective does with its bytes beside sending them: pieces of rows are in place, others are copied there; those
-  /// of a scatter are summed.
+  /// The time of a collective apart from sending: shards of rows are received in place, others are copied; those of a
+  /// scatter are summed.
   double shuffle_seconds() const {
     const auto copied = overlap_.cut == OverlapCut::Rows ? 0 : 2 * (others_ + 1) * member_bytes();
     return copied / compute_.bytes_per_second + (overlap_.kind == OverlapKind::MatmulScatter ? summing_seconds() : 0);
   }
 
-  /// Of what everybody sends: read, added to what is there, and written.
+  /// The time to sum the terms of all members: to read them, add them and write the sum.
   double summing_seconds() const {
     return (others_ + 2) * member_bytes() / compute_.bytes_per_second;
   }
 
-  /// Of a chunk to what there is: a partial sum of a scatter round the ring, or of a gather that cuts what is summed over.
+  /// The time to add the product of a chunk to a partial sum, in a scatter round the ring or in a gather of the inner
+  /// dim.
   double adding_seconds(double chunk_bytes) const {
     if (overlap_.kind == OverlapKind::MatmulScatter) {
       return overlap_.members == 2 ? 0 : chunk_bytes / compute_.bytes_per_second;
     }
-    return overlap_.cut == OverlapCut::Inner ? element_bytes_ * whole_.rows * whole_.columns / compute_.bytes_per_second
+    return overlap_.cut == OverlapCut::Inner ? element_bytes_ * full_.rows * full_.columns / compute_.bytes_per_second
                                              : 0;
   }
 
   const OverlapCase& overlap_;
   const Link& link_;
   const Compute& compute_;
-  Extent whole_;
+  Extent full_;
   double others_;
   double element_bytes_;
 };
@@ -186,7 +188,7 @@ void check_rates(const Link& link, const Compute& compute) {
 }
 
 std::string chunks_text(int64_t chunks) {
-  return chunks == 1 ? "whole pieces" : std::to_string(chunks) + " chunks";
+  return chunks == 1 ? "undivided shards" : std::to_string(chunks) + " chunks";
 }
 
 std::string reason_of(const Model& model, const OverlapChoice& choice, const Link& link) {
@@ -201,7 +203,7 @@ std::string reason_of(const Model& model, const OverlapChoice& choice, const Lin
   }
   const auto collective = model.collective_seconds();
   if (collective < kMargin * matmul) {
-    return "the collective takes " + seconds_text(collective) + ", next to nothing beside the matmul's " +
+    return "the collective takes " + seconds_text(collective) + ", next to nothing compared with the matmul's " +
         seconds_text(matmul);
   }
   return chunks_text(choice.chunks) + " would take " + seconds_text(choice.fused_seconds) +
@@ -247,7 +249,7 @@ OverlapChoice choose_overlap(const OverlapCase& overlap, const Link& link, const
     choice.reason = "too little is sent or computed for any link";
     return choice;
   }
-  choice.fuse = choice.fused_seconds * (1 + kMargin) + kWakeShare * link.latency_seconds < choice.unfused_seconds;
+  choice.fuse = choice.fused_seconds * (1 + kMargin) + kWakeMargin * link.latency_seconds < choice.unfused_seconds;
   choice.reason = reason_of(model, choice, link);
   return choice;
 }

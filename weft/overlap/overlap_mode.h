@@ -5,7 +5,8 @@
 
 namespace weft {
 
-/// Whether collectives overlap with the matmuls next to them: where the rates say that it pays, never, or wherever they can.
+/// Whether collectives overlap with the matmuls next to them: if it pays by the rates, never, or wherever it is
+/// possible.
 enum class OverlapMode : uint8_t { Auto, Off, Force };
 
 /// "auto", "off", "force"

@@ -18,7 +18,7 @@ struct Unit {
   double factor;
 };
 
-/// From the largest down, as printing needs them; those that are read alone come last.
+/// Units from the largest down, as printing needs them; units that are only parsed come last.
 constexpr std::array<Unit, 4> kTimes = {{{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}};
 constexpr std::array<Unit, 5> kBytes = {{{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"kB/s", 1e3}, {"B/s", 1}}};
 constexpr std::array<Unit, 3> kBits = {{{"Gbit/s", 1e9 / 8}, {"Mbit/s", 1e6 / 8}, {"kbit/s", 1e3 / 8}}};

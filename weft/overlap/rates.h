@@ -8,14 +8,14 @@
 
 namespace weft {
 
-/// What a device computes with matmuls: the rate of a large one, that at which one of few rows reads its operands, and the
-/// time of one that does nothing; and the device's own time for messages, during which it cannot compute.
+/// The rates of a device: flops of a large matmul, bytes at which a matmul of few rows reads its operands, and the time
+/// of an empty matmul; and the device's own time for messages, during which it cannot compute.
 struct Compute {
   double flops_per_second;
   double bytes_per_second;
   double call_seconds;
-  double message_seconds = 0;                                                // to start one and to take one
-  double message_bytes_per_second = std::numeric_limits<double>::infinity(); // infinite: something else moves them
+  double message_seconds = 0;                                                // to start a send and to take a receive
+  double message_bytes_per_second = std::numeric_limits<double>::infinity(); // infinite: the device need not copy
 };
 
 /// Rates as text, as options and the environment give them.

@@ -21,8 +21,8 @@ namespace symmetric = c10d::symmetric_memory;
 
 namespace {
 
-constexpr int kReady = 0; // channels of signals: what was written may be read
-constexpr int kRead = 1;  // it was read, and may be written over
+constexpr int kReady = 0; // channels of signals: the values were written and may be read
+constexpr int kRead = 1;  // the values were read and may be overwritten
 constexpr const char* kReached = "reached";
 constexpr int64_t kGranularity = int64_t{2} << 20;
 
@@ -30,14 +30,15 @@ c10::Stream stream_of(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// `second` goes on when all that `first` has so far is done.
+/// Makes the stream `second` wait for all work that is on the stream `first` now.
 void follow(const c10::Stream& first, const c10::Stream& second) {
   c10::Event event(first.device_type());
   event.record(first);
   event.block(second);
 }
 
-/// Makes one stream wait for another on the way out, errors included: buffers must outlive the copies into them.
+/// Makes the main stream wait for the side stream at the end of a scope, also after errors, because buffers must
+/// outlive the copies into them.
 class Rejoin {
  public:
   Rejoin(const c10::Stream& side, const c10::Stream& main) : side_(side), main_(main) {}
@@ -64,7 +65,7 @@ std::string host() {
   return id + name.c_str();
 }
 
-/// What every member says, in order.
+/// The answers of all members, in the order of the members.
 std::vector<std::string> ask_all(
     c10d::Store& store,
     const std::string& question,
@@ -88,21 +89,21 @@ bool may_share_devices() {
   return allowed != nullptr && std::string_view(allowed) == "1";
 }
 
-/// Whether these hosts and devices, one answer per member, allow it.
+/// Whether these hosts and devices, one per member, allow shared memory.
 bool suits(const std::vector<std::string>& hosts, const std::vector<std::string>& devices) {
   return std::set(hosts.begin(), hosts.end()).size() == 1 &&
       (std::set(devices.begin(), devices.end()).size() == devices.size() || may_share_devices());
 }
 
-/// A chunk's values in a tensor that begins where `part` does.
-at::Tensor values_in(const at::Tensor& tensor, const Chunk& part, const Chunk& chunk, int64_t dim) {
-  return tensor.narrow(dim, chunk.begin - part.begin, chunk.length);
+/// A chunk's values in a tensor that holds the shard.
+at::Tensor values_in(const at::Tensor& tensor, const Chunk& shard, const Chunk& chunk, int64_t dim) {
+  return tensor.narrow(dim, chunk.begin - shard.begin, chunk.length);
 }
 
-/// Elements of the largest part.
-int64_t largest_part(const at::Tensor& like, const ChunkedDim& cut, int64_t members) {
-  const auto sizes = with_size(like.sizes(), cut.dim, cut.size);
-  return c10::multiply_integers(largest_local_shape(sizes, {Shard(cut.dim)}, members));
+/// The number of elements of the largest shard.
+int64_t largest_shard(const at::Tensor& like, const ChunkedDim& chunked, int64_t members) {
+  const auto sizes = with_size(like.sizes(), chunked.dim, chunked.size);
+  return c10::multiply_integers(largest_local_shape(sizes, {Shard(chunked.dim)}, members));
 }
 
 } // namespace
@@ -175,7 +176,7 @@ void SymmetricMemory::reserve(int64_t bytes) {
     return;
   }
   if (handle_) {
-    // Nobody reads the old memory any more, and no kernel of ours still waits for a signal in it.
+    // After this no member reads the old memory any more, and no kernel of this member still waits for a signal in it.
     handle_->barrier(kReady, timeout_ms_);
     c10::impl::VirtualGuardImpl(device_.type()).synchronizeStream(stream_of(device_));
   }
@@ -196,26 +197,26 @@ void SymmetricMemory::prepare(int64_t bytes) {
 at::Tensor SymmetricMemory::buffer(
     int64_t member,
     const at::Tensor& like,
-    const ChunkedDim& cut,
-    int64_t part,
+    const ChunkedDim& chunked,
+    int64_t owner,
     int64_t slot) {
-  const auto sizes = with_size(like.sizes(), cut.dim, part_of(cut, size_, part).length);
+  const auto sizes = with_size(like.sizes(), chunked.dim, member_shard(chunked, size_, owner).length);
   return handle_->get_buffer(
-      static_cast<int>(member), sizes, like.scalar_type(), slot * largest_part(like, cut, size_));
+      static_cast<int>(member), sizes, like.scalar_type(), slot * largest_shard(like, chunked, size_));
 }
 
 void SymmetricMemory::gather(
     const at::Tensor& shard,
-    const ChunkedDim& cut,
+    const ChunkedDim& chunked,
     const at::Tensor& gathered,
     const ConsumeChunk& consume) {
   const auto main = stream_of(device_);
-  const auto own = part_of(cut, size_, rank_);
-  prepare(largest_part(shard, cut, size_) * shard.element_size());
-  buffer(rank_, shard, cut, rank_).copy_(shard);
+  const auto own = member_shard(chunked, size_, rank_);
+  prepare(largest_shard(shard, chunked, size_) * shard.element_size());
+  buffer(rank_, shard, chunked, rank_).copy_(shard);
   auto sizes = shard.sizes().vec();
-  sizes[cut.dim] = cut.size;
-  const auto whole = gathered.defined() ? gathered : at::empty(sizes, shard.options());
+  sizes[chunked.dim] = chunked.size;
+  const auto target = gathered.defined() ? gathered : at::empty(sizes, shard.options());
   follow(main, side_);
   const Rejoin rejoin(side_, main);
   std::vector<std::pair<Chunk, c10::Event>> arrivals;
@@ -226,11 +227,11 @@ void SymmetricMemory::gather(
     }
     for (int64_t step = 1; step < size_; ++step) {
       const auto member = (rank_ + step) % size_;
-      const auto part = part_of(cut, size_, member);
-      const auto theirs = buffer(member, shard, cut, member);
+      const auto theirs_at = member_shard(chunked, size_, member);
+      const auto theirs = buffer(member, shard, chunked, member);
       handle_->wait_signal(static_cast<int>(member), kReady, timeout_ms_);
-      for (const auto& at : chunks_of(part, cut.chunks)) {
-        whole.narrow(cut.dim, at.begin, at.length).copy_(values_in(theirs, part, at, cut.dim));
+      for (const auto& at : chunks_of(theirs_at, chunked.chunks)) {
+        target.narrow(chunked.dim, at.begin, at.length).copy_(values_in(theirs, theirs_at, at, chunked.dim));
         arrivals.emplace_back(at, c10::Event(device_.type())).second.record(side_);
       }
       handle_->put_signal(static_cast<int>(member), kRead, timeout_ms_);
@@ -242,50 +243,50 @@ void SymmetricMemory::gather(
   }
   for (auto& [at, event] : arrivals) {
     event.block(main);
-    consume(at, whole.narrow(cut.dim, at.begin, at.length));
+    consume(at, target.narrow(chunked.dim, at.begin, at.length));
   }
   if (gathered.defined()) {
-    gathered.narrow(cut.dim, own.begin, own.length).copy_(shard);
+    gathered.narrow(chunked.dim, own.begin, own.length).copy_(shard);
   }
 }
 
-void SymmetricMemory::scatter(const at::Tensor& output, const ChunkedDim& cut, const ProduceChunk& produce) {
+void SymmetricMemory::scatter(const at::Tensor& output, const ChunkedDim& chunked, const ProduceChunk& produce) {
   const auto main = stream_of(device_);
-  const auto own = part_of(cut, size_, rank_);
-  prepare(largest_part(output, cut, size_) * (size_ - 1) * output.element_size());
+  const auto own = member_shard(chunked, size_, rank_);
+  prepare(largest_shard(output, chunked, size_) * (size_ - 1) * output.element_size());
   auto sizes = output.sizes().vec();
   sizes.insert(sizes.begin(), size_);
-  const auto addends = at::empty(sizes, output.options()); // this member's own first, then as they arrive
+  const auto terms = at::empty(sizes, output.options()); // this member's own first, then the others as they arrive
   follow(main, side_);
   const Rejoin rejoin(side_, main);
-  // Members write for the one after them first, and read from the one before them first: signals never cross.
+  // A member writes for the next member first and reads from the one before it first, so that signals never cross.
   for (int64_t step = 1; step < size_; ++step) {
     const auto to = (rank_ + step) % size_;
     const auto from = (rank_ + size_ - step) % size_;
-    const auto part = part_of(cut, size_, to);
-    const auto mine = buffer(rank_, output, cut, to, step - 1);
-    const auto theirs = buffer(from, output, cut, rank_, step - 1);
-    for (const auto& at : chunks_of(part, cut.chunks)) {
-      produce(at, values_in(mine, part, at, cut.dim), /*adds=*/false);
+    const auto shard = member_shard(chunked, size_, to);
+    const auto mine = buffer(rank_, output, chunked, to, step - 1);
+    const auto theirs = buffer(from, output, chunked, rank_, step - 1);
+    for (const auto& at : chunks_of(shard, chunked.chunks)) {
+      produce(at, values_in(mine, shard, at, chunked.dim), /*adds=*/false);
       handle_->put_signal(static_cast<int>(to), kReady, timeout_ms_);
     }
     const c10::StreamGuard guard(side_);
-    for (const auto& at : chunks_of(own, cut.chunks)) {
+    for (const auto& at : chunks_of(own, chunked.chunks)) {
       handle_->wait_signal(static_cast<int>(from), kReady, timeout_ms_);
-      values_in(addends[step], own, at, cut.dim).copy_(values_in(theirs, own, at, cut.dim));
+      values_in(terms[step], own, at, chunked.dim).copy_(values_in(theirs, own, at, chunked.dim));
     }
     handle_->put_signal(static_cast<int>(from), kRead, timeout_ms_);
   }
   is_unread_ = true;
   if (own.length > 0) {
-    produce(own, addends[0], /*adds=*/false);
+    produce(own, terms[0], /*adds=*/false);
   }
   follow(side_, main);
   auto sum = output; // a copy of the handle, since out functions take what they write by reference
   if (size_ == 2) {
-    at::add_out(sum, addends[0], addends[1]);
+    at::add_out(sum, terms[0], terms[1]);
   } else {
-    at::sum_out(sum, addends, 0);
+    at::sum_out(sum, terms, 0);
   }
 }
 

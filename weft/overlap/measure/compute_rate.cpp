@@ -19,7 +19,7 @@ namespace {
 constexpr double kSecondsOfMatmul = 1e-3;
 constexpr int64_t kSmallestSide = 128;
 constexpr int64_t kLargestSide = 4096;
-constexpr int64_t kThinRows = 32; // as those of a chunk
+constexpr int64_t kThinRows = 32; // as a chunk has
 
 struct Sizes {
   int64_t rows;
@@ -48,7 +48,7 @@ std::function<void()> product(const Sizes& sizes, c10::Device device, c10::Scala
   return [=] { at::mm(left, right); };
 }
 
-/// Many at a time where they are short, so that a device's queue is full.
+/// Times many short calls together, so that a device's queue is full.
 double call_seconds(c10::Device device, c10::ScalarType dtype) {
   constexpr int64_t kCalls = 20;
   const auto tiny = product({16, 16, 16}, device, dtype);
@@ -82,8 +82,8 @@ Compute measure_compute(c10::Device device, c10::ScalarType dtype) {
   thin();
   const auto thin_seconds = std::max(measure::typical_seconds(device, 9, thin) - call, 1e-9);
 
-  // Both times are flops over one rate and bytes over the other: two equations. A memory so fast that it does not show is
-  // as fast as the thin one would have it without any flops.
+  // Each time is flops / flop rate + bytes / memory rate: two equations for the two rates. If the memory is too fast to
+  // show, its rate is what the thin matmul would need if it had no flops.
   const auto bytes = static_cast<double>(c10::elementSize(dtype));
   const auto large_bytes = large_sizes.elements() * bytes;
   const auto thin_bytes = thin_sizes.elements() * bytes;
@@ -100,7 +100,7 @@ Compute measured_compute(c10::Device device, c10::ScalarType dtype) {
   static auto* mutex = new std::mutex();
   static auto* measured = new std::map<std::tuple<c10::DeviceType, int64_t, c10::ScalarType, int64_t>, Compute>();
   const auto threads = device.type() == c10::kCPU ? at::get_num_threads() : 1;
-  // Ranks that are threads wait here for the first of them, and have the same device.
+  // Ranks as threads wait here for the first one to measure; they have the same device.
   const std::lock_guard lock(*mutex);
   const auto [found, is_new] = measured->try_emplace({device.type(), device.index(), dtype, threads});
   if (is_new) {

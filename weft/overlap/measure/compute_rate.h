@@ -7,11 +7,11 @@
 
 namespace weft {
 
-/// What this device computes with matmuls of this dtype: a few of them, timed (some ten milliseconds), once per process,
-/// device, dtype and number of threads. What messages cost is not in it.
+/// The rates of this device for matmuls of this dtype, from a few timed ones (some ten milliseconds), once per process,
+/// device, dtype and number of threads. Does not contain the cost of messages.
 Compute measured_compute(c10::Device device, c10::ScalarType dtype);
 
-/// What is reckoned with where nothing can be measured: a core of today, or a large GPU.
+/// The rates that decisions use if nothing can be measured: those of a current CPU core, or of a large GPU.
 Compute assumed_compute(c10::DeviceType device_type, c10::ScalarType dtype);
 
 } // namespace weft

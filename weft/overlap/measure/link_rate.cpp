@@ -17,7 +17,7 @@ constexpr int64_t kFirstBytes = 64 << 10;
 constexpr int64_t kMostBytes = 64 << 20;
 constexpr double kSecondsOfLink = 5e-3;
 
-/// One message to the next member and one from the one before.
+/// Sends one message to the next member and receives one from the member before.
 class RingExchange {
  public:
   RingExchange(Group& group, c10::Device device, int64_t bytes)
@@ -47,7 +47,7 @@ double small_seconds(Group& group, c10::Device device) {
   return measure::least_seconds(device, 12, [&] { exchange.start().wait(); });
 }
 
-/// Of each of several that are started at once.
+/// The time per message of several that are started at once.
 double message_seconds(Group& group, c10::Device device) {
   constexpr int64_t kMessages = 16;
   const std::vector<RingExchange> exchanges(kMessages, RingExchange(group, device, kSmallBytes));
@@ -63,7 +63,7 @@ double message_seconds(Group& group, c10::Device device) {
   return measure::least_seconds(device, 3, all_at_once) / kMessages;
 }
 
-/// Of all threads of this process: those of the backend move the bytes.
+/// CPU time of all threads of this process, because threads of the backend send the bytes.
 double process_seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
@@ -75,7 +75,7 @@ struct LargeTimes {
   double busy; // of the device that computes
 };
 
-/// The shortest; the first message of a size finds no memory yet.
+/// The shortest time of several, because the first message of a size also allocates memory.
 LargeTimes large_seconds(Group& group, c10::Device device, int64_t bytes) {
   const RingExchange exchange(group, device, bytes);
   LargeTimes least{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
@@ -105,8 +105,8 @@ LinkTimes measure_link(Group& group, c10::Device device) {
   times.latency = small_seconds(group, device);
   times.message = std::min(message_seconds(group, device), times.latency);
 
-  // Everybody goes on to the next size where the slowest member does. The rate is that of the bytes by which two sizes differ:
-  // the first ones often go faster, into buffers or a bucket.
+  // All members go on to the next size when the slowest one does. The rate is that of the bytes by which two sizes
+  // differ, because the first bytes are often sent faster, into buffers or within a rate limit's burst.
   auto bytes = kFirstBytes;
   double quarter = 0;
   auto seconds = largest(group, device, {large_seconds(group, device, bytes).wall})[0];
@@ -119,7 +119,7 @@ LinkTimes measure_link(Group& group, c10::Device device) {
   } while (seconds < kSecondsOfLink && bytes < kMostBytes);
   const auto count = static_cast<double>(bytes);
   times.per_byte = std::max(seconds - quarter, 0.1 * seconds) / (0.75 * count);
-  // What other threads of this process did meanwhile is not the link's.
+  // Other threads of this process may have used the CPU too, so that the CPU time is limited to the link's time.
   times.device_per_byte = std::min(times_of_last.busy / count, times.per_byte);
 
   const auto agreed = largest(group, device, {times.latency, times.message, times.per_byte, times.device_per_byte});

@@ -6,20 +6,20 @@
 
 namespace weft {
 
-/// What messages between neighbours in a ring of the group's members cost, in seconds.
+/// The cost of messages between neighbours in a ring of the group's members, in seconds.
 struct LinkTimes {
-  double latency;         // of a small one, from its start to its end
-  double message;         // of one more, when several are under way
-  double per_byte;        // of a large one
-  double device_per_byte; // of that, what the device that computes spends itself
+  double latency;         // of a small message, from its start to its end
+  double message;         // of one more message while several are sent
+  double per_byte;        // of a large message
+  double device_per_byte; // the share of per_byte during which the computing device is busy
 };
 
-/// Sends messages round: small ones, then larger ones until one takes some milliseconds. At 1 Gbit/s all take some 40 ms.
-/// Every member must call it, and gets the times of the slowest, the same on all; one that does not come is an error on all
-/// others within the timeout. The device is where the group's tensors are.
+/// Sends messages round the ring: small ones, then larger ones until one takes some milliseconds. At 1 Gbit/s all take
+/// some 40 ms. Every member must call it, and all get the times of the slowest member. If a member does not call it,
+/// the others raise within the timeout. `device` is that of the group's tensors.
 LinkTimes measure_link(Group& group, c10::Device device);
 
-/// Everybody's largest values.
+/// The elementwise maximum of the values of all members.
 std::vector<double> largest(Group& group, c10::Device device, const std::vector<double>& values);
 
 } // namespace weft

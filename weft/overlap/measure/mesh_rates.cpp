@@ -36,7 +36,7 @@ struct Given {
   std::optional<Link> link;
   std::optional<Compute> compute;
 
-  /// As many on every rank, whatever it was given.
+  /// As many numbers on every rank, whatever rates it was given.
   std::vector<double> numbers() const {
     std::vector<double> all = {static_cast<double>(link.has_value()), static_cast<double>(compute.has_value())};
     for (const auto& some : {numbers_of(link.value_or(Link{})), numbers_of(compute.value_or(Compute{}))}) {
@@ -49,7 +49,7 @@ struct Given {
   }
 };
 
-/// What the ranks of a mesh have agreed on, of worlds that still are.
+/// The rates that the ranks of a mesh have agreed on. Agreements of worlds that no longer exist are dropped.
 struct Agreement {
   c10::weak_intrusive_ptr<World> world;
   c10::DeviceType device_type;
@@ -57,7 +57,7 @@ struct Agreement {
   std::vector<int64_t> ranks;
   std::vector<std::string> names; // a rank that measures waits for the others, which must do so on the same mesh
   c10::ScalarType dtype;
-  Given given; // what they agreed by
+  Given given; // the given rates under which they agreed
   MeshRates rates;
 
   bool is_of(const DeviceMesh& mesh, c10::ScalarType of_dtype) const {
@@ -79,7 +79,7 @@ State& state() {
 
 std::atomic<uint64_t> agreed_anew = 0;
 
-/// Those of the caller, and of the environment where there are none.
+/// The rates of give_rates; those of the environment for rates that were not given.
 Given given_rates() {
   auto& all = state();
   Given given;
@@ -103,7 +103,7 @@ c10::Device device_of(const DeviceMesh& mesh) {
   return c10::impl::VirtualGuardImpl(mesh.device_type()).getDevice();
 }
 
-/// Everybody's largest values, of the whole mesh: dim by dim, in groups that the mesh has anyway.
+/// The elementwise maximum over all ranks of the mesh: dim by dim, in groups that the mesh has anyway.
 std::vector<double> largest(const DeviceMesh& mesh, std::vector<double> values) {
   const auto device = device_of(mesh);
   for (int64_t m = 0; m < mesh.ndim(); ++m) {
@@ -114,7 +114,7 @@ std::vector<double> largest(const DeviceMesh& mesh, std::vector<double> values) 
   return values;
 }
 
-/// Were one rank to measure what another was given, they would wait for each other.
+/// Raises unless all ranks were given the same rates, because a rank that measures would wait for one that does not.
 void check_alike(const DeviceMesh& mesh, const Given& given) {
   std::vector<double> values;
   for (const auto value : given.numbers()) {
@@ -155,7 +155,8 @@ MeshRates measured_rates(const DeviceMesh& mesh, c10::ScalarType dtype, const Gi
   if (!given.compute) {
     rates.compute = measured_compute(device, dtype);
   }
-  // In times, of which the largest counts; groups along one dim may differ in their links, too.
+  // Exchanges times instead of rates, so that the maximum is the slowest; groups along one mesh dim may have different
+  // links.
   std::vector<double> times = {
       1 / rates.compute.flops_per_second, 1 / rates.compute.bytes_per_second, rates.compute.call_seconds, message,
       device_per_byte};

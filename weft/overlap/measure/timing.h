@@ -11,14 +11,14 @@
 
 namespace weft::measure {
 
-/// Operators that are called while it lasts are what they are: not recorded, not cast, not seen by modes.
+/// Operators that are called during its lifetime are not recorded by autograd, not autocast, and not seen by modes.
 class PlainOperators {
  private:
   c10::impl::ExcludeDispatchKeyGuard plain_{
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks};
 };
 
-/// Waits for what the device was given.
+/// Waits for the work on the device's current stream.
 inline void synchronize(c10::Device device) {
   if (device.type() != c10::kCPU) {
     const c10::impl::VirtualGuardImpl guard(device.type());
@@ -36,7 +36,7 @@ double seconds_of(c10::Device device, Fn&& fn) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The least of so many times: what disturbs a machine makes it slower only.
+/// The least of this many measured times, because disturbances only make a machine slower.
 template <class Fn>
 double least_seconds(c10::Device device, int64_t times, Fn&& fn) {
   auto least = std::numeric_limits<double>::infinity();
@@ -46,7 +46,7 @@ double least_seconds(c10::Device device, int64_t times, Fn&& fn) {
   return least;
 }
 
-/// The median of so many times, an odd number: what is to be expected of a machine that others use too.
+/// The median of this many measured times, an odd number: the expected time on a machine that others use too.
 template <class Fn>
 double typical_seconds(c10::Device device, int64_t times, Fn&& fn) {
   std::vector<double> seconds;

@@ -140,8 +140,8 @@ bool is_first_of_replicas(const TensorSpec& spec, c10::IntArrayRef mesh_dims) {
   });
 }
 
-/// One norm per tensor: a fused local one, and one all-reduce for all, over every mesh dim that shard_mesh_dims one of
-/// them.
+/// One norm per tensor: one fused local operator, and one all-reduce for all tensors, over every mesh dim that shards
+/// one of them.
 std::vector<at::Tensor> foreach_norm(
     at::TensorList self,
     const at::Scalar& order,
