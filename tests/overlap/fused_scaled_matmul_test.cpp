@@ -171,9 +171,8 @@ TEST(FusedScaledMatmul, ArgumentsThatDoNotFitAreErrors) {
     EXPECT_EQ(
         gather(at::ones({3, 1}), other, {}),
         gathering +
-            "a scale of one number, of one per row of the shard [4, 16] or of one per row of the gathered tensor [4, "
-            "16] is "
-            "required, but got [3, 1].");
+            "a scale of one number, of one per row of the shard [4, 16] or of one per row of the gathered tensor "
+            "[4, 16] is required, but got [3, 1].");
     EXPECT_EQ(
         gather(one, other, {.dim = 1}),
         gathering + "a dim before the last is required, but got 1 of [4, 16]. Gather first and multiply then.");
