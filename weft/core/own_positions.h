@@ -2,16 +2,16 @@
 
 namespace weft {
 
-/// The positions that a rank looks up where the dim they are in is cut, and which of them other ranks hold.
+/// The positions that a rank looks up in its shard of a sharded dim, and which of them are on other ranks.
 template <class Tensor>
 struct OwnPositions {
-  Tensor positions; // in the part of the dim that this rank holds
+  Tensor positions; // relative to this rank's shard of the dim
   Tensor foreign;   // a mask of the shape of the positions
 };
 
-/// Of positions in a dim of `size`, of which this rank holds `length` from `begin`. Positions that other ranks hold become
-/// the first one; those that no rank holds become -1, which the operator refuses. `ops` computes on tensors in an eager
-/// call and writes nodes in a program:
+/// `positions` are global indices of a dim of `size`, of which this rank holds `length` indices from `begin`. Positions
+/// on other ranks become 0; positions outside of the dim become -1, which the operator refuses. `ops` computes on
+/// tensors in an eager call and adds nodes to a program:
 ///
 ///   subtract(tensor, number), is_outside(tensor, end) for not in [0, end), fill(tensor, mask, number)
 template <class Ops, class Tensor, class Number>

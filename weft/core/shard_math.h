@@ -46,8 +46,8 @@ LocalBlock local_shape_and_offset(
     c10::IntArrayRef mesh_shape,
     c10::IntArrayRef coordinate);
 
-/// The local shape of the first rank along every mesh dim, which no rank's exceeds, because every shard is made as torch.chunk makes it:
-/// the same on every rank.
+/// The local shape of the first rank along every mesh dim. It is the largest one, because torch.chunk makes no later
+/// chunk longer than the first. Every rank gets the same result.
 ///
 ///   largest_local_shape({5, 3}, Layout({Shard(0)}), {4})   // {2, 3}
 c10::DimVector largest_local_shape(c10::IntArrayRef sizes, const Layout& layout, c10::IntArrayRef mesh_shape);

@@ -3,11 +3,11 @@
 namespace weft {
 
 int64_t shards_along(int64_t tensor_dim, const Layout& layout, c10::IntArrayRef mesh_shape) {
-  int64_t parts = 1;
+  int64_t shards = 1;
   for (const auto m : layout.shard_order(tensor_dim)) {
-    parts *= layout[m].split_factor() == 1 ? mesh_shape[m] : 0;
+    shards *= layout[m].split_factor() == 1 ? mesh_shape[m] : 0;
   }
-  return parts;
+  return shards;
 }
 
 std::optional<int64_t> parts_sharing_heads(
@@ -16,10 +16,10 @@ std::optional<int64_t> parts_sharing_heads(
     const Layout& query,
     const Layout& key,
     c10::IntArrayRef mesh_shape) {
-  const auto parts = shards_along(kHeadDim, query, mesh_shape);
-  const bool shares = key_heads > 0 && key_heads < query_heads && query_heads % key_heads == 0 && parts > 1 &&
-      key_heads % parts != 0 && key.shard_order(kHeadDim).empty();
-  return shares ? std::optional(parts) : std::nullopt;
+  const auto shards = shards_along(kHeadDim, query, mesh_shape);
+  const bool shares = key_heads > 0 && key_heads < query_heads && query_heads % key_heads == 0 && shards > 1 &&
+      key_heads % shards != 0 && key.shard_order(kHeadDim).empty();
+  return shares ? std::optional(shards) : std::nullopt;
 }
 
 } // namespace weft

@@ -9,13 +9,13 @@ namespace weft {
 /// The tensor dim of the heads in queries, keys and values of attention.
 constexpr int64_t kHeadDim = 1;
 
-/// Into how many parts a tensor dim is cut; 0 where a cut is strided.
+/// The number of shards of a tensor dim; 0 if a mesh dim shards it with a stride (StridedShard).
 int64_t shards_along(int64_t tensor_dim, const Layout& layout, c10::IntArrayRef mesh_shape);
 
-/// Grouped-query attention where ranks share heads of the key: eight heads of the query on four ranks, two heads of the key
-/// that every rank holds. No placement says which head of the key a rank needs, and by the rules the query would move.
-/// Gives the number of parts that the query's heads are cut into; nothing where no rank's part begins or ends among the
-/// heads that share one of the key, or where the key's heads are cut as well.
+/// Grouped-query attention where ranks share heads of the key: eight heads of the query on four ranks, two heads of the
+/// key that every rank holds. No placement says which head of the key a rank needs, and the rules would redistribute
+/// the query. Returns the number of shards of the query's heads; nothing if no rank's shard begins or ends among the
+/// heads that share one head of the key, or if the key's heads are sharded too.
 std::optional<int64_t> parts_sharing_heads(
     int64_t query_heads,
     int64_t key_heads,
