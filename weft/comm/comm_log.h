@@ -12,7 +12,7 @@ namespace weft {
 class Communicator;
 class DeviceMesh;
 
-/// Counts what one rank communicates while the log is attached, with any backend.
+/// Counts the calls and bytes that one rank communicates while the log is attached, with any backend.
 ///
 ///   CommLog log(mesh);
 ///   ... run ...

@@ -345,8 +345,9 @@ class ThreadGroup : public Group {
         "Every rank of the group must make this call");
   }
 
-  /// Raises after a call of the group has failed. A member that comes late must not read what another, which gave the call up,
-  /// has sent: it may have been overwritten since. Takes the room to be locked, as fail() does.
+  /// Raises after a call of the group has failed. A member that arrives late must not read the tensor of a member that
+  /// has given up the call, because the tensor may have been overwritten since. The caller holds the room's lock, as
+  /// for fail().
   void check_usable(const Call& call) const {
     TORCH_CHECK_WITH(
         DistBackendError, room_->first_failure.empty(), "[", call.to_string(), "] ", to_string(),
