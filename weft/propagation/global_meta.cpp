@@ -55,7 +55,8 @@ c10::SmallVector<at::Tensor, 1> tensors_of(const c10::IValue& value) {
   return c10::SmallVector<at::Tensor, 1>(list.begin(), list.end());
 }
 
-/// A kernel gives an out= argument the shape of the result. Only this rank's part of a distributed one would change.
+/// Raises if a kernel would resize an out= argument, because it would resize only the local tensor of a distributed
+/// one.
 void check_not_resized(
     const c10::FunctionSchema& schema,
     c10::ArrayRef<c10::IValue> arguments,
