@@ -1,7 +1,8 @@
-"""What importing weft adds to torch.Tensor: attributes that distributed tensors have and plain ones do not, and five
+"""What importing weft adds to torch.Tensor: attributes that distributed tensors have and plain ones do not, and seven
 methods of torch's own that ask first which of the two a tensor is."""
 
 import copy
+import functools
 import types
 
 import torch
@@ -54,6 +55,26 @@ def _install_attributes():
         setattr(torch.Tensor, name, _Method(name, compute))
 
 
+def _copy_of_memory(tensor, memo):
+    """A copy; tensors that share memory have copies that do, as in torch, where storages are copied once each."""
+    if tensor._base is not None:
+        base = _copy_of_memory(tensor._base.detach(), memo)
+        return base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    local = tensor.to_local()
+    copies = memo.setdefault("weft", {})
+    original, copied = copies.setdefault(local.untyped_storage()._cdata, (tensor, None))
+    if copied is None:
+        copied = tensor.clone()
+        copies[local.untyped_storage()._cdata] = (tensor, copied)
+        return copied
+    if _C.spec(original) != _C.spec(tensor) or original.stride() != tensor.stride():
+        raise NotImplementedError(
+            f"[deepcopy] {_C.spec(tensor)} shares its memory with {_C.spec(original)}, of which it is no view that autograd "
+            "knows, so that their copies could not share theirs. Copy them one by one."
+        )
+    return copied.detach()
+
+
 def _deepcopy(tensor, memo):
     if not tensor.is_leaf:
         raise RuntimeError(
@@ -62,7 +83,7 @@ def _deepcopy(tensor, memo):
     if id(tensor) in memo:
         return memo[id(tensor)]
     with torch.no_grad():
-        result = tensor.detach().clone()
+        result = _copy_of_memory(tensor.detach() if tensor._base is None else tensor, memo)
     result.requires_grad_(tensor.requires_grad)
     if tensor.grad is not None:
         result.grad = copy.deepcopy(tensor.grad, memo)
@@ -77,6 +98,21 @@ def _new_tensor(tensor, data, *, dtype=None, device=None, requires_grad=False, p
     if made.device.type == tensor.device.type:
         made = _C.from_local(made, _C.device_mesh(tensor))
     return made.requires_grad_(requires_grad)
+
+
+def _refuse_memory(method):
+    """The method, with an error that says what to do where it is called on a distributed tensor."""
+
+    @functools.wraps(method)
+    def checked(self, *arguments, **options):
+        if _is_dtensor(self):
+            raise RuntimeError(
+                f"[{method.__name__}] a tensor with memory of its own is required, but got {_C.spec(self)}, of which a rank "
+                "holds only its part. Use full_tensor() for the global tensor, or to_local() for this rank's part."
+            )
+        return method(self, *arguments, **options)
+
+    return checked
 
 
 def _install_methods():
@@ -125,6 +161,8 @@ def _install_methods():
         method.__qualname__ = plain.__qualname__
         method.__doc__ = plain.__doc__
         setattr(torch.Tensor, method.__name__, method)
+    torch.Tensor.__array__ = _refuse_memory(torch.Tensor.__array__)
+    torch.Tensor.__dlpack__ = _refuse_memory(torch.Tensor.__dlpack__)
 
 
 def install():

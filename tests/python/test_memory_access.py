@@ -15,6 +15,7 @@ from torch import nn
 
 PICKLED = r"\[pickle\] a distributed tensor cannot be saved by torch.save or pickled"
 NO_STORAGE = r"each rank holds a part of a distributed tensor\. Use to_local for the memory of this rank's part"
+REFUSED = r"Use full_tensor\(\) for the global tensor, or to_local\(\) for this rank's part"
 NO_POINTER = r"Cannot access data pointer of Tensor that doesn't have storage"
 
 
@@ -48,9 +49,9 @@ def layer(mesh):
         (lambda x: x.data_ptr(), RuntimeError, NO_POINTER),
         (lambda x: x.tolist(), RuntimeError, NO_POINTER),
         (lambda x: x.numpy(), RuntimeError, NO_POINTER),
-        (lambda x: np.asarray(x), RuntimeError, NO_POINTER),
-        (lambda x: np.from_dlpack(x), RuntimeError, NO_POINTER),
-        (lambda x: torch.from_dlpack(x), RuntimeError, NO_POINTER),
+        (lambda x: np.asarray(x), RuntimeError, REFUSED),
+        (lambda x: np.from_dlpack(x), RuntimeError, REFUSED),
+        (lambda x: torch.from_dlpack(x), RuntimeError, REFUSED),
         (lambda x: torch.utils.dlpack.to_dlpack(x), RuntimeError, NO_POINTER),
         (lambda x: pickle.dumps(x), NotImplementedError, PICKLED),
         (lambda x: copy.copy(x), NotImplementedError, PICKLED),
@@ -96,6 +97,39 @@ def test_modules_are_copied_and_converted(layer):
 def test_memory_of_a_module(layer, access, text):
     with pytest.raises(NotImplementedError, match=text):
         access(layer)
+
+
+def test_copies_share_memory_where_the_originals_do(mesh):
+    for placement in (weft.Shard(0), weft.Replicate()):
+        x = weft.distribute_tensor(torch.arange(16.0).view(4, 4), mesh, [placement])
+        for tensors in ((x, x.view(-1)), (x.view(2, 8), x), (x.T, x.detach()), (x, x.detach(), x)):
+            copies = copy.deepcopy(tensors)
+            for each, copied in zip(tensors, copies):
+                torch.testing.assert_close(copied.full_tensor(), each.full_tensor())
+                assert copied.placements == each.placements
+            copies[-1].zero_()
+            assert all(not copied.any() for copied in copies)
+            assert x.full_tensor()[3, 3] == 15
+
+
+def test_copies_of_copied_views_know_of_writes():
+    def rank_program(rank):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        x = weft.distribute_tensor(torch.arange(16.0).view(4, 4), mesh, [weft.Shard(0)])
+        copied, view = copy.deepcopy((x, x[1:2]))
+        copied.zero_()
+        with pytest.raises(ValueError, match="the tensor it was taken of has changed since"):
+            view.full_tensor()
+
+    weft.run_on_ranks(2, rank_program)
+
+
+def test_copies_whose_memory_is_shared_in_another_way_raise(mesh):
+    local = torch.arange(16.0)
+    a = weft.from_local(local.view(4, 4), mesh, [weft.Shard(0)])
+    b = weft.from_local(local.view(2, 8), mesh, [weft.Shard(0)])
+    with pytest.raises(NotImplementedError, match=r"\[deepcopy\] .* shares its memory with"):
+        copy.deepcopy((a, b))
 
 
 def test_data_parallel_over_no_device_is_the_module(layer, x, monkeypatch):
