@@ -14,8 +14,8 @@ import weft
 from torch import nn
 
 PICKLED = r"\[pickle\] a distributed tensor cannot be saved by torch.save or pickled"
-NO_STORAGE = r"each rank holds a part of a distributed tensor\. Use to_local for the memory of this rank's part"
-REFUSED = r"Use full_tensor\(\) for the global tensor, or to_local\(\) for this rank's part"
+NO_STORAGE = r"each rank holds a local tensor of a distributed tensor\. Use to_local for the memory of this rank's local tensor"
+REFUSED = r"Use full_tensor\(\) for the global tensor, or to_local\(\) for this rank's local tensor"
 NO_POINTER = r"Cannot access data pointer of Tensor that doesn't have storage"
 
 

@@ -49,7 +49,7 @@ def test_fully_shard(model):
 
 @pytest.mark.filterwarnings("ignore")
 def test_fully_sharded_data_parallel(model):
-    with pytest.raises(NotImplementedError, match="each rank holds a part of a distributed tensor. Use to_local"):
+    with pytest.raises(NotImplementedError, match="each rank holds a local tensor of a distributed tensor. Use to_local"):
         FullyShardedDataParallel(model, device_id=torch.device("cpu"))
 
 

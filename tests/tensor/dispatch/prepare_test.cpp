@@ -31,7 +31,7 @@ TEST(Prepare, WhereNothingMovesThereIsNoPlan) {
     const auto call = prepared(op_of("aten::neg"), {x});
     EXPECT_EQ(call.operands, std::vector<SpecPtr>{spec_of(x)});
     EXPECT_TRUE(call.moves.empty());
-    EXPECT_TRUE(call.returns_home.empty());
+    EXPECT_TRUE(call.moves_back.empty());
     EXPECT_FALSE(call.communicates);
     EXPECT_FALSE(call.is_fallback);
     EXPECT_TRUE(call.outputs_known);
@@ -42,7 +42,7 @@ TEST(Prepare, WhereNothingMovesThereIsNoPlan) {
   });
 }
 
-TEST(Prepare, OperandsThatLieWrongGetAPlan) {
+TEST(Prepare, OperandsThatMustBeRedistributedGetAPlan) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({4, 6}), mesh, {Shard(0)});
     const auto weight = distribute_tensor(whole_numbers({8, 6}), mesh, {Shard(0)}).set_requires_grad(true);
@@ -58,7 +58,7 @@ TEST(Prepare, OperandsThatLieWrongGetAPlan) {
 }
 
 TEST(Prepare, ArgumentsThatNoDeviceTakesRaiseAsThere) {
-  // Of tensors with too few dims a rule would read sizes that are not there.
+  // A rule would read sizes that tensors with too few dims do not have.
   const auto programs = std::vector<TensorProgram>{
       [](const Values& in) -> Values { return {at::mm(in[0], in[0])}; },
       [](const Values& in) -> Values { return {at::bmm(in[0], in[0])}; },
@@ -118,7 +118,7 @@ TEST(Prepare, AViewKnowsItsOffsetAndWhetherItIsACopy) {
   });
 }
 
-TEST(Prepare, ALookupInACutTableKnowsItsRows) {
+TEST(Prepare, ALookupInAShardedTableKnowsItsRows) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto table = distribute_tensor(whole_numbers({5, 2}), mesh, {Shard(0)}).set_requires_grad(true);
     const auto positions = distribute_tensor(at::tensor({4, 0, 3}, at::kLong), mesh, {Replicate()});
@@ -142,9 +142,9 @@ TEST(Prepare, WithoutARuleOperandsAreReplicatedAndWhatIsWrittenComesBack) {
     ASSERT_EQ(call.moves.size(), 3U);
     EXPECT_EQ(call.moves[0]->plan().to_string(), "all_gather(a: S(0) -> R)");
     EXPECT_EQ(call.moves[1], nullptr);
-    ASSERT_EQ(call.returns_home.size(), 3U);
-    EXPECT_EQ(call.returns_home[0]->plan().to_string(), "slice(a: R -> S(0))");
-    EXPECT_EQ(call.returns_home[1], nullptr);
+    ASSERT_EQ(call.moves_back.size(), 3U);
+    EXPECT_EQ(call.moves_back[0]->plan().to_string(), "slice(a: R -> S(0))");
+    EXPECT_EQ(call.moves_back[1], nullptr);
   });
 }
 
@@ -160,7 +160,7 @@ TEST(Prepare, ADecompositionTakesTheCallWhereItApplies) {
   });
 }
 
-TEST(Prepare, ArgumentsThatNoDeviceTakesRaiseInTermsOfTheWholeTensors) {
+TEST(Prepare, ArgumentsThatNoDeviceTakesRaiseInTermsOfTheGlobalTensors) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto a = whole_numbers({4, 2});
     const auto b = whole_numbers({3, 4});

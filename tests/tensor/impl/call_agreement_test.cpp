@@ -11,15 +11,15 @@ namespace weft {
 namespace call_agreement_test {
 using namespace weft::testing;
 
-/// A wait for a collective that never comes is then an error soon, of another text.
+/// A short timeout, so that waiting for a collective that another rank does not start fails soon, with another text.
 constexpr RunOptions kShort = {.timeout = std::chrono::seconds(10)};
 
 TEST(CallAgreement, RanksThatCallTheSameGoOn) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({5, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0), Shard(1)});
+    const auto global = whole_numbers({5, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0), Shard(1)});
     const DebugScope debug;
-    expect_equal(full_tensor((x * 2).sum() + x.t().amax()), (whole * 2).sum() + whole.t().amax());
+    expect_equal(full_tensor((x * 2).sum() + x.t().amax()), (global * 2).sum() + global.t().amax());
   });
 }
 
@@ -67,11 +67,11 @@ TEST(CallAgreement, RanksGoOnAfterTheError) {
       2,
       [](int64_t rank) {
         const auto mesh = init_device_mesh("cpu", {2}, {"a"});
-        const auto whole = whole_numbers({4, 2});
-        const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+        const auto global = whole_numbers({4, 2});
+        const auto x = distribute_tensor(global, mesh, {Shard(0)});
         const DebugScope debug;
         expect_contains(error_text([&] { rank == 0 ? at::neg(x) : at::relu(x); }), "[debug] all ranks must call");
-        expect_equal(full_tensor(at::neg(x)), -whole);
+        expect_equal(full_tensor(at::neg(x)), -global);
       },
       kShort);
 }
@@ -81,11 +81,11 @@ TEST(CallAgreement, RanksOfOtherMeshesAreNotAsked) {
       4,
       [](int64_t rank) {
         const auto mesh = init_device_mesh("cpu", {2, 2}, {"a", "b"}).submesh({"b"});
-        const auto whole = whole_numbers({4, 2});
-        const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+        const auto global = whole_numbers({4, 2});
+        const auto x = distribute_tensor(global, mesh, {Shard(0)});
         const DebugScope debug;
         const auto y = rank < 2 ? at::neg(x) : at::abs(x);
-        expect_equal(full_tensor(y), rank < 2 ? -whole : whole.abs());
+        expect_equal(full_tensor(y), rank < 2 ? -global : global.abs());
       },
       kShort);
 }

@@ -10,7 +10,7 @@ namespace weft {
 namespace collectives_of_torch_test {
 using namespace weft::testing;
 
-/// Calls it with a value in the place of the first argument and none for the others.
+/// Calls the operator with `first` as the first argument and None for the others.
 void call(const char* name, const c10::IValue& first) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
   torch::jit::Stack stack(op.schema().arguments().size());

@@ -19,7 +19,7 @@ at::Tensor sharded(const at::Tensor& local) {
   return make_dtensor(local, sharded_spec());
 }
 
-TEST(DTensorImpl, HasTheGlobalSizesAndTheDtypeAndDeviceOfItsPart) {
+TEST(DTensorImpl, HasTheGlobalSizesAndTheDtypeAndDeviceOfItsLocalTensor) {
   const auto tensor = sharded(at::zeros({2, 3}, at::kDouble));
   EXPECT_EQ(tensor.sizes(), c10::IntArrayRef({4, 3}));
   EXPECT_EQ(tensor.strides(), c10::IntArrayRef({3, 1}));
@@ -36,7 +36,7 @@ TEST(DTensorImpl, HasTheStridesOfItsSpec) {
   EXPECT_FALSE(tensor.is_contiguous());
 }
 
-TEST(DTensorImpl, SaysOfAConjugateOrNegativeThatItIsStillToBeWorkedOut) {
+TEST(DTensorImpl, KeepsTheLazyConjugateAndNegativeBitsOfItsLocalTensor) {
   const auto spec = TensorSpec::parse("c64[4,3] @ mesh(a=2) {S(0)}");
   const auto local = at::ones({2, 3}, at::kComplexFloat);
   EXPECT_FALSE(make_dtensor(local, spec).is_conj());
@@ -57,7 +57,7 @@ TEST(DTensorImpl, AccessToItsStorageIsAnError) {
   expect_contains(error_text([&] { tensor.data_ptr(); }), "Cannot access data pointer of Tensor");
 }
 
-TEST(DTensorImpl, ACopyThatIsDetachedHasTheSamePartAndSpec) {
+TEST(DTensorImpl, ACopyThatIsDetachedHasTheSameLocalTensorAndSpec) {
   const auto local = at::arange(6, at::kDouble).view({2, 3});
   auto tensor = sharded(local);
   tensor.set_requires_grad(true);
@@ -80,7 +80,7 @@ TEST(DTensorImpl, ACopyHasTheVersionItIsGiven) {
   EXPECT_EQ(moved->version_counter().current_version(), 9);
 }
 
-TEST(DTensorImpl, SettingItsDataTakesPartSpecAndSizesOfTheOther) {
+TEST(DTensorImpl, SettingItsDataTakesLocalTensorSpecAndSizesOfTheOther) {
   const auto tensor = sharded(at::zeros({2, 3}, at::kDouble));
   const auto local = at::ones({8});
   const auto other = make_dtensor(local, TensorSpec::parse("f32[8] @ mesh(a=2) {R}"));
@@ -159,7 +159,7 @@ TEST(DTensorImpl, APlainOrUndefinedTensorIsNone) {
   EXPECT_EQ(as_dtensor(tensor), tensor.unsafeGetTensorImpl());
 }
 
-TEST(DTensorImpl, APartOnItsWayIsWaitedForOnce) {
+TEST(DTensorImpl, ALocalTensorThatACollectiveWritesIsWaitedForOnce) {
   const auto local = at::ones({2, 3}, at::kDouble);
   int waits = 0;
   const auto tensor =

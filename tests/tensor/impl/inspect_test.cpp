@@ -20,7 +20,7 @@ TEST(Inspect, SaysWhatATensorIs) {
   });
 }
 
-TEST(Inspect, SaysWhichPartARankHolds) {
+TEST(Inspect, SaysWhichElementsARankHolds) {
   run_on_ranks(3, [](int64_t rank) {
     const auto mesh = init_device_mesh("cpu", {2}, {"a"});
     for (const auto& block :

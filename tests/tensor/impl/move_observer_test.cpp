@@ -53,21 +53,21 @@ TEST(MoveObserver, SeesEveryGradientThatMoves) {
   });
 }
 
-TEST(MoveObserver, NormsAreOfWholeTensorsWhileItWatches) {
+TEST(MoveObserver, NormsUseOperatorsOnDistributedTensorsWhileItWatches) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     Listing listing;
     for (const double order : {2.0, 1.0, 0.0, 3.0, HUGE_VAL, -HUGE_VAL}) {
       const auto norm = at::linalg_vector_norm(x, order, {{0}});
       EXPECT_TRUE(spec_of(norm)->layout().has_partial() || order == 2 || order == 3) << order;
-      EXPECT_TRUE(at::allclose(full_tensor(norm), at::linalg_vector_norm(whole, order, {{0}}))) << order;
+      EXPECT_TRUE(at::allclose(full_tensor(norm), at::linalg_vector_norm(global, order, {{0}}))) << order;
     }
-    EXPECT_TRUE(at::allclose(full_tensor(at::_foreach_norm({x, x})[1]), whole.norm()));
+    EXPECT_TRUE(at::allclose(full_tensor(at::_foreach_norm({x, x})[1]), global.norm()));
   });
 }
 
-TEST(MoveObserver, SeesAgainWhatWasMovedBefore) {
+TEST(MoveObserver, SeesARepeatedRedistribution) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({4, 2}), mesh, {Shard(0)});
     redistribute_once(x, {Replicate()}, &mesh);

@@ -37,7 +37,7 @@ TEST(DebugScope, IsOfItsThreadAlone) {
   EXPECT_FALSE(elsewhere);
 }
 
-/// Runs a function on another thread with what at::ThreadLocalState brings there, as autograd does for CUDA devices.
+/// Runs a function on another thread with this thread's at::ThreadLocalState, as autograd does for CUDA devices.
 void elsewhere(const std::function<void()>& fn) {
   const auto carried = at::wrapPropagateTLSState(fn);
   std::thread(carried).join();
@@ -162,22 +162,22 @@ TEST(Scopes, HoldForBackwardOnAThreadOfCuda) {
 
 TEST(StrictScope, WhatNeedsNoCommunicationRuns) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     at::Tensor result;
     {
       const StrictScope strict;
       result = (x * 2 + x).sum();
     }
-    expect_equal(full_tensor(result), (whole * 3).sum());
+    expect_equal(full_tensor(result), (global * 3).sum());
   });
 }
 
 TEST(StrictScope, WhatWouldCommunicateRaisesWithThePlan) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    const auto y = distribute_tensor(whole, mesh, {Shard(1)});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    const auto y = distribute_tensor(global, mesh, {Shard(1)});
     const auto moves = [&] { x.mul(y); };
     {
       const StrictScope strict;
@@ -196,17 +196,17 @@ TEST(StrictScope, WhatWouldCommunicateRaisesWithThePlan) {
       }
       expect_contains(error_text<c10::ValueError>(moves), "would communicate");
     }
-    expect_equal(full_tensor(x.mul(y)), whole * whole);
+    expect_equal(full_tensor(x.mul(y)), global * global);
   });
 }
 
 TEST(StrictScope, WhatIsAskedForByNameIsAllowed) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     const StrictScope strict;
-    expect_equal(to_local(redistribute(x, {Replicate()})), whole);
-    expect_equal(full_tensor(x), whole);
+    expect_equal(to_local(redistribute(x, {Replicate()})), global);
+    expect_equal(full_tensor(x), global);
   });
 }
 
@@ -222,17 +222,18 @@ TEST(StrictScope, WhatIsMadeOfOtherOperatorsRaisesToo) {
 
 TEST(ReplicatePlainScope, PlainTensorsCountAsReplicated) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     {
       const ReplicatePlainScope replicate;
-      const auto sum = x + whole;
+      const auto sum = x + global;
       EXPECT_EQ(spec_of(sum)->layout(), Layout{Shard(0)});
-      expect_equal(full_tensor(sum), whole + whole);
-      expect_equal(full_tensor(at::cat({whole, x})), at::cat({whole, whole}));
-      expect_equal(full_tensor(x.index({at::tensor({3, 0}, at::kLong)})), whole.index({at::tensor({3, 0}, at::kLong)}));
+      expect_equal(full_tensor(sum), global + global);
+      expect_equal(full_tensor(at::cat({global, x})), at::cat({global, global}));
+      expect_equal(
+          full_tensor(x.index({at::tensor({3, 0}, at::kLong)})), global.index({at::tensor({3, 0}, at::kLong)}));
     }
-    expect_contains(error_text<c10::ValueError>([&] { x.add(whole); }), "cannot be mixed");
+    expect_contains(error_text<c10::ValueError>([&] { x.add(global); }), "cannot be mixed");
   });
 }
 

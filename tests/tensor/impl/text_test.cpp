@@ -18,8 +18,8 @@ using namespace weft::testing;
 
 TEST(Text, ShowsTheSpecAndWhatThisRankHolds) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = at::arange(15, at::kFloat).view({5, 3});
-    const auto tensor = from_local(part_of(whole, mesh, {Shard(0)}), mesh, {Shard(0)}, whole.sizes());
+    const auto global = at::arange(15, at::kFloat).view({5, 3});
+    const auto tensor = from_local(part_of(global, mesh, {Shard(0)}), mesh, {Shard(0)}, global.sizes());
     const CommLog log(mesh);
     EXPECT_EQ(
         to_string(tensor),
@@ -83,7 +83,7 @@ TEST(Text, ShowsWhatHasNoValues) {
   });
 }
 
-TEST(Text, WaitsForAPartThatIsOnItsWay) {
+TEST(Text, WaitsForALocalTensorThatACollectiveWrites) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto tensor = ones({2}, mesh, {Shard(0)}, {.requires_grad = true});
     const auto moved = redistribute(tensor, {Replicate()}, {.async_op = true});
@@ -91,17 +91,17 @@ TEST(Text, WaitsForAPartThatIsOnItsWay) {
   });
 }
 
-TEST(Text, APartThatDoesNotArriveIsShownAsItsError) {
+TEST(Text, ALocalTensorWhoseCollectiveFailsIsShownAsTheError) {
   const auto spec = TensorSpec::parse("f32[2] @ mesh(a=2) {R}");
   const auto failed = [&](std::function<void()> error) {
     return make_dtensor(AsyncTensor(at::ones({2}), Pending(std::move(error))), spec, c10::Device(c10::kCPU));
   };
   EXPECT_EQ(
       to_string(failed([] { TORCH_CHECK(false, "rank 1 has left"); })),
-      "f32[2] @ mesh(a=2) {R}\nthis rank's part cannot be shown: rank 1 has left");
+      "f32[2] @ mesh(a=2) {R}\nthis rank's local tensor cannot be shown: rank 1 has left");
   EXPECT_EQ(
       to_string(failed([] { throw std::runtime_error("no link"); })),
-      "f32[2] @ mesh(a=2) {R}\nthis rank's part cannot be shown: no link");
+      "f32[2] @ mesh(a=2) {R}\nthis rank's local tensor cannot be shown: no link");
 }
 
 TEST(Text, APlainTensorIsPrintedAsTorchDoes) {

@@ -29,7 +29,7 @@ Locals locals_of(const OperandRefs& operands) {
   return locals;
 }
 
-/// Starts all moves before it waits for the first.
+/// Redistributes the local tensors. Starts all redistributions before it waits for the first.
 void move(Locals& locals, const PreparedCall::Moves& moves, const char* name) {
   const OperatorScope scope(name);
   c10::SmallVector<AsyncTensor, 4> moved(locals.size());
@@ -57,14 +57,14 @@ struct PositionOps {
   }
 };
 
-/// What is looked up at the first position where a rank holds none.
+/// A table of one row, for a rank that holds no rows: its lookups read the first position and are masked afterwards.
 at::Tensor one_row_of_zeros(const at::Tensor& table, int64_t dim) {
   auto sizes = table.sizes().vec();
   sizes[dim] = 1;
   return at::zeros(sizes, table.options());
 }
 
-/// A mask whose dims are a tensor's first, for all of its dims.
+/// Appends dims of size 1 to a mask that has a tensor's first dims, so that it broadcasts over the others.
 at::Tensor for_all_dims(at::Tensor mask, const at::Tensor& tensor) {
   while (mask.dim() < tensor.dim()) {
     mask = mask.unsqueeze(-1);
@@ -72,7 +72,7 @@ at::Tensor for_all_dims(at::Tensor mask, const at::Tensor& tensor) {
   return mask;
 }
 
-/// Puts the locals in the places of the operands; `local(i)` gives operand i's.
+/// Replaces the operands among the arguments by their local tensors; `local(i)` returns that of operand i.
 template <class Local>
 void put_arguments(c10::IValue* arguments, const OperatorSchema& schema, const OperandRefs& operands, Local local) {
   for (size_t i = 0; i < operands.size();) {
@@ -99,7 +99,7 @@ void put_arguments(c10::IValue* arguments, const OperatorSchema& schema, const O
   }
 }
 
-/// As the strides of the spec order the dims.
+/// A dense copy of the local tensor with strides in the order of the spec's.
 at::Tensor in_order_of(const at::Tensor& local, const TensorSpec& spec) {
   std::vector<int64_t> order(spec.dim());
   std::iota(order.begin(), order.end(), int64_t{0});
@@ -112,7 +112,8 @@ at::Tensor in_order_of(const at::Tensor& local, const TensorSpec& spec) {
   return local.permute(order).contiguous().permute(back);
 }
 
-/// Devices may give another size than a run without data does: saved statistics that nobody needs are empty.
+/// Whether a result has another size than the run on meta predicted: some devices return empty tensors for saved
+/// statistics that backward does not need.
 bool is_of_other_size(const at::Tensor& local, const PreparedOutput& output) {
   if (!local.defined() || !output.spec || output.is_view) {
     return false;
@@ -127,7 +128,7 @@ PreparedOutput with_dtype(PreparedOutput output, c10::ScalarType dtype) {
   return output;
 }
 
-/// A prepared call under way.
+/// One run of a prepared call.
 class LocalCall {
  public:
   LocalCall(
@@ -149,7 +150,7 @@ class LocalCall {
       put_arguments(
           arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return local_of(operands_[i]); });
     } else if (call_.overlapped != nullptr && runs_overlapped(call_)) {
-      run_beside_gather(arguments);
+      run_with_overlap(arguments);
       put_results();
       return;
     } else {
@@ -164,7 +165,7 @@ class LocalCall {
       const auto& found = stack_.back().toTensor(); // memory of its own, or that of an out= argument
       found.masked_fill_(for_all_dims(foreign_, found), 0);
     }
-    bring_home();
+    move_written_back();
     put_results();
   }
 
@@ -180,7 +181,7 @@ class LocalCall {
     }
   }
 
-  /// What is written to and what is viewed must outlive its place on the stack.
+  /// Keeps the arguments that are written to or viewed, because their local tensors replace them on the stack.
   void keep(c10::IValue* arguments) {
     for (const auto& ret : schema_.returns) {
       const auto argument = ret.stored_in >= 0 ? ret.stored_in : ret.view_of;
@@ -188,19 +189,19 @@ class LocalCall {
         continue;
       }
       if (schema_.returns.size() == 1 && arguments[argument].isTensor()) {
-        kept_.push_back(std::move(arguments[argument])); // a local takes its place
+        kept_.push_back(std::move(arguments[argument])); // its local tensor replaces it
       } else {
         kept_.push_back(arguments[argument]);
       }
     }
-    if (C10_UNLIKELY(!call_.returns_home.empty())) {
+    if (C10_UNLIKELY(!call_.moves_back.empty())) {
       for (const auto& ref : operands_) {
-        homes_.push_back(local_of(ref));
+        originals_.push_back(local_of(ref));
       }
     }
   }
 
-  void run_beside_gather(const c10::IValue* arguments) {
+  void run_with_overlap(const c10::IValue* arguments) {
     const auto& name = op_.schema().name();
     auto locals = locals_of(operands_);
     if (!call_.overlapped->other_moves.empty()) {
@@ -216,7 +217,8 @@ class LocalCall {
     return schema_.writes(operands_[operand].argument);
   }
 
-  /// Whether an operand that is read shares memory with one that is written; of two lists, with the one in its position.
+  /// Whether an operand that is read shares memory with one that is written. For two lists, with the one at the same
+  /// position.
   template <class Local>
   bool is_overwritten(size_t read, const Local& local) const {
     const auto position = operands_[read].position;
@@ -234,7 +236,7 @@ class LocalCall {
       return false;
     });
   }
-  /// The first operand of an argument and the one behind its last: they are in the order of the arguments.
+  /// The range [first, end) of an argument's operands, which are sorted by argument.
   std::pair<size_t, size_t> operands_of(int64_t argument) const {
     const auto begin = operands_.begin();
     const auto is_before = [](int64_t bound) {
@@ -244,7 +246,7 @@ class LocalCall {
         std::partition_point(begin, operands_.end(), is_before(argument)) - begin,
         std::partition_point(begin, operands_.end(), is_before(argument + 1)) - begin};
   }
-  /// Where each element of a result is made of the elements in the same place, reading them first is what kernels do.
+  /// A pointwise kernel reads each element before it writes the one at the same place, so that it needs no copy.
   bool may_read_in_place(const at::Tensor& written, const at::Tensor& read) const {
     return op_.hasTag(at::Tag::pointwise) && are_same_elements(written, read);
   }
@@ -287,16 +289,17 @@ class LocalCall {
       }
     }
     copy_overwritten(locals);
-    if (!call_.returns_home.empty()) {
+    if (!call_.moves_back.empty()) {
       written_ = locals;
     }
     return locals;
   }
 
-  void bring_home() {
-    for (size_t i = 0; i < call_.returns_home.size(); ++i) {
-      if (call_.returns_home[i]) {
-        homes_[i].copy_(call_.returns_home[i]->run(written_[i]).wait());
+  /// Redistributes written operands back to their own layouts and copies them to their memory.
+  void move_written_back() {
+    for (size_t i = 0; i < call_.moves_back.size(); ++i) {
+      if (call_.moves_back[i]) {
+        originals_[i].copy_(call_.moves_back[i]->run(written_[i]).wait());
       }
     }
   }
@@ -322,14 +325,16 @@ class LocalCall {
         value = std::move(list);
       }
     }
-    // What a rule says of an output holds for every such call; what the fallback gives may depend on values.
+    // The outputs that a rule describes are the same for every call with this key; those of the fallback may depend on
+    // values.
     call_.outputs_known = call_.outputs_known || !call_.is_fallback;
     call_.is_direct = call_.outputs_known && call_.moves.empty() && !call_.lookup && call_.local_arguments.empty() &&
         !call_.is_fallback;
   }
 
-  /// The first local results show what the run without data could not: sizes that depend on values, and dtypes that a device's
-  /// kernel chooses otherwise than that of meta (the statistics of a layer norm in bf16). Both are the same on every rank.
+  /// Corrects an output by the first local result, which shows what the run on meta could not predict: sizes that
+  /// depend on values, and dtypes that a device's kernel chooses differently (the statistics of a layer norm in bf16).
+  /// Both are the same on every rank.
   void correct_output(const at::Tensor& local, const OperatorSchema::Return& ret) {
     auto& output = call_.outputs[next_];
     if (is_of_other_size(local, output)) {
@@ -364,9 +369,9 @@ class LocalCall {
   Stack& stack_;
   const OperandRefs& operands_;
   c10::SmallVector<c10::IValue, 2> kept_;
-  c10::SmallVector<at::Tensor, 1> homes_;
+  c10::SmallVector<at::Tensor, 1> originals_; // local tensors of the operands, before they were redistributed
   Locals written_;
-  at::Tensor foreign_;
+  at::Tensor foreign_; // mask of the looked up positions that other ranks hold
   size_t next_ = 0;
 };
 
@@ -387,7 +392,8 @@ at::Tensor wrap_output(at::Tensor&& local, const PreparedOutput& output, const D
   if (!local.defined()) {
     return {};
   }
-  // A view that had to be copied gets strides in the order of the spec's too: by those `reshape` decides whether to view.
+  // A view that had to be copied also gets strides in the order of the spec's, because `reshape` decides by the spec's
+  // strides whether it can return a view.
   const bool has_own_memory = !output.is_view || output.is_copy;
   if (C10_UNLIKELY(has_own_memory && !output.contiguous)) {
     local = in_order_of(local, *output.spec);

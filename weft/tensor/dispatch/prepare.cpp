@@ -24,12 +24,13 @@ class Preparation {
 
   PreparedCall run() {
     take_specs();
-    // Rules and decompositions rely on arguments that a device takes: others raise here, the same on every rank. Calls by
-    // the fallback raise when they are run, on the whole tensors.
+    // Rules and decompositions rely on valid arguments: the run on meta raises for others here, the same on every rank.
+    // The fallback needs no such check: it runs the operator on replicated tensors, which raises on every rank.
     if (traits_.rule != nullptr || traits_.decomposition != nullptr) {
       globals_ = global_results(op_, arguments_);
     }
-    // A derivative formula works in place on tensors of its own: it cannot redistribute them first.
+    // In backward the call may redistribute the tensor that it writes to, because a derivative formula that works in
+    // place does not redistribute it first.
     decision_ = decide(op_, traits_, arguments_, call_operands(), /*may_redistribute_stored=*/in_backward());
     call_.decomposition = decision_.decomposition;
     if (call_.decomposition != nullptr) {
@@ -57,7 +58,7 @@ class Preparation {
   void take_specs() {
     for (const auto& ref : operands_) {
       if (ref.impl == nullptr) {
-        // Steps of an optimizer, in a list, are counted by every rank alike.
+        // An optimizer's step counts, in a list of plain numbers, are the same on every rank.
         const bool is_number_in_list = ref.position >= 0 && ref.tensor->dim() == 0;
         TORCH_CHECK_VALUE(
             !is_written(ref) || is_number_in_list, "[", name(),
@@ -78,11 +79,11 @@ class Preparation {
       const auto& mesh = ref.impl->spec()->mesh();
       TORCH_CHECK_VALUE(
           mesh_ == nullptr || *mesh_ == mesh, "[", name(), "] all tensors must be on the same mesh, but got ",
-          mesh_->to_string(), " and ", mesh.to_string(), ". Bring them to one mesh through full_tensor.");
+          mesh_->to_string(), " and ", mesh.to_string(), ". Redistribute them on one mesh through full_tensor.");
       mesh_ = &mesh;
     }
     TORCH_INTERNAL_ASSERT(mesh_ != nullptr);
-    // A view of a part that is empty needs no place in the mesh.
+    // Views are allowed outside of the mesh, where the local tensor is empty.
     TORCH_CHECK_VALUE(
         mesh_->is_member() || traits_.schema.is_view, "[", name(), "] rank ", mesh_->world()->rank(), " is not in ",
         mesh_->to_string(), " and cannot compute on it. Call operators on its ranks only.");
@@ -134,7 +135,7 @@ class Preparation {
 
   void compile_moves() {
     PreparedCall::Moves moves(operands_.size());
-    PreparedCall::Moves returns_home(operands_.size());
+    PreparedCall::Moves moves_back(operands_.size());
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (!decision_.redistributes(i, call_.operands[i])) {
         continue;
@@ -143,7 +144,7 @@ class Preparation {
       const auto target = source->with(decision_.targets[i]);
       moves[i] = compile(source, target);
       if (is_written(operands_[i])) {
-        returns_home[i] = compile(target, call_.operands[i]);
+        moves_back[i] = compile(target, call_.operands[i]);
       }
     }
     const auto any = [](const PreparedCall::Moves& all) {
@@ -152,8 +153,8 @@ class Preparation {
     if (any(moves)) {
       call_.moves = std::move(moves);
     }
-    if (any(returns_home)) {
-      call_.returns_home = std::move(returns_home);
+    if (any(moves_back)) {
+      call_.moves_back = std::move(moves_back);
     }
   }
 
@@ -177,13 +178,13 @@ class Preparation {
 
   void describe_outputs() {
     if (call_.is_fallback || !globals_) {
-      return; // the results of the fallback are those of a single device
+      return; // the results of the fallback tell their sizes
     }
     call_.outputs_known = true;
     size_t next = 0;
     for (const auto& ret : traits_.schema.returns) {
       const auto last = &ret == &traits_.schema.returns.back();
-      // A list among the returns stands alone in all operators that have one.
+      // An operator that returns a list returns nothing else.
       const auto count = ret.is_tensor ? (last && traits_.schema.returns.size() == 1 ? globals_->size() : 1) : 0;
       for (size_t k = 0; k < count; ++k, ++next) {
         if (ret.stored_in < 0) {
@@ -265,7 +266,7 @@ class Preparation {
   int64_t bytes_ = 0;
 };
 
-/// Where a local result is a part of the whole: what it is a part of.
+/// The spec of the distributed tensor whose local tensor is `result`.
 SpecPtr spec_of_result(const PreparedCall& call, size_t number, const at::Tensor& result) {
   const auto& mesh = call.operands[0]->mesh();
   if (call.is_fallback) {

@@ -20,7 +20,7 @@ at::Tensor view_of(const at::Tensor& tensor) {
 }
 
 void share_version(const at::Tensor& tensor, const at::Tensor& other) {
-  // One made in inference mode has no version.
+  // A tensor made in inference mode has no version counter.
   if (tensor.is_inference() == other.is_inference()) {
     tensor.unsafeGetTensorImpl()->set_version_counter(other.unsafeGetTensorImpl()->version_counter());
   }

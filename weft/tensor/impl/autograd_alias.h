@@ -4,23 +4,24 @@
 
 namespace weft {
 
-/// Tensors that share data with another one, as autograd sees them.
+/// How autograd sees tensors that share data with another one.
 
-/// Whether autograd records what happens to this tensor now.
+/// Whether autograd records operators on this tensor now.
 bool is_recorded(const at::Tensor& tensor);
-/// The same data apart from the autograd graph; changes through either are noticed by autograd through the other.
+/// The same data, detached from the autograd graph. Both share one version counter, so that autograd notices a write to
+/// either of them.
 at::Tensor untracked(const at::Tensor& tensor);
-/// The same data as a view, for a function that gives its input back: autograd refuses to change a view made by a function
-/// in place, since the tensor would change and not know.
+/// The same data as a view, for an autograd function that returns its input: autograd then refuses to write to the
+/// result in place, because the write would change the input without its graph knowing.
 at::Tensor view_of(const at::Tensor& tensor);
-/// Makes autograd notice through each when the other, which shares its memory, is changed in place.
+/// Gives both tensors, which share memory, one version counter, so that autograd notices a write to either of them.
 void share_version(const at::Tensor& tensor, const at::Tensor& other);
 
-/// Whether the tensor is a dual one of forward mode AD. Level 0 is the only one that torch has.
+/// Whether the tensor is a dual tensor of forward mode AD. Torch has no other level than 0.
 inline bool has_tangent(const at::Tensor& tensor) {
   return tensor._fw_grad(/*level=*/0).defined();
 }
-/// What a linear function makes of a dual tensor: its tangent is what the function makes of the tangent.
+/// Applies a linear function to a dual tensor: to its value and, as the function is linear, to its tangent.
 template <class Linear>
 at::Tensor with_tangent(const at::Tensor& dual, const Linear& linear) {
   const auto tangent = linear(dual._fw_grad(/*level=*/0));

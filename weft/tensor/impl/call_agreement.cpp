@@ -18,7 +18,7 @@ std::shared_ptr<Group> group_of_all(const DeviceMesh& mesh) {
   return Communicator::of(mesh).group(mesh, dims);
 }
 
-/// Every member's bytes; all have `length` of them.
+/// The text of every member, in the order of the members, truncated or padded to `length` bytes.
 std::vector<std::string> gather_text(Group& group, std::string text, size_t length) {
   text.resize(length);
   const auto own = at::from_blob(text.data(), {static_cast<int64_t>(length)}, at::kByte);
@@ -45,7 +45,7 @@ void check_agreement(const PreparedCall& call) {
 }
 
 void check_agreement(const DeviceMesh& mesh, const std::string& text) {
-  constexpr size_t kShown = 1024; // of a call's text, in an error
+  constexpr size_t kShown = 1024; // bytes of a call's text that an error shows
   const auto group = group_of_all(mesh);
   const auto hash = std::hash<std::string>()(text);
   const auto hashes =

@@ -6,10 +6,11 @@
 
 namespace weft {
 
-/// Compares what this rank is about to do with what the other ranks of the mesh are: raises on all of them where they
-/// differ, with the ranks and both calls, before any of them waits for a collective that the others do not make.
+/// Compares the call that this rank is about to run with those of the other ranks of the mesh. Where they differ it
+/// raises on all ranks, and names two ranks and their calls, before any rank waits for a collective that the others do
+/// not start.
 void check_agreement(const PreparedCall& call);
-/// The same of anything that all ranks of the mesh are about to do, as text.
+/// The same check for anything else that all ranks of the mesh are about to do, described by `text`.
 void check_agreement(const DeviceMesh& mesh, const std::string& text);
 
 } // namespace weft

@@ -6,14 +6,16 @@
 #include <memory>
 #include <vector>
 
-/// A small thread-local variable that every operator reads: found by an offset instead of by a function call. The memory
-/// for such variables is set aside when a program starts, with room for few from libraries that are loaded later.
+/// For a small thread-local variable that every operator reads: the thread finds it by an offset instead of by a
+/// function call. The memory for such variables is reserved when a program starts, with little room for libraries that
+/// are loaded later.
 #define WEFT_FAST_TLS __attribute__((tls_model("initial-exec")))
 
 namespace weft {
 
-/// The calls that this thread has prepared. Bounded: when full it starts anew; what was found before stays valid until it
-/// is full again, so that a call may make others while it runs.
+/// The calls that this thread has prepared. The cache is bounded: when it is full it starts with an empty table. The
+/// entries of the former table stay valid until the new one is full, because a call that is running may make other
+/// calls.
 class CallCache {
  public:
   static CallCache& of_thread() {
@@ -29,7 +31,8 @@ class CallCache {
     ++misses_;
     return nullptr;
   }
-  /// A call of which nothing is left but the local operator and its results; a miss is not counted.
+  /// Finds a call that only runs the local operator and wraps its results (PreparedCall::is_direct). Does not count
+  /// misses.
   const PreparedCall* find_direct(const CallKey& key) {
     const auto* const entry = slots_[place_of(key)].get();
     if (C10_LIKELY(entry != nullptr && entry->call.is_direct)) {
@@ -39,14 +42,14 @@ class CallCache {
     return nullptr;
   }
   PreparedCall& add(const CallKey& key, PreparedCall call);
-  /// As when it is full.
+  /// Starts with an empty table, as when the cache is full.
   void start_anew();
 
   struct Counters {
     size_t size;
     size_t hits;
     size_t misses;
-    size_t direct_hits; // those among the hits that went straight to the local operator
+    size_t direct_hits; // the hits of find_direct, which `hits` includes
   };
   Counters counters() const {
     return {size_, hits_ + direct_hits_, misses_, direct_hits_};
@@ -57,7 +60,7 @@ class CallCache {
     CallKey key;
     PreparedCall call;
   };
-  /// A table that is searched from the key's hash on, up to an empty slot; never more than half full.
+  /// A hash table with linear probing: a search begins at the key's hash and ends at an empty slot. At most half full.
   using Slots = std::vector<std::unique_ptr<Entry>>;
 
   static constexpr size_t kMaxCalls = 16384;
@@ -65,7 +68,7 @@ class CallCache {
   static CallCache& first_of_thread();
   static constinit thread_local CallCache* current_ WEFT_FAST_TLS;
 
-  /// Where the key is, or where it belongs.
+  /// The slot of the key's entry, or the empty slot where it would be inserted.
   size_t place_of(const CallKey& key) const {
     const auto mask = slots_.size() - 1;
     auto place = key.hash() & mask;

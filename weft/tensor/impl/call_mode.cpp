@@ -9,7 +9,7 @@ namespace weft {
 
 namespace {
 
-/// No tensor has this key, and torch itself gives it no meaning: it is there for modes like these.
+/// No tensor has this key and torch registers no kernels for it, so that a mode can use it.
 constexpr auto kModeKey = c10::DispatchKey::DeferredInit;
 
 thread_local CallMode* current_mode = nullptr;

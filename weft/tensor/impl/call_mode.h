@@ -5,8 +5,9 @@
 
 namespace weft {
 
-/// Sees every operator that this thread calls while it lasts, before anything else does: plain or distributed, made of
-/// others or not, and those that operators call in turn. Scopes nest, and the innermost alone sees the calls.
+/// While an object of this class exists, every operator that this thread calls goes to call() first: on plain and
+/// distributed tensors, composite or not, and also the operators that other operators call. Modes nest; only the
+/// innermost sees the calls.
 ///
 ///   struct Counting : CallMode {
 ///     int calls = 0;
@@ -23,7 +24,7 @@ class CallMode {
   CallMode& operator=(const CallMode&) = delete;
 
  protected:
-  /// Runs the operator; `keys` are those of the call without this mode.
+  /// Runs the operator; `keys` are the call's dispatch keys without the key of this mode.
   virtual void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) = 0;
 
  private:

@@ -8,16 +8,16 @@
 
 namespace weft {
 
-/// A value of this thread which follows the thread's work to other threads, as grad mode does: autograd runs backward on
-/// CUDA devices on threads of its own, and brings with it what at::ThreadLocalState holds. So do at::launch and
-/// at::wrapPropagateTLSState. A plain thread_local variable would have its default there.
+/// A thread-local value that is also set on other threads which work for this thread, as grad mode is: autograd runs
+/// backward for CUDA devices on threads of its own, and restores there the at::ThreadLocalState of the calling thread.
+/// So do at::launch and at::wrapPropagateTLSState. A plain thread_local variable would have its default value there.
 ///
-/// torch keeps objects of Python extensions in at::ThreadLocalState, by name. An object without anything of Python in it is
-/// kept just as well, and needs no interpreter. (c10::ThreadLocalDebugInfo is carried too, but is one stack with the
-/// profiler's: a profiler could not stop within a scope that was opened after it.)
+/// at::ThreadLocalState keeps objects of Python extensions by name. It also keeps an object that holds nothing of
+/// Python, which needs no interpreter. (c10::ThreadLocalDebugInfo is restored on other threads too, but shares one
+/// stack with the profiler: a profiler could not stop within a scope that was opened after it.)
 ///
-/// T has a name and a count, which one source file defines: a library that hides its symbols would have a count of its own
-/// if this header did.
+/// T has a name and a count, which one source file defines: if this header defined them, a library that hides its
+/// symbols would have a count of its own.
 ///
 ///   struct Chosen {
 ///     static const std::string kCarriedName;
@@ -26,11 +26,12 @@ namespace weft {
 template <class T>
 class CarriedValue {
  public:
-  /// Whether any thread, or any state on its way to one, has a value. False costs one load, and is what most calls see.
+  /// Whether any thread, or any saved at::ThreadLocalState, has a value. Costs one load; most calls need no more, as it
+  /// is false.
   static bool is_anywhere() {
     return T::carried_count.load(std::memory_order_relaxed) != 0;
   }
-  /// This thread's value; nullptr where there is none. Valid until the thread sets another.
+  /// This thread's value, or nullptr if it has none. Valid until the thread sets another one.
   static const T* get() {
     using at::impl::ThreadLocalPythonObjects;
     if (!is_anywhere() || !ThreadLocalPythonObjects::contains(T::kCarriedName)) {

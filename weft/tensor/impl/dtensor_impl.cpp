@@ -4,8 +4,8 @@ namespace weft {
 
 namespace {
 
-/// Autocast takes notice of a tensor by a key of its device. One without data (meta) has the keys that it will have on
-/// the mesh, so that it can be given data in its place.
+/// Autocast recognizes a tensor by a dispatch key of its device. A tensor without data (meta) gets the keys that it
+/// will have on the mesh's device, because data may be put in its place later.
 c10::DispatchKeySet keys_on(c10::Device device, const TensorSpec& spec) {
   constexpr c10::DispatchKeySet kOwn(kDTensorKey);
   const auto type = device.is_meta() ? spec.mesh().device_type() : device.type();
@@ -14,8 +14,8 @@ c10::DispatchKeySet keys_on(c10::Device device, const TensorSpec& spec) {
                            : kOwn;
 }
 
-/// A conjugate or negative that is still to be worked out is one of the whole tensor too, for those who look at its
-/// memory. What is on its way is none.
+/// Copies the lazy conjugate and negative bits of the local tensor to the global one, for callers that read its memory.
+/// A local tensor that a collective still writes has neither.
 inline void take_lazy_signs(DTensorImpl& impl, const at::Tensor& local) {
   constexpr c10::DispatchKeySet kSigns({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   if (C10_UNLIKELY((local.key_set() ^ impl.key_set()).has_any(kSigns))) {
@@ -60,7 +60,8 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
   storage_offset_ = base.storage_offset_ + offset;
   constexpr auto kView = c10::DispatchKey::ADInplaceOrView;
   if (C10_UNLIKELY(key_set_.has(kView) != base.key_set_.has(kView))) {
-    // A view is an inference tensor, which has none of these keys, if its base is one, wherever it is taken.
+    // A view is an inference tensor if its base is one, in whatever mode the view is taken. Inference tensors have none
+    // of these keys.
     constexpr auto kTracked = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
     key_set_ = (key_set_ - kTracked) | (base.key_set_ & kTracked);
     version_counter_ = is_inference() ? c10::VariableVersion() : c10::VariableVersion(0);
@@ -76,7 +77,7 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
     copied_.version = base.version_counter_.enabled() ? base.version_counter_.current_version() : 0;
   }
   if (is_copy_of_base() && base.version_counter_.enabled() && !is_inference()) {
-    version_counter_ = base.version_counter_; // below autograd nobody else makes views share it
+    version_counter_ = base.version_counter_; // below autograd no other code makes views share it
   }
 }
 
@@ -131,10 +132,10 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version
     const {
   auto copy = c10::make_intrusive<DTensorImpl>(local_, spec_, device());
   copy->storage_offset_ = storage_offset_;
-  // Whether it is an inference tensor is a matter of where the original was made.
+  // The copy is an inference tensor if the original is one, which these keys say.
   copy->key_set_ = key_set_;
-  // An inference tensor has no version of its own. As with plain tensors, what is detached of it outside of inference mode
-  // has one, by which it may be written to.
+  // An inference tensor has no version counter. As with plain tensors, a copy that is detached outside of inference
+  // mode has one, so that it may be written to.
   if (!copy->is_inference()) {
     copy->version_counter_ = std::forward<Version>(version);
   }
@@ -162,7 +163,7 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
       "[DTensorImpl] only a distributed tensor can be put in the place of one, but got a plain one of shape ",
       other->sizes(), ". Make one with from_local or distribute_tensor.");
   const auto* from = static_cast<const DTensorImpl*>(other.get());
-  // As torch does: put in the place of a tensor, an inference tensor stays one.
+  // As in torch: an inference tensor whose data is put in the place of another tensor's stays an inference tensor.
   key_set_ = (from->key_set_ - c10::python_ks) | (key_set_ & c10::python_ks);
   local_ = from->local_;
   spec_ = from->spec_;

@@ -19,10 +19,10 @@ constexpr auto kDTensorKey = c10::DispatchKey::PrivateUse2;
 class DTensorImpl : public c10::TensorImpl {
  public:
   DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device);
-  /// Of the same spec as another one, which has worked out what follows from it, and what has become of it so far.
+  /// A tensor with the spec of `like`. Copies the sizes, strides and flags that `like` has computed from the spec.
   DTensorImpl(const DTensorImpl& like, at::Tensor&& local);
 
-  /// This rank's part; waits for it the first time where it is still on its way.
+  /// This rank's local tensor. The first call waits if a collective still writes it.
   const at::Tensor& local() const {
     return local_.wait();
   }
@@ -30,40 +30,41 @@ class DTensorImpl : public c10::TensorImpl {
     return spec_;
   }
 
-  /// What has happened to the memory of the local tensor.
+  /// Counts the writes to the memory of the local tensor.
   LocalMemoryPtr memory() const {
     return memory_.get();
   }
-  /// A kernel is about to write to the local tensor.
+  /// A kernel calls this before it writes to the local tensor.
   void count_write() const {
     memory_.count_write();
   }
 
-  /// Makes this a view of `base` that begins `offset` elements after it in the global tensor. A copy had to be redistributed
-  /// and shares no memory with its base: it must not be written to, nor read once the base has changed.
+  /// Makes this a view of `base` that begins `offset` elements after it in the global tensor. A copy had to be
+  /// redistributed and shares no memory with its base: it must not be written to, nor read once the base has changed.
   void become_view(const DTensorImpl& base, int64_t offset, bool is_copy);
   bool is_copy_of_base() const {
     return copied_.memory.defined();
   }
-  /// Whether what this holds is out of date: the tensor that this is a copy of has changed since, or somebody has written
-  /// to the to_local() of a copied view of this, or of the same tensor as this.
+  /// Whether the values of this tensor are out of date: the tensor that this is a copy of has changed since, or the
+  /// user has written to the to_local() of a copied view of this tensor, or of another view of the same base.
   bool is_stale() const {
     return is_copy_of_base() ? has_changed_since_copied() : memory_.misses_writes();
   }
-  /// What to say of one that is.
+  /// The rest of an error message about a stale tensor: why it is stale and what to do.
   std::string why_stale() const;
-  /// The version that counts writes to the plain tensor that to_local() gives.
+  /// The version counter of the plain tensor that to_local() returns.
   const c10::VariableVersion& version_of_local();
 
   bool has_gradient_layout() const {
     return gradient_layout_claimed_;
   }
-  /// True once: whoever asks first sees to it that gradients of this leaf lie as it does.
+  /// True for the first caller only, which must install the hook that keeps gradients of this leaf in the leaf's
+  /// layout.
   bool claim_gradient_layout() {
     return !std::exchange(gradient_layout_claimed_, true);
   }
 
-  /// What redistribute_once made of this tensor last.
+  /// The last result that redistribute_once computed for this tensor.
   const std::shared_ptr<SharedMove>& shared_move() const {
     return shared_move_;
   }
@@ -71,7 +72,8 @@ class DTensorImpl : public c10::TensorImpl {
     shared_move_ = std::move(move);
   }
 
-  /// A parameter in another dtype, as autocast makes them: it counts as the parameter where operators choose what to move.
+  /// Whether this is a parameter cast to another dtype, as by autocast. Operators then treat it like the parameter when
+  /// they choose which operands to redistribute.
   bool is_cast_parameter() const {
     return is_cast_parameter_;
   }
@@ -86,7 +88,7 @@ class DTensorImpl : public c10::TensorImpl {
       c10::VariableVersion&& version,
       bool allow_tensor_metadata_change) const override;
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other) override;
-  /// When the last owner is gone, though somebody may still hold a weak pointer.
+  /// Called when the last owner is gone; weak pointers to the tensor may still exist.
   void release_resources() override;
 
  private:
@@ -94,19 +96,21 @@ class DTensorImpl : public c10::TensorImpl {
   c10::intrusive_ptr<TensorImpl> detached_copy(Version&& version, bool allow_tensor_metadata_change) const;
   void take_sizes_from_spec();
   bool has_changed_since_copied() const;
-  /// Takes over what `other`, of the same values, is a copy of. Versions may be counted anew here; what is stale stays so.
+  /// Takes over from `other`, which has the same values, which memory they are a copy of. The version counter here may
+  /// have another value than there; a stale tensor stays stale.
   void take_copied(const DTensorImpl& other);
-  /// torch says "Cannot access storage of" this.
+  /// Torch prints this after "Cannot access storage of".
   const char* tensorimpl_type_name() const override {
-    return "weft::DTensorImpl: each rank holds a part of a distributed tensor. Use to_local for the memory of this "
-           "rank's part, or full_tensor for that of the global tensor";
+    return "weft::DTensorImpl: each rank holds a local tensor of a distributed tensor. Use to_local for the memory of "
+           "this rank's local tensor, or full_tensor for that of the global tensor";
   }
 
   AsyncTensor local_;
   SpecPtr spec_;
   LazyLocalMemory memory_;
-  /// Where and when a view that had to be copied was copied; no memory for others. Autograd makes views share their base's
-  /// version, by which writes through plain tensors of the same memory are noticed.
+  /// For a view that had to be copied: the memory it was copied from, and that memory's counters at that time. Other
+  /// tensors have no memory here. `version` also notices writes through plain tensors that share the base's memory,
+  /// because autograd makes views share their base's version counter.
   struct Copied {
     LocalMemoryPtr memory;
     uint64_t writes = 0;
@@ -118,14 +122,15 @@ class DTensorImpl : public c10::TensorImpl {
   std::shared_ptr<SharedMove> shared_move_;
 };
 
-/// A functional tensor (functionalization, torch.export) has all keys of the one that it wraps, and one more.
+/// A functional tensor (functionalization, torch.export) that wraps a distributed one has its keys too, but is none
+/// itself.
 inline bool is_dtensor(const at::TensorBase& tensor) {
   constexpr c10::DispatchKeySet kOwn(kDTensorKey);
   constexpr auto kOwnOrFunctional = kOwn.add(c10::DispatchKey::Functionalize);
   return tensor.defined() && (tensor.unsafeGetTensorImpl()->key_set() & kOwnOrFunctional) == kOwn;
 }
 
-/// The implementation behind a distributed tensor; nullptr for any other.
+/// The implementation of a distributed tensor; nullptr for any other tensor.
 inline DTensorImpl* as_dtensor(const at::TensorBase& tensor) {
   return is_dtensor(tensor) ? static_cast<DTensorImpl*>(tensor.unsafeGetTensorImpl()) : nullptr;
 }

@@ -8,7 +8,7 @@ namespace weft {
 
 namespace {
 
-/// Whether the operator may write one value several times. Kernels of torch take expanded tensors then.
+/// Whether the operator writes the same value to all elements it writes. Torch's kernels accept expanded tensors then.
 bool only_fills(std::string_view op) {
   static const std::set<std::string_view> kFills = {
       "aten::fill_", "aten::zero_", "aten::masked_fill_", "aten::index_fill_", "aten::_foreach_zero_"};

@@ -6,9 +6,9 @@
 
 namespace weft {
 
-/// Raises where an operator that writes each element once is given an expanded tensor, several elements of which are one
-/// place in memory. Kernels of torch refuse it as well, but only where there is something to write: a rank with an empty
-/// shard would go on where others raise.
+/// Raises where an operator writes to an expanded tensor, several elements of which share one place in memory, unless
+/// it writes the same value to all of them. Torch's kernels refuse such tensors too, but only if they are not empty: a
+/// rank with an empty shard would go on while other ranks raise.
 void check_not_expanded(std::string_view op, const TensorSpec& written);
 
 } // namespace weft

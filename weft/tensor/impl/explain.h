@@ -8,7 +8,8 @@
 
 namespace weft {
 
-/// What an ExplainLog has seen. Several threads add to it where the scope follows work to them.
+/// The calls that an ExplainLog has recorded. Several threads may add to it, because autograd runs backward on other
+/// threads.
 class ExplainedCalls {
  public:
   void add(std::shared_ptr<const Explanation> call);
@@ -21,7 +22,7 @@ class ExplainedCalls {
   std::vector<std::shared_ptr<const Explanation>> calls_;
 };
 
-/// Records how this thread's operators are run while it lasts, in backward too.
+/// Records how this thread's operators are run, in backward too, as long as the log exists.
 ///
 ///   ExplainLog log;
 ///   auto y = at::linear(x, w);

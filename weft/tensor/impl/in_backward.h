@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Whether this thread runs backward: what it calls comes from derivative formulas and hooks.
+/// Whether this thread runs backward, so that derivative formulas and hooks call the operators.
 inline bool in_backward() {
   return torch::autograd::get_current_graph_task_id() != -1;
 }

@@ -34,7 +34,7 @@ LocalBlock local_shape_and_offset(const at::Tensor& tensor) {
 }
 
 LocalBlock local_shape_and_offset(c10::IntArrayRef sizes, const DeviceMesh& mesh, const Layout& layout) {
-  // The parts are the same in every dtype.
+  // The dtype does not matter for shapes and offsets.
   return TensorSpec::make(mesh, layout, sizes, c10::kFloat)->local_shape_and_offset();
 }
 

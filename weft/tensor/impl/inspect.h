@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// What a distributed tensor is. None of these communicates; a plain tensor is an error.
+/// Properties of a distributed tensor. None of these functions communicates; all raise for a plain tensor.
 ///
 ///   spec_of(t)->to_string();        // "f32[5,3] @ mesh(tp=2) {S(0)}"
 ///   placements(t)[0];               // S(0)
@@ -14,13 +14,14 @@ const SpecPtr& spec_of(const at::Tensor& tensor);
 const DeviceMesh& mesh_of(const at::Tensor& tensor);
 c10::ArrayRef<Placement> placements(const at::Tensor& tensor);
 
-/// This rank's part of a tensor, or of one that could be made; empty on a rank that is not in the mesh.
+/// The shape and offset of this rank's local tensor, for an existing tensor or for one that would have these sizes and
+/// layout. Empty on a rank that is not in the mesh.
 LocalBlock local_shape_and_offset(const at::Tensor& tensor);
 LocalBlock local_shape_and_offset(c10::IntArrayRef sizes, const DeviceMesh& mesh, const Layout& layout);
 
-/// The implementation behind a distributed tensor; raises for any other, in the name of `where`.
+/// The implementation of a distributed tensor. Raises for any other tensor; the message begins with `[where]`.
 DTensorImpl& checked_dtensor(const char* where, const at::Tensor& tensor);
-/// As above; raises as well where the values are those of a view that had to be moved and are out of date.
+/// As above. Raises also for a view that had to be redistributed if its values are out of date.
 DTensorImpl& checked_values(const char* where, const at::Tensor& tensor);
 
 } // namespace weft

@@ -2,10 +2,12 @@
 
 namespace weft {
 
-/// Makes every ATen operator take distributed tensors. Whatever makes the first one calls it; safe to call again.
+/// Registers the kernels of ATen's operators for distributed tensors. Every function that makes a distributed tensor
+/// calls it first; later calls do nothing.
 void install_dispatch();
 
-/// Says what installs the kernels, as the library is loaded: they stand in layers above this one.
+/// Sets the function that registers the kernels, when the library is loaded. They are in layers above this one, which
+/// therefore cannot name that function.
 struct DispatchInstaller {
   explicit DispatchInstaller(void (*install)());
 };

@@ -8,28 +8,29 @@
 
 namespace weft {
 
-/// What has happened to the memory of a local tensor, for those who keep a copy of its values: distributed tensors that
-/// share the memory (views, detached tensors, `.data`) share one of these. Unlike autograd's version it counts every write,
-/// in inference mode and through `.data` too.
+/// Counts the writes to the memory of a local tensor, so that copies of its values can notice that they are out of
+/// date. Distributed tensors that share the memory (views, detached tensors, `.data`) share one LocalMemory. Unlike
+/// autograd's version counter it counts every write, also in inference mode and through `.data`.
 class LocalMemory : public c10::intrusive_ptr_target {
  public:
-  /// How many writes there have been. A copy is out of date once there are more than when it was taken.
+  /// The number of writes so far. A copy is out of date once this is larger than when the copy was made.
   uint64_t writes() const {
     return writes_.load(std::memory_order_relaxed) + plain_writes_.current_version();
   }
-  /// Every kernel that writes to a local tensor calls it, before it writes.
+  /// Every kernel that writes to a local tensor calls this before it writes.
   void count_write() {
     writes_.fetch_add(1, std::memory_order_relaxed);
   }
-  /// The version of plain tensors that are given this memory in inference mode, where the tensor itself has none.
+  /// The version counter of plain tensors that share this memory in inference mode, where the distributed tensor has
+  /// none.
   const c10::VariableVersion& plain_writes() const {
     return plain_writes_;
   }
 
-  /// The version of plain tensors that are given the memory of a copied view of this: what is written to them does not
-  /// come here.
+  /// The version counter of plain tensors that share the memory of a copied view of this tensor: writes to them do not
+  /// reach this memory.
   const c10::VariableVersion& writes_to_copies() {
-    static std::mutex mutex; // two threads may ask first
+    static std::mutex mutex; // two threads may make the first call at once
     const std::lock_guard lock(mutex);
     if (!gives_copies_.load(std::memory_order_relaxed)) {
       writes_to_copies_ = c10::VariableVersion(0);
@@ -37,7 +38,7 @@ class LocalMemory : public c10::intrusive_ptr_target {
     }
     return writes_to_copies_;
   }
-  /// Whether somebody has written to such a plain tensor, so that neither this memory nor any copy of it is up to date.
+  /// Whether the user has written to such a plain tensor, so that neither this memory nor any copy of it is up to date.
   bool misses_writes() const {
     return C10_UNLIKELY(gives_copies_.load(std::memory_order_acquire)) && writes_to_copies_.current_version() != 0;
   }
@@ -51,7 +52,7 @@ class LocalMemory : public c10::intrusive_ptr_target {
 
 using LocalMemoryPtr = c10::intrusive_ptr<LocalMemory>;
 
-/// A LocalMemory that is made when first asked for: most tensors are never shared, and pay for a pointer alone.
+/// A LocalMemory that the first get() makes: most tensors never share their memory, and cost only a pointer here.
 class LazyLocalMemory {
  public:
   LazyLocalMemory() = default;
@@ -61,7 +62,7 @@ class LazyLocalMemory {
     reset();
   }
 
-  /// Two threads that ask at the same time get the same one.
+  /// Two threads that call it at the same time get the same LocalMemory.
   LocalMemoryPtr get() const {
     auto* found = memory_.load(std::memory_order_acquire);
     if (found == nullptr) {

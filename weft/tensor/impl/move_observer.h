@@ -5,18 +5,18 @@
 
 namespace weft {
 
-/// Who records what this thread does while it lasts, and is told of what is no operator: redistributions, and the ways
-/// between plain and distributed tensors. What they do inside is then left to it. Nothing else is done behind its back
-/// either: gradients are not gathered in buckets, and what was moved before is moved again.
+/// A recorder of this thread's operators (graph capture) that is also told of functions which are no operators:
+/// redistribute, to_local and from_local. It decides how they run. While it exists, gradients are not reduced in
+/// buckets and redistribute_once reuses no earlier result, because the recorder would not see these.
 class MoveObserver {
  public:
   static MoveObserver* of_thread();
   MoveObserver(const MoveObserver&) = delete;
   MoveObserver& operator=(const MoveObserver&) = delete;
 
-  /// Whether what is done now is recorded by itself: not where it is part of an operator.
+  /// Whether a call made now is recorded: false while the thread runs inside of an operator, which is recorded as one.
   virtual bool is_watching() const = 0;
-  /// Runs `move`, which makes its result of the tensor, and gives that.
+  /// Runs `move`, which computes its result from `tensor`, and returns the result.
   virtual at::Tensor observe(const at::Tensor& tensor, c10::function_ref<at::Tensor()> move) = 0;
 
  protected:
@@ -27,7 +27,8 @@ class MoveObserver {
   MoveObserver* outer_;
 };
 
-/// Whether operators on whole tensors are to be used, since no one could say what is done with parts of them.
+/// Whether kernels must use operators on distributed tensors only, because an observer cannot record operators on the
+/// local tensors.
 inline bool is_watched() {
   const auto* observer = MoveObserver::of_thread();
   return C10_UNLIKELY(observer != nullptr) && observer->is_watching();

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// A tensor among a call's arguments: where it is, and which.
+/// A tensor among a call's arguments and its position there.
 struct OperandRef {
   int32_t argument;
   int32_t position; // in a list; -1 for a tensor argument
@@ -16,7 +16,7 @@ struct OperandRef {
 
 using OperandRefs = c10::SmallVector<OperandRef, 8>;
 
-/// A leaf that gradients are wanted of.
+/// Whether the tensor is a leaf that requires a gradient.
 inline bool is_parameter(const at::Tensor& tensor) {
   return tensor.requires_grad() && tensor.is_leaf();
 }

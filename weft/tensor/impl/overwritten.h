@@ -6,16 +6,16 @@
 
 namespace weft {
 
-/// Whether two local tensors have elements in one storage, so that a write to one of them may change the other. Kernels
-/// refuse to read some of what they write, but only where there is something to read: a rank with an empty shard would
-/// go on where others raise. Weft copies what is read instead, on every rank.
+/// Whether two local tensors have elements in one storage, so that a write to one of them may change the other. Torch's
+/// kernels raise if an operand overlaps with the output in memory, but only if it is not empty: a rank with an empty
+/// shard would go on while other ranks raise. Weft copies such an operand before the call instead, on every rank.
 C10_ALWAYS_INLINE bool share_storage(const at::Tensor& a, const at::Tensor& b) {
   const auto* storage = a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   return storage != nullptr && storage == b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() &&
       a.numel() > 0 && b.numel() > 0;
 }
-/// Whether two tensors of one storage are the same elements of it in the same order. A pointwise operator reads each of them
-/// before it writes it.
+/// Whether two tensors of one storage consist of the same elements in the same order. A pointwise operator may then
+/// read one and write the other, because it reads each element before it writes it.
 inline bool are_same_elements(const at::Tensor& a, const at::Tensor& b) {
   return a.is_same(b) ||
       (a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides());
@@ -26,7 +26,7 @@ bool are_same_elements(const auto& /*tensors*/, const auto& /*tensors*/) {
 inline bool share_storage(const at::Tensor& a, const std::optional<at::Tensor>& b) {
   return b.has_value() && share_storage(a, *b);
 }
-/// Of lists, tensors in the same position, which are operands of one another.
+/// Compares the tensors at the same position in two lists, because a foreach operator reads and writes these together.
 inline bool share_storage(at::TensorList a, at::TensorList b) {
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     if (share_storage(a[i], b[i])) {

@@ -5,9 +5,9 @@
 
 #include <dlfcn.h>
 
-// What `stream << tensor` calls in every program. ATen's own reads the whole tensor's memory, which a distributed one does
-// not have on any rank. A program that links Weft finds this one first; where torch comes first, as in Python, ATen's
-// raises. docs/decisions/0007-printing.md says why.
+// Replaces the at::print of ATen, which `stream << tensor` calls. ATen's reads the memory of the global tensor, which
+// no rank has. The linker of a program that links Weft finds this one first. Where torch comes first, as in Python,
+// ATen's is called and raises. docs/decisions/0007-printing.md explains why.
 std::ostream& at::print(std::ostream& stream, const at::Tensor& tensor, int64_t linesize) {
   if (weft::is_dtensor(tensor)) {
     return stream << weft::to_string(tensor);

@@ -9,8 +9,8 @@ namespace weft {
 
 class ExplainedCalls;
 
-/// What this thread asks of the operators it calls. Scopes nest; each ends with its object. They hold for backward too, on
-/// whatever thread autograd runs it, and for what it computes again (torch.utils.checkpoint).
+/// Settings of this thread for the operators that it calls. Scopes nest; each ends when its object is destroyed. They
+/// also apply in backward, on whatever thread autograd runs it, and to recomputed activations (torch.utils.checkpoint).
 struct Scopes {
   bool strict = false;
   bool replicate_plain = false;
@@ -28,7 +28,7 @@ struct Scopes {
   static const Scopes& of_thread() {
     return C10_LIKELY(!CarriedValue<Scopes>::is_anywhere()) ? kNone : carried();
   }
-  /// Sets one of the above for this thread and returns what it was.
+  /// Sets one member for this thread and returns its former value.
   template <auto member, class Value>
   static Value exchange(Value value) {
     auto scopes = of_thread();
@@ -52,7 +52,7 @@ inline bool debug_enabled() {
   return Scopes::of_thread().debug;
 }
 
-/// Sets one of the above while it lasts.
+/// Sets one member of Scopes until the object is destroyed.
 template <auto member>
 class ScopeOf {
  public:
@@ -72,13 +72,13 @@ class ScopeOf {
   Value outer_;
 };
 
-/// An operator that would have to communicate raises instead, with the plan it would have run.
+/// An operator that would have to communicate raises instead; the error shows its redistribution plans.
 using StrictScope = ScopeOf<&Scopes::strict>;
 /// Plain tensors among distributed ones count as replicated: the same on every rank.
 using ReplicatePlainScope = ScopeOf<&Scopes::replicate_plain>;
-/// Ranks compare what they are about to do before every operator; the first difference is an error instead of a hang.
+/// Ranks compare their calls before every operator; the first difference is an error instead of a hang.
 using DebugScope = ScopeOf<&Scopes::debug>;
-/// Says when matmuls run beside the gathering of what they multiply.
+/// Sets when matmuls overlap with gathering their operands.
 using OverlapScope = ScopeOf<&Scopes::overlap>;
 
 } // namespace weft

@@ -22,7 +22,7 @@ std::string shape_text(c10::IntArrayRef shape) {
   return "[" + text + "]";
 }
 
-/// Nested lists; `edge` > 0: of each dim only that many at both ends.
+/// Writes nested lists. If `edge` > 0, only that many values at both ends of each dim.
 void write_values(std::ostream& out, const at::Tensor& values, int64_t edge, size_t indent) {
   if (values.dim() == 0) {
     out << values.item();
@@ -75,10 +75,10 @@ std::string to_string(const at::Tensor& tensor) {
   try {
     return text + local_text(*impl);
   } catch (const c10::Error& error) {
-    // Most likely it was on its way and did not arrive; whoever prints is looking for the reason.
-    return text + "this rank's part cannot be shown: " + error.what_without_backtrace();
+    // Most likely the collective that writes the local tensor failed; the text then tells the user why.
+    return text + "this rank's local tensor cannot be shown: " + error.what_without_backtrace();
   } catch (const std::exception& error) {
-    return text + "this rank's part cannot be shown: " + error.what();
+    return text + "this rank's local tensor cannot be shown: " + error.what();
   }
 }
 
