@@ -14,10 +14,10 @@ SpecPtr spec(const DeviceMesh& mesh, const Layout& layout, c10::IntArrayRef size
   return TensorSpec::make(mesh, layout, sizes, at::kFloat);
 }
 
-TEST(Agreement, PartsAgreeWhereEachIsWhatTheSpecSays) {
-  const auto whole = whole_numbers({5, 3});
+TEST(Agreement, LocalTensorsAgreeIfEachHasTheShapeThatFollowsFromTheSpec) {
+  const auto global = whole_numbers({5, 3});
   on_all_layouts(2, all_placements(2), [&](const DeviceMesh& mesh, const Layout& layout) {
-    check_parts_agree("here", part_of(whole, mesh, layout), *spec(mesh, layout, {5, 3}), /*shape_is_given=*/true);
+    check_parts_agree("here", part_of(global, mesh, layout), *spec(mesh, layout, {5, 3}), /*shape_is_given=*/true);
   });
 }
 

@@ -18,20 +18,20 @@ using namespace weft::testing;
 const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), StridedShard(0, 2)};
 
 TEST(DistributeTensor, TheValuesAreThoseOfTheSource) {
-  const auto whole = whole_numbers({5, 3});
+  const auto global = whole_numbers({5, 3});
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& layout) {
     for (const int64_t source : {0, 1}) {
       const bool is_source = mesh.coordinate() == c10::IntArrayRef(std::vector<int64_t>(mesh.ndim(), source));
-      const auto given = is_source ? whole : at::full({5, 3}, -100.0F);
+      const auto given = is_source ? global : at::full({5, 3}, -100.0F);
       const auto tensor = distribute_tensor(given, mesh, layout, {.src_data_rank = source});
       EXPECT_EQ(spec_of(tensor), TensorSpec::make(mesh, layout, {5, 3}, at::kFloat));
-      expect_equal(to_local(tensor), part_of(whole, mesh, layout));
-      expect_equal(full_tensor(tensor), whole);
+      expect_equal(to_local(tensor), part_of(global, mesh, layout));
+      expect_equal(full_tensor(tensor), global);
     }
   });
 }
 
-TEST(DistributeTensor, WithoutASourceEachRankCutsItsOwn) {
+TEST(DistributeTensor, WithoutASourceEachRankSlicesItsOwnTensor) {
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& layout) {
     const CommLog log(mesh);
     const auto own = whole_numbers({5, 3}) + static_cast<float>(mesh.world()->rank());
@@ -41,11 +41,11 @@ TEST(DistributeTensor, WithoutASourceEachRankCutsItsOwn) {
   });
 }
 
-TEST(DistributeTensor, TheSourceSendsEveryPartOnce) {
+TEST(DistributeTensor, TheSourceSendsEveryShardOnce) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
     const CommLog log(mesh);
     distribute_tensor(at::ones({4, 2}), mesh, {Shard(0), Replicate()});
-    // Scattered along a where b is 0, then broadcast along b: 16 bytes for each rank that has them not.
+    // Scattered along a where b is 0, then broadcast along b: 16 bytes for each rank but the source.
     EXPECT_EQ(log.bytes(), mesh.world()->rank() == 0 ? 0 : 16);
     EXPECT_EQ(log.calls(), mesh.rank(1) == 0 ? 2 : 1);
   });
@@ -54,9 +54,9 @@ TEST(DistributeTensor, TheSourceSendsEveryPartOnce) {
 TEST(DistributeTensor, ChangingItLeavesTheOneItWasMadeOf) {
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& layout) {
     for (const auto source : {std::optional<int64_t>(0), std::optional<int64_t>()}) {
-      const auto whole = whole_numbers({4, 3});
-      to_local(distribute_tensor(whole, mesh, layout, {.src_data_rank = source})).mul_(2);
-      expect_equal(whole, whole_numbers({4, 3}));
+      const auto global = whole_numbers({4, 3});
+      to_local(distribute_tensor(global, mesh, layout, {.src_data_rank = source})).mul_(2);
+      expect_equal(global, whole_numbers({4, 3}));
     }
   });
 }
@@ -95,8 +95,8 @@ TEST(DistributeTensor, ADistributedTensorStaysIfItIsAsAskedAlready) {
 TEST(DistributeTensor, ZeroDimsMetaAndOtherRanks) {
   run_on_ranks(3, [](int64_t rank) {
     const auto mesh = init_device_mesh("cpu", {2}, {"a"});
-    const auto part = to_local(distribute_tensor(at::ones({4, 3}), mesh, {Shard(0)}));
-    EXPECT_EQ(part.sizes(), rank == 2 ? c10::IntArrayRef({0, 0}) : c10::IntArrayRef({2, 3}));
+    const auto local = to_local(distribute_tensor(at::ones({4, 3}), mesh, {Shard(0)}));
+    EXPECT_EQ(local.sizes(), rank == 2 ? c10::IntArrayRef({0, 0}) : c10::IntArrayRef({2, 3}));
     const auto all = init_device_mesh("cpu", {3}, {"a"});
     EXPECT_EQ(
         full_tensor(distribute_tensor(at::scalar_tensor(static_cast<float>(rank + 5)), all, {Replicate()}))
@@ -146,11 +146,11 @@ TEST(DistributeTensor, WhatCannotBeIsAnError) {
   });
 }
 
-TEST(DistributeTensor, AConjugateIsWorkedOut) {
+TEST(DistributeTensor, ALazyConjugateIsComputed) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = at::complex(whole_numbers({4}), whole_numbers({4}) + 1).conj();
+    const auto global = at::complex(whole_numbers({4}), whole_numbers({4}) + 1).conj();
     for (const Layout& layout : {Layout{Shard(0)}, Layout{Replicate()}}) {
-      expect_equal(full_tensor(distribute_tensor(whole, mesh, layout)), whole);
+      expect_equal(full_tensor(distribute_tensor(global, mesh, layout)), global);
     }
   });
 }

@@ -21,59 +21,59 @@ using namespace weft::testing;
 
 const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), Partial()};
 
-TEST(FromLocal, PutsThePartsTogether) {
-  const auto whole = whole_numbers({5, 3});
+TEST(FromLocal, MakesADistributedTensorOfTheLocalTensors) {
+  const auto global = whole_numbers({5, 3});
   on_all_layouts(2, all_placements(2), [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto part = part_of(whole, mesh, layout);
-    const auto tensor = from_local(part, mesh, layout, whole.sizes());
+    const auto local = part_of(global, mesh, layout);
+    const auto tensor = from_local(local, mesh, layout, global.sizes());
     EXPECT_EQ(spec_of(tensor), TensorSpec::make(mesh, layout, {5, 3}, at::kFloat));
     EXPECT_FALSE(tensor.requires_grad());
-    expect_equal(to_local(tensor), part);
-    expect_equal(full_tensor(tensor), whole);
+    expect_equal(to_local(tensor), local);
+    expect_equal(full_tensor(tensor), global);
   });
 }
 
-TEST(FromLocal, PartsAreTakenToBeEqualInSize) {
+TEST(FromLocal, WithoutAShapeLocalTensorsHaveTheSameSize) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
-    const auto part = at::ones({3, 5});
-    EXPECT_EQ(from_local(part, mesh, {Shard(0), Shard(-1)}).sizes(), c10::IntArrayRef({6, 10}));
-    EXPECT_EQ(from_local(part, mesh, {Shard(0), Shard(-2)}).sizes(), c10::IntArrayRef({12, 5}));
-    EXPECT_EQ(from_local(part, mesh, {Partial(), Replicate()}).sizes(), c10::IntArrayRef({3, 5}));
+    const auto local = at::ones({3, 5});
+    EXPECT_EQ(from_local(local, mesh, {Shard(0), Shard(-1)}).sizes(), c10::IntArrayRef({6, 10}));
+    EXPECT_EQ(from_local(local, mesh, {Shard(0), Shard(-2)}).sizes(), c10::IntArrayRef({12, 5}));
+    EXPECT_EQ(from_local(local, mesh, {Partial(), Replicate()}).sizes(), c10::IntArrayRef({3, 5}));
   });
 }
 
-TEST(FromLocal, SharesTheMemoryOfAContiguousPart) {
+TEST(FromLocal, SharesTheMemoryOfAContiguousLocalTensor) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto part = at::zeros({2, 3});
-    const auto tensor = from_local(part, mesh, {Shard(0)});
-    EXPECT_TRUE(to_local(tensor).is_alias_of(part));
-    part.fill_(7);
+    const auto local = at::zeros({2, 3});
+    const auto tensor = from_local(local, mesh, {Shard(0)});
+    EXPECT_TRUE(to_local(tensor).is_alias_of(local));
+    local.fill_(7);
     expect_equal(to_local(tensor), at::full({2, 3}, 7.0F));
   });
 }
 
-TEST(FromLocal, MakesAPartContiguousUnlessStridesAreGiven) {
+TEST(FromLocal, MakesALocalTensorContiguousUnlessStridesAreGiven) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto part = whole_numbers({3, 2}).t();
-    const auto tensor = from_local(part, mesh, {Shard(0)});
+    const auto local = whole_numbers({3, 2}).t();
+    const auto tensor = from_local(local, mesh, {Shard(0)});
     EXPECT_EQ(tensor.strides(), c10::IntArrayRef({3, 1}));
     EXPECT_TRUE(to_local(tensor).is_contiguous());
-    expect_equal(to_local(tensor), part);
+    expect_equal(to_local(tensor), local);
   });
 }
 
-TEST(FromLocal, APartIsLaidOutInTheOrderOfTheStridesGiven) {
+TEST(FromLocal, ALocalTensorGetsStridesInTheOrderOfThoseGiven) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const FromLocalOptions options{.shape = {{5, 3}}, .stride = {{1, 5}}};
-    const auto whole = whole_numbers({3, 5}).t();
-    const auto part = part_of(whole, mesh, {Shard(0)});
-    const auto rows = part.size(0);
-    for (const auto& given : {part.contiguous(), part.t().contiguous().t()}) {
+    const auto global = whole_numbers({3, 5}).t();
+    const auto local = part_of(global, mesh, {Shard(0)});
+    const auto rows = local.size(0);
+    for (const auto& given : {local.contiguous(), local.t().contiguous().t()}) {
       const auto tensor = from_local(given, mesh, {Shard(0)}, options);
       EXPECT_EQ(tensor.strides(), c10::IntArrayRef({1, 5}));
       EXPECT_EQ(to_local(tensor).strides(), c10::IntArrayRef({1, rows}));
       EXPECT_EQ(to_local(tensor).is_alias_of(given), given.strides() == c10::IntArrayRef({1, rows}));
-      expect_equal(to_local(tensor), part);
+      expect_equal(to_local(tensor), local);
     }
   });
 }
@@ -102,9 +102,9 @@ TEST(FromLocal, AZeroDimTensorIsReplicatedOrPartial) {
 TEST(FromLocal, WithoutDataShapesWorkAlone) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto meta_mesh = init_device_mesh("meta", {2}, {"a"});
-    const auto part = at::empty({2, 3}, at::device(at::kMeta));
+    const auto on_meta = at::empty({2, 3}, at::device(at::kMeta));
     for (const auto& [local, on] :
-         {std::pair(part, mesh), std::pair(part, meta_mesh), std::pair(at::ones({2, 3}), meta_mesh)}) {
+         {std::pair(on_meta, mesh), std::pair(on_meta, meta_mesh), std::pair(at::ones({2, 3}), meta_mesh)}) {
       const auto tensor = from_local(local, on, {Shard(0)}, {.run_check = true});
       EXPECT_TRUE(tensor.is_meta());
       EXPECT_EQ(tensor.sizes(), c10::IntArrayRef({4, 3}));
@@ -113,7 +113,7 @@ TEST(FromLocal, WithoutDataShapesWorkAlone) {
   });
 }
 
-TEST(FromLocal, OutsideTheMeshThePartIsEmpty) {
+TEST(FromLocal, OutsideTheMeshTheLocalTensorIsEmpty) {
   run_on_ranks(2, [](int64_t rank) {
     const auto mesh = init_device_mesh("cpu", {1}, {"a"});
     const auto tensor = from_local(at::ones({2, 3}).set_requires_grad(true), mesh, {Shard(0)}, {.run_check = true});
@@ -123,33 +123,33 @@ TEST(FromLocal, OutsideTheMeshThePartIsEmpty) {
   });
 }
 
-TEST(FromLocal, WhatCannotBePutTogetherIsAnError) {
+TEST(FromLocal, ArgumentsThatDoNotFitAreAnError) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto part = at::ones({5, 2});
+    const auto local = at::ones({5, 2});
     const auto rank = mesh.rank(0);
     const auto text = [&](const Layout& layout, const FromLocalOptions& options = {}) {
-      return error_text<c10::ValueError>([&] { from_local(part, mesh, layout, options); });
+      return error_text<c10::ValueError>([&] { from_local(local, mesh, layout, options); });
     };
     EXPECT_EQ(
         text({Shard(0)}, {.shape = {{7, 2}}, .stride = {{2, 1}}}),
         c10::str(
             "[from_local] rank ", rank, " must give a local tensor of shape [", rank == 0 ? 4 : 3,
-            ", 2] of f32[7,2] @ mesh(a=2) {S(0)}, but got [5, 2]. Give the global shape and stride where the parts are "
-            "not equal in size."));
+            ", 2] of f32[7,2] @ mesh(a=2) {S(0)}, but got [5, 2]. Give the global shape and stride where the "
+            "local tensors differ in size."));
     EXPECT_EQ(
         text({StridedShard(0, 2)}),
         c10::str(
             "[from_local] rank ", rank, " must give a local tensor of shape [", rank == 0 ? 6 : 4,
-            ", 2] of f32[10,2] @ mesh(a=2) {SS(0,2)}, but got [5, 2]. Give the global shape and stride where the parts "
-            "are not equal in size."));
+            ", 2] of f32[10,2] @ mesh(a=2) {SS(0,2)}, but got [5, 2]. Give the global shape and stride where the "
+            "local tensors differ in size."));
     EXPECT_EQ(
         text({Shard(0)}, {.shape = {{10, 2}}}),
         "[from_local] shape and stride must be given together, but got the shape [10, 2] alone. Give both where the "
-        "parts are not equal in size, and none where they are.");
+        "local tensors differ in size, and none where they do not.");
     EXPECT_EQ(
         text({Shard(0)}, {.stride = {{2, 1}}}),
         "[from_local] shape and stride must be given together, but got the stride [2, 1] alone. Give both where the "
-        "parts are not equal in size, and none where they are.");
+        "local tensors differ in size, and none where they do not.");
     EXPECT_EQ(
         text({Shard(0)}, {.shape = {{10}}, .stride = {{1}}}),
         "[from_local] shape and stride must have the 2 dims of the local tensor, but got shape [10] and stride [1].");
@@ -168,22 +168,22 @@ TEST(FromLocal, WhatCannotBePutTogetherIsAnError) {
         "mesh(a=2) "
         "{S(0)}. Redistribute the tensor first if its gradient needs other shards.");
     expect_contains(
-        error_text<c10::IndexError>([&] { from_local(part, mesh, {Shard(2)}); }),
+        error_text<c10::IndexError>([&] { from_local(local, mesh, {Shard(2)}); }),
         "[Placement] the dim of S(2) must be");
     EXPECT_EQ(
-        error_text<c10::TypeError>([&] { from_local(from_local(part, mesh, {Shard(0)}), mesh, {Shard(0)}); }),
+        error_text<c10::TypeError>([&] { from_local(from_local(local, mesh, {Shard(0)}), mesh, {Shard(0)}); }),
         "[from_local] a plain tensor is required, but got a distributed one, f32[10,2] @ mesh(a=2) {S(0)}. Use "
         "redistribute to change its placements.");
     EXPECT_EQ(
         error_text<c10::TypeError>([&] { from_local(at::Tensor(), mesh, {Shard(0)}); }),
         "[from_local] a plain tensor is required, but got an undefined one.");
     EXPECT_EQ(
-        error_text<c10::ValueError>([&] { from_local(part, DeviceMesh(), {Shard(0)}); }),
+        error_text<c10::ValueError>([&] { from_local(local, DeviceMesh(), {Shard(0)}); }),
         "[from_local] a mesh is required, but got none. Make one with init_device_mesh.");
   });
 }
 
-TEST(FromLocal, ACheckComparesPartsOverTheMesh) {
+TEST(FromLocal, ACheckComparesLocalTensorsOverTheMesh) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto rank = mesh.rank(0);
     const FromLocalOptions check{.run_check = true};
@@ -191,7 +191,8 @@ TEST(FromLocal, ACheckComparesPartsOverTheMesh) {
         error_text<c10::ValueError>([&] { from_local(at::ones({4 - rank, 2}), mesh, {Shard(0)}, check); }),
         "[from_local] all ranks must give local tensors of one shape, unless the global shape is given, but rank 0 "
         "gave "
-        "[4, 2] and rank 1 gave [3, 2]. Give the same shape and stride on all ranks where the parts differ in size.");
+        "[4, 2] and rank 1 gave [3, 2]. Give the same shape and stride on all ranks where the local tensors differ in "
+        "size.");
     EXPECT_EQ(
         error_text<c10::ValueError>(
             [&] { from_local(at::ones({2, 2}, rank == 0 ? at::kFloat : at::kDouble), mesh, {Shard(0)}, check); }),
@@ -202,14 +203,14 @@ TEST(FromLocal, ACheckComparesPartsOverTheMesh) {
           from_local(at::ones({3, 2}), mesh, {Shard(0)}, {.run_check = true, .shape = {{5, 2}}, .stride = {{2, 1}}});
         }),
         "[from_local] rank 1 must give a local tensor of shape [2, 2] of f32[5,2] @ mesh(a=2) {S(0)}, but got [3, 2]. "
-        "Give the global shape and stride where the parts are not equal in size.");
+        "Give the global shape and stride where the local tensors differ in size.");
     EXPECT_EQ(
         error_text<c10::ValueError>([&] {
           from_local(
               at::ones({3, 2}), mesh, {Shard(0)}, {.run_check = true, .shape = {{5 + rank, 2}}, .stride = {{2, 1}}});
         }),
         "[from_local] all ranks must give one global shape, but rank 0 gave [5, 2] and rank 1 gave [6, 2]. Give the "
-        "same shape and stride on all ranks where the parts differ in size.");
+        "same shape and stride on all ranks where the local tensors differ in size.");
     const auto fine = from_local(
         at::ones({3 - rank, 2}), mesh, {Shard(0)}, {.run_check = true, .shape = {{5, 2}}, .stride = {{2, 1}}});
     expect_equal(full_tensor(fine), at::ones({5, 2}));
@@ -230,18 +231,18 @@ TEST(FromLocal, ACheckTakesReplicatedValuesFromTheFirstRank) {
   });
 }
 
-TEST(FromLocal, TheGradientIsThePartOfTheGradient) {
-  const auto whole = whole_numbers({5, 3});
+TEST(FromLocal, TheGradientIsTheLocalGradient) {
+  const auto global = whole_numbers({5, 3});
   const auto weights = whole_numbers({5, 3}) * 2 + 1;
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto part = part_of(whole, mesh, layout).clone().set_requires_grad(true);
-    (full_tensor(from_local(part, mesh, layout, whole.sizes())) * weights).sum().backward();
-    EXPECT_FALSE(is_dtensor(part.grad()));
-    expect_equal(part.grad(), part_of(weights, mesh, without_partial(layout)));
+    const auto local = part_of(global, mesh, layout).clone().set_requires_grad(true);
+    (full_tensor(from_local(local, mesh, layout, global.sizes())) * weights).sum().backward();
+    EXPECT_FALSE(is_dtensor(local.grad()));
+    expect_equal(local.grad(), part_of(weights, mesh, without_partial(layout)));
   });
 }
 
-TEST(FromLocal, TheGradientLiesWhereItIsAskedToLie) {
+TEST(FromLocal, TheGradientHasTheLayoutThatIsAskedFor) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = at::ones({4}).set_requires_grad(true);
     const auto tensor = from_local(x, mesh, {Replicate()}, {.grad_placements = Layout{Partial()}});
@@ -250,7 +251,7 @@ TEST(FromLocal, TheGradientLiesWhereItIsAskedToLie) {
   });
 }
 
-TEST(FromLocal, TermsOfAnAverageShareTheGradient) {
+TEST(FromLocal, TermsOfAnAverageGetTheGradientDividedByTheirNumber) {
   on_mesh({3}, [](const DeviceMesh& mesh) {
     const auto x = at::ones({2}).set_requires_grad(true);
     full_tensor(from_local(x, mesh, {Partial(ReduceOp::Avg)})).mul(6).sum().backward();
@@ -275,18 +276,19 @@ TEST(FromLocal, TermsWithoutAKnownGradientMayNotRequireOne) {
 }
 
 TEST(FromLocal, DerivativesEqualFiniteDifferences) {
-  const auto whole = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
+  const auto global = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
   const std::vector<Placement> placements = {Replicate(), Shard(0), Shard(1), Partial(), Partial(ReduceOp::Avg)};
   on_all_layouts(2, placements, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto cuts = without_partial(layout);
-    const auto part = part_of(whole, mesh, cuts);
+    const auto local = part_of(global, mesh, without_partial(layout));
     check_derivatives(
-        [&](const at::Tensor& x) { return full_tensor(from_local(x, mesh, layout, whole.sizes())).sin().pow(2).sum(); },
-        part, mesh, layout, Loss::SameOnAllRanks);
+        [&](const at::Tensor& x) {
+          return full_tensor(from_local(x, mesh, layout, global.sizes())).sin().pow(2).sum();
+        },
+        local, mesh, layout, Loss::SameOnAllRanks);
   });
 }
 
-TEST(FromLocal, GradientsOfTwoPartsDoNotShareMemory) {
+TEST(FromLocal, GradientsOfTwoLocalTensorsDoNotShareMemory) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = at::ones({2}).set_requires_grad(true);
     const auto y = at::ones({2}).set_requires_grad(true);
@@ -309,12 +311,12 @@ TEST(FromLocal, AGradientThatIsNotDistributedIsAnError) {
   });
 }
 
-TEST(FromLocal, AutogradNoticesWhenThePartIsChangedInPlace) {
+TEST(FromLocal, AutogradNoticesWritesToTheLocalTensor) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto part = at::ones({2});
-    const auto tensor = from_local(part, mesh, {Shard(0)});
+    const auto local = at::ones({2});
+    const auto tensor = from_local(local, mesh, {Shard(0)});
     const auto before = tensor._version();
-    part.add_(1);
+    local.add_(1);
     EXPECT_GT(tensor._version(), before);
   });
 }

@@ -13,14 +13,14 @@ namespace weft {
 namespace implicit_move_test {
 using namespace weft::testing;
 
-TEST(ImplicitMove, BringsATensorToALayoutAndIsRecorded) {
+TEST(ImplicitMove, RedistributesATensorAndIsRecorded) {
   run_on_ranks(2, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2}, {"a"});
-    const auto whole = at::arange(6, at::kFloat);
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = at::arange(6, at::kFloat);
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     const ExplainLog log;
     const auto moved = move_implicitly("aten::some", x, {Replicate()});
-    EXPECT_TRUE(at::equal(to_local(moved), whole));
+    EXPECT_TRUE(at::equal(to_local(moved), global));
     ASSERT_EQ(log.calls().size(), 1U);
     EXPECT_EQ(log.calls()[0]->op, "aten::some");
     EXPECT_EQ(log.calls()[0]->bytes, 12);
@@ -64,7 +64,7 @@ TEST(ImplicitMove, RaisesInAStrictScope) {
   });
 }
 
-TEST(ImplicitReduce, AddsWhatTheRanksHave) {
+TEST(ImplicitReduce, AddsTheLocalTensorsOfTheRanks) {
   run_on_ranks(3, [](int64_t rank) {
     const auto mesh = init_device_mesh("cpu", {3}, {"a"});
     const auto sum = reduce_implicitly("aten::some", at::full({2}, rank, at::kFloat), mesh, {0}, ReduceOp::Sum);

@@ -17,27 +17,27 @@ namespace weft {
 namespace redistribute_once_test {
 using namespace weft::testing;
 
-const Layout kWhole = {Replicate()};
+const Layout kReplicated = {Replicate()};
 
-/// An activation: not a leaf.
+/// A tensor that is not a leaf, as an activation is.
 at::Tensor activation(const DeviceMesh& mesh, const Placement& placement) {
-  const auto whole = whole_numbers({4, 2});
-  return from_local(part_of(whole, mesh, {placement}), mesh, {placement}, whole.sizes()).set_requires_grad(true) * 1;
+  const auto global = whole_numbers({4, 2});
+  return from_local(part_of(global, mesh, {placement}), mesh, {placement}, global.sizes()).set_requires_grad(true) * 1;
 }
 
-TEST(RedistributeOnce, TheSameTensorMovesOnce) {
+TEST(RedistributeOnce, TheSameTensorIsRedistributedOnce) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = activation(mesh, Shard(0));
     CommLog log(mesh);
-    const auto first = at_new_place(x, kWhole);
-    EXPECT_TRUE(first.is_same(at_new_place(x, kWhole)));
+    const auto first = at_new_place(x, kReplicated);
+    EXPECT_TRUE(first.is_same(at_new_place(x, kReplicated)));
     EXPECT_EQ(log.calls(), 1);
     expect_equal(full_tensor(first), whole_numbers({4, 2}));
     EXPECT_EQ(spec_of(at_new_place(x, {Shard(1)}))->layout(), Layout{Shard(1)});
   });
 }
 
-TEST(RedistributeOnce, APlaceThatAsksAgainIsGivenTheValuesAnew) {
+TEST(RedistributeOnce, ASecondCallFromOnePlaceCommunicatesAgain) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = activation(mesh, Shard(0)).detach();
     const int query = 0;
@@ -48,8 +48,8 @@ TEST(RedistributeOnce, APlaceThatAsksAgainIsGivenTheValuesAnew) {
         std::fill_n(local.mutable_data_ptr<float>(), local.numel(), 7.0F); // as numpy does
       }
       CommLog log(mesh);
-      const auto first = redistribute_once(x, kWhole, &query);
-      EXPECT_TRUE(first.is_same(redistribute_once(x, kWhole, &key)));
+      const auto first = redistribute_once(x, kReplicated, &query);
+      EXPECT_TRUE(first.is_same(redistribute_once(x, kReplicated, &key)));
       EXPECT_EQ(log.calls(), 1);
       expect_equal(full_tensor(first), full_tensor(x));
     }
@@ -62,7 +62,8 @@ TEST(RedistributeOnce, TheGradientsOfAllUsesAreReducedOnce) {
       const auto x = activation(mesh, placement);
       x.retain_grad();
       const auto weight = from_local(at::ones({2, 3}), mesh, {Shard(1)});
-      const auto loss = (at_new_place(x, kWhole).matmul(weight) + at_new_place(x, kWhole).matmul(weight * 2)).sum();
+      const auto loss =
+          (at_new_place(x, kReplicated).matmul(weight) + at_new_place(x, kReplicated).matmul(weight * 2)).sum();
       CommLog log(mesh);
       loss.backward();
       EXPECT_EQ(log.calls(), 1) << log.to_string();
@@ -72,13 +73,13 @@ TEST(RedistributeOnce, TheGradientsOfAllUsesAreReducedOnce) {
   });
 }
 
-TEST(RedistributeOnce, TheGradientIsReducedOnceThoughNobodyKeepsTheTensor) {
+TEST(RedistributeOnce, TheGradientIsReducedOnceThoughTheTensorIsNotKept) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = activation(mesh, Replicate());
     x.retain_grad();
     const auto weight = from_local(at::ones({2, 3}), mesh, {Shard(1)}).to(at::kBFloat16);
-    // As under autocast: what backward needs is another tensor than the one that was entered with.
-    const auto used = [&] { return at_new_place(x, kWhole).to(at::kBFloat16).matmul(weight); };
+    // As under autocast, where backward saves another tensor than the redistributed one.
+    const auto used = [&] { return at_new_place(x, kReplicated).to(at::kBFloat16).matmul(weight); };
     const auto loss = (used() + used() + used()).sum();
     CommLog log(mesh);
     loss.backward();
@@ -90,23 +91,23 @@ TEST(RedistributeOnce, TheGradientIsReducedOnceThoughNobodyKeepsTheTensor) {
 TEST(RedistributeOnce, WhatSharesTheTensorsMemoryIsNotChangedInPlace) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = activation(mesh, Replicate());
-    const auto first = at_new_place(x, kWhole);
-    for (const auto& entered : {first, at_new_place(x, kWhole)}) {
+    const auto first = at_new_place(x, kReplicated);
+    for (const auto& entered : {first, at_new_place(x, kReplicated)}) {
       EXPECT_TRUE(entered.is_view());
       EXPECT_THROW(entered.add_(1), c10::Error);
     }
   });
 }
 
-TEST(RedistributeOnce, AChangedTensorMovesAgain) {
+TEST(RedistributeOnce, AChangedTensorIsRedistributedAgain) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const c10::NoGradGuard no_grad;
     const auto x = activation(mesh, Shard(0));
-    const auto first = at_new_place(x, kWhole);
+    const auto first = at_new_place(x, kReplicated);
     x.add_(1);
-    expect_equal(full_tensor(at_new_place(x, kWhole)), whole_numbers({4, 2}) + 1);
-    at_new_place(x, kWhole).add_(5);
-    expect_equal(full_tensor(at_new_place(x, kWhole)), whole_numbers({4, 2}) + 1);
+    expect_equal(full_tensor(at_new_place(x, kReplicated)), whole_numbers({4, 2}) + 1);
+    at_new_place(x, kReplicated).add_(5);
+    expect_equal(full_tensor(at_new_place(x, kReplicated)), whole_numbers({4, 2}) + 1);
   });
 }
 
@@ -115,9 +116,9 @@ TEST(RedistributeOnce, WhatWasMadeWithoutAGraphIsNotUsedWithOne) {
     const auto x = activation(mesh, Shard(0));
     {
       const c10::NoGradGuard no_grad;
-      EXPECT_FALSE(at_new_place(x, kWhole).requires_grad());
+      EXPECT_FALSE(at_new_place(x, kReplicated).requires_grad());
     }
-    EXPECT_TRUE(at_new_place(x, kWhole).requires_grad());
+    EXPECT_TRUE(at_new_place(x, kReplicated).requires_grad());
   });
 }
 
@@ -125,7 +126,7 @@ TEST(RedistributeOnce, NeitherTensorKeepsTheOtherAliveForEver) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     for (const auto& placement : {Replicate(), Shard(0)}) {
       auto x = activation(mesh, placement);
-      auto moved = at_new_place(x, kWhole);
+      auto moved = at_new_place(x, kReplicated);
       const c10::weak_intrusive_ptr<c10::TensorImpl> tensor(x.getIntrusivePtr());
       const c10::weak_intrusive_ptr<c10::TensorImpl> result(moved.getIntrusivePtr());
       x.reset();
@@ -139,14 +140,14 @@ TEST(RedistributeOnce, NeitherTensorKeepsTheOtherAliveForEver) {
 TEST(RedistributeOnce, ALeafThatRequiresAGradientAndAnInferenceTensorAreNotShared) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     auto leaf = activation(mesh, Shard(0)).detach().set_requires_grad(true);
-    EXPECT_FALSE(at_new_place(leaf, kWhole).is_same(at_new_place(leaf, kWhole)));
+    EXPECT_FALSE(at_new_place(leaf, kReplicated).is_same(at_new_place(leaf, kReplicated)));
     const c10::weak_intrusive_ptr<c10::TensorImpl> weak(leaf.getIntrusivePtr());
     leaf.reset();
     EXPECT_TRUE(weak.expired());
     const c10::InferenceMode inference;
     const auto x = from_local(at::ones({2, 2}), mesh, {Shard(0)});
-    expect_equal(full_tensor(at_new_place(x, kWhole)), at::ones({4, 2}));
-    EXPECT_FALSE(at_new_place(x, kWhole).is_same(at_new_place(x, kWhole)));
+    expect_equal(full_tensor(at_new_place(x, kReplicated)), at::ones({4, 2}));
+    EXPECT_FALSE(at_new_place(x, kReplicated).is_same(at_new_place(x, kReplicated)));
   });
 }
 

@@ -20,38 +20,38 @@ using namespace weft::testing;
 const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), Partial()};
 const std::vector<Placement> kWholePlacements = {Replicate(), Shard(0), Shard(1)};
 
-at::Tensor distributed(const at::Tensor& whole, const DeviceMesh& mesh, const Layout& layout) {
-  return from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes());
+at::Tensor distributed(const at::Tensor& global, const DeviceMesh& mesh, const Layout& layout) {
+  return from_local(part_of(global, mesh, layout), mesh, layout, global.sizes());
 }
 
 TEST(Redistribute, GivesTheValueAnotherLayout) {
-  const auto whole = whole_numbers({5, 3});
+  const auto global = whole_numbers({5, 3});
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
     for (const auto& to : all_layouts(mesh.ndim(), 2, kWholePlacements)) {
-      const auto tensor = redistribute(distributed(whole, mesh, from), to);
+      const auto tensor = redistribute(distributed(global, mesh, from), to);
       EXPECT_EQ(spec_of(tensor), TensorSpec::make(mesh, to, {5, 3}, at::kFloat));
-      expect_equal(to_local(tensor), part_of(whole, mesh, to));
+      expect_equal(to_local(tensor), part_of(global, mesh, to));
     }
   });
 }
 
-TEST(Redistribute, AConjugateIsWorkedOutBeforeItMoves) {
-  const auto whole = at::complex(whole_numbers({4, 2}), whole_numbers({4, 2}) + 1);
+TEST(Redistribute, ALazyConjugateIsComputedBeforeTheCommunication) {
+  const auto global = at::complex(whole_numbers({4, 2}), whole_numbers({4, 2}) + 1);
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
-    const auto x = distributed(whole, mesh, from);
+    const auto x = distributed(global, mesh, from);
     for (const auto& to : all_layouts(mesh.ndim(), 2, kWholePlacements)) {
-      expect_equal(to_local(redistribute(x.conj(), to)), part_of(whole.conj(), mesh, to));
-      expect_equal(full_tensor(at::imag(redistribute(x, to).conj()) * 2), at::imag(whole.conj()) * 2);
+      expect_equal(to_local(redistribute(x.conj(), to)), part_of(global.conj(), mesh, to));
+      expect_equal(full_tensor(at::imag(redistribute(x, to).conj()) * 2), at::imag(global.conj()) * 2);
     }
   });
 }
 
-TEST(Redistribute, TheGradientLiesAsTheSource) {
-  const auto whole = whole_numbers({5, 3});
+TEST(Redistribute, TheGradientHasTheLayoutOfTheSource) {
+  const auto global = whole_numbers({5, 3});
   const auto weights = whole_numbers({5, 3}) * 2 + 1;
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
     for (const auto& to : all_layouts(mesh.ndim(), 2, kWholePlacements)) {
-      const auto tensor = distributed(whole, mesh, from).set_requires_grad(true);
+      const auto tensor = distributed(global, mesh, from).set_requires_grad(true);
       const auto loss = (to_local(redistribute(tensor, to)) * part_of(weights, mesh, to)).sum();
       const auto gradient = torch::autograd::grad({loss}, {tensor})[0];
       EXPECT_EQ(spec_of(gradient)->layout(), without_partial(from));
@@ -61,17 +61,17 @@ TEST(Redistribute, TheGradientLiesAsTheSource) {
 }
 
 TEST(Redistribute, DerivativesEqualFiniteDifferences) {
-  const auto whole = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
+  const auto global = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
-    const auto part = part_of(whole, mesh, without_partial(from));
+    const auto local = part_of(global, mesh, without_partial(from));
     const auto targets = all_layouts(mesh.ndim(), 2, kWholePlacements);
     for (size_t i = 0; i < targets.size(); i += mesh.ndim() == 1 ? 1 : 3) {
       check_derivatives(
           [&](const at::Tensor& x) {
-            const auto tensor = redistribute(from_local(x, mesh, from, whole.sizes()), targets[i]);
+            const auto tensor = redistribute(from_local(x, mesh, from, global.sizes()), targets[i]);
             return full_tensor(tensor).sin().pow(2).sum();
           },
-          part, mesh, from, Loss::SameOnAllRanks);
+          local, mesh, from, Loss::SameOnAllRanks);
     }
   });
 }
@@ -116,10 +116,10 @@ TEST(Redistribute, WhatChangesItsLayoutHasMemoryOfItsOwn) {
       if (from == to || is_refused(from, to)) {
         continue;
       }
-      const auto whole = whole_numbers({8});
-      const auto tensor = distributed(whole, mesh, from);
+      const auto global = whole_numbers({8});
+      const auto tensor = distributed(global, mesh, from);
       to_local(redistribute(tensor, to)).fill_(100);
-      expect_equal(full_tensor(tensor), whole);
+      expect_equal(full_tensor(tensor), global);
     }
   });
 }
@@ -129,13 +129,13 @@ TEST(Redistribute, TheResultHasTheForwardDtype) {
     const auto tensor = from_local(at::full({2}, 1.0009765625F), mesh, {Partial()});
     const auto low = redistribute(tensor, {Replicate()}, {.forward_dtype = at::kBFloat16});
     EXPECT_EQ(low.scalar_type(), at::kBFloat16);
-    // Rounded before it is summed.
+    // The terms are rounded before they are summed.
     expect_equal(to_local(low), at::full({2}, 2, at::kBFloat16));
     expect_equal(to_local(redistribute(tensor, {Replicate()})), at::full({2}, 2.001953125F));
   });
 }
 
-TEST(Redistribute, TheGradientMovesInTheBackwardDtypeAndHasTheTensorsInTheEnd) {
+TEST(Redistribute, TheGradientIsCommunicatedInTheBackwardDtypeAndThenHasTheTensorsDtype) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto gradient_of = [&](const RedistributeOptions& options) {
       const auto tensor = from_local(at::ones({2}), mesh, {Shard(0)}).set_requires_grad(true);
@@ -156,20 +156,20 @@ TEST(Redistribute, ACastHasASecondDerivative) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = at::ones({2}).set_requires_grad(true);
     const RedistributeOptions options{.forward_dtype = at::kDouble, .backward_dtype = at::kDouble};
-    const auto whole = to_local(redistribute(from_local(x, mesh, {Shard(0)}), {Replicate()}, options));
-    const auto gradient = torch::autograd::grad({whole.pow(3).sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+    const auto global = to_local(redistribute(from_local(x, mesh, {Shard(0)}), {Replicate()}, options));
+    const auto gradient = torch::autograd::grad({global.pow(3).sum()}, {x}, {}, true, /*create_graph=*/true)[0];
     EXPECT_EQ(gradient.scalar_type(), at::kFloat);
     expect_equal(torch::autograd::grad({gradient.sum()}, {x})[0], at::full({2}, 6.0F));
   });
 }
 
 TEST(Redistribute, AnAsynchronousResultIsWaitedForWhenItIsRead) {
-  const auto whole = whole_numbers({5, 3});
+  const auto global = whole_numbers({5, 3});
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
-    const auto tensor = distributed(whole, mesh, from).set_requires_grad(true);
+    const auto tensor = distributed(global, mesh, from).set_requires_grad(true);
     const auto moved = redistribute(tensor, all_layouts(mesh.ndim(), 2, {Shard(1)})[0], {.async_op = true});
     const auto again = redistribute(moved, all_layouts(mesh.ndim(), 2, {Shard(0)})[0], {.async_op = true});
-    expect_equal(full_tensor(again), whole);
+    expect_equal(full_tensor(again), global);
     to_local(again).sum().backward();
     expect_equal(full_tensor(tensor.grad()), at::ones({5, 3}));
   });
@@ -195,12 +195,12 @@ TEST(Redistribute, WithoutDataAPlainGradientIsReplicated) {
       ASSERT_TRUE(is_dtensor(gradient));
       EXPECT_EQ(gradient.sizes(), leaf.sizes());
       EXPECT_EQ(spec_of(gradient)->layout(), Layout{Shard(0)});
-      const auto part = at::empty(sizes, at::kMeta).set_requires_grad(true);
-      const auto of_part = torch::autograd::grad({from_local(part, mesh, {Replicate()})}, {part}, {plain})[0];
-      EXPECT_FALSE(is_dtensor(of_part));
-      EXPECT_EQ(of_part.sizes(), part.sizes());
+      const auto local = at::empty(sizes, at::kMeta).set_requires_grad(true);
+      const auto of_local = torch::autograd::grad({from_local(local, mesh, {Replicate()})}, {local}, {plain})[0];
+      EXPECT_FALSE(is_dtensor(of_local));
+      EXPECT_EQ(of_local.sizes(), local.sizes());
     }
-    // One with values may differ between ranks.
+    // A plain gradient with values may differ between ranks.
     const auto x = distribute_tensor(at::ones({2}), mesh, {Shard(0)}).set_requires_grad(true);
     EXPECT_THROW(torch::autograd::grad({redistribute(x, {Replicate()})}, {x}, {at::ones({2})}), c10::TypeError);
   });
@@ -222,7 +222,7 @@ TEST(Redistribute, WhatCannotBeIsAnError) {
     EXPECT_EQ(
         error_text<c10::NotImplementedError>(
             [&] { redistribute(tensor, {Replicate()}, {.mesh = init_device_mesh("cpu", {3}, {"a"})}); }),
-        "[redistribute] a tensor stays on its mesh mesh(a=2), but got mesh(a=3). Make it whole with full_tensor and "
+        "[redistribute] a tensor stays on its mesh mesh(a=2), but got mesh(a=3). Gather it with full_tensor and "
         "distribute that on the other mesh.");
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { redistribute(tensor, {Replicate(), Replicate()}); }),

@@ -20,18 +20,18 @@ using namespace weft::testing;
 
 const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), Partial()};
 
-at::Tensor leaf_of(const at::Tensor& whole, const DeviceMesh& mesh, const Layout& layout) {
-  return from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes()).set_requires_grad(true);
+at::Tensor leaf_of(const at::Tensor& global, const DeviceMesh& mesh, const Layout& layout) {
+  return from_local(part_of(global, mesh, layout), mesh, layout, global.sizes()).set_requires_grad(true);
 }
 
-TEST(ToLocal, GivesThisRanksPart) {
-  const auto whole = whole_numbers({5, 3});
+TEST(ToLocal, ReturnsTheLocalTensor) {
+  const auto global = whole_numbers({5, 3});
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto tensor = leaf_of(whole, mesh, layout);
-    expect_equal(to_local(tensor), part_of(whole, mesh, layout));
+    const auto tensor = leaf_of(global, mesh, layout);
+    expect_equal(to_local(tensor), part_of(global, mesh, layout));
     EXPECT_TRUE(to_local(tensor).requires_grad());
     const c10::NoGradGuard no_grad;
-    expect_equal(to_local(tensor), part_of(whole, mesh, layout));
+    expect_equal(to_local(tensor), part_of(global, mesh, layout));
     EXPECT_FALSE(to_local(tensor).requires_grad());
   });
 }
@@ -47,12 +47,12 @@ TEST(ToLocal, APlainTensorIsAnError) {
       "distribute_tensor.");
 }
 
-TEST(ToLocal, TheGradientLiesAsTheTensorAndIsReplicatedForAPartialOne) {
-  const auto whole = whole_numbers({5, 3});
+TEST(ToLocal, TheGradientHasTheTensorsLayoutAndIsReplicatedForAPartialOne) {
+  const auto global = whole_numbers({5, 3});
   const auto weights = whole_numbers({5, 3}) * 2 + 1;
   on_all_layouts(2, kPlacements, [&](const DeviceMesh& mesh, const Layout& layout) {
     const auto expected = without_partial(layout);
-    const auto tensor = leaf_of(whole, mesh, layout);
+    const auto tensor = leaf_of(global, mesh, layout);
     const auto loss = (to_local(tensor) * part_of(weights, mesh, expected)).sum();
     const auto gradient = torch::autograd::grad({loss}, {tensor})[0];
     EXPECT_EQ(spec_of(gradient)->layout(), expected);
@@ -61,7 +61,7 @@ TEST(ToLocal, TheGradientLiesAsTheTensorAndIsReplicatedForAPartialOne) {
 }
 
 TEST(ToLocal, TheGradientHasThePlacementsItIsSaidToHave) {
-  const auto whole = whole_numbers({5, 3});
+  const auto global = whole_numbers({5, 3});
   const auto weights = whole_numbers({5, 3}) * 2 + 1;
   const std::vector<std::pair<Layout, Layout>> cases = {
       {{Replicate(), Replicate()}, {Partial(), Replicate()}},
@@ -70,7 +70,7 @@ TEST(ToLocal, TheGradientHasThePlacementsItIsSaidToHave) {
       {{Partial(), Partial()}, {Partial(), Replicate()}}};
   for (const auto& [layout, gradient] : cases) {
     on_mesh({2, 2}, [&, &layout = layout, &gradient = gradient](const DeviceMesh& mesh) {
-      const auto tensor = leaf_of(whole, mesh, layout);
+      const auto tensor = leaf_of(global, mesh, layout);
       (to_local(tensor, {.grad_placements = gradient}) * part_of(weights, mesh, gradient.normalized(2)))
           .sum()
           .backward();
@@ -133,32 +133,32 @@ TEST(ToLocal, ATermWithoutAKnownGradientRaisesInBackward) {
 }
 
 TEST(ToLocal, DerivativesEqualFiniteDifferences) {
-  const auto whole = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
+  const auto global = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
   const std::vector<Placement> placements = {Replicate(), Shard(0), Shard(1), Partial(), Partial(ReduceOp::Avg)};
   on_all_layouts(2, placements, [&](const DeviceMesh& mesh, const Layout& layout) {
-    const auto part = part_of(whole, mesh, without_partial(layout));
-    const auto weights = at::arange(part.numel(), at::kDouble).view(part.sizes()) + 1;
-    // Of a term only linear functions have a meaning for the whole.
+    const auto own = part_of(global, mesh, without_partial(layout));
+    const auto weights = at::arange(own.numel(), at::kDouble).view(own.sizes()) + 1;
+    // Only linear functions of a term give a term of a function of the global tensor.
     check_derivatives(
         [&](const at::Tensor& x) {
-          const auto local = to_local(from_local(x, mesh, layout, whole.sizes()));
+          const auto local = to_local(from_local(x, mesh, layout, global.sizes()));
           return layout.has_partial() ? (local * weights).sum() : (local * weights).sin().sum();
         },
-        part, mesh, layout, Loss::SumOverRanks);
+        own, mesh, layout, Loss::SumOverRanks);
   });
 }
 
 TEST(ToLocal, DerivativesOfGradientsThatAreTermsEqualFiniteDifferences) {
-  const auto whole = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
+  const auto global = at::arange(6, at::kDouble).view({3, 2}).mul(0.3).sin();
   const auto run = [&](const DeviceMesh& mesh, const Layout& gradient) {
-    // Every rank reads another function of the whole, so that each has a term of the gradient.
-    const auto weights = whole + static_cast<double>(mesh.world()->rank());
+    // Every rank computes another function of the global tensor, so that each has a term of the gradient.
+    const auto weights = global + static_cast<double>(mesh.world()->rank());
     check_derivatives(
         [&](const at::Tensor& x) {
-          const auto tensor = from_local(x, mesh, {Shard(0)}, whole.sizes());
+          const auto tensor = from_local(x, mesh, {Shard(0)}, global.sizes());
           return (full_tensor(tensor, {.grad_placements = gradient}) * weights).sin().sum();
         },
-        part_of(whole, mesh, {Shard(0)}), mesh, {Shard(0)}, Loss::SumOverRanks);
+        part_of(global, mesh, {Shard(0)}), mesh, {Shard(0)}, Loss::SumOverRanks);
   };
   on_mesh({2}, [&](const DeviceMesh& mesh) { run(mesh, {Partial()}); });
   on_mesh({3}, [&](const DeviceMesh& mesh) { run(mesh, {Partial()}); });
@@ -175,7 +175,7 @@ TEST(ToLocal, AutogradNoticesChangesThroughTheOther) {
   });
 }
 
-TEST(ToLocal, ChangingAPartThatRequiresAGradientInPlaceIsAnError) {
+TEST(ToLocal, ChangingALocalTensorThatRequiresAGradientInPlaceIsAnError) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto tensor = from_local(at::ones({2}), mesh, {Shard(0)}).set_requires_grad(true);
     expect_contains(error_text([&] { to_local(tensor).mul_(3); }), "is a view and is being modified inplace");
@@ -232,10 +232,10 @@ TEST(ToLocal, TheModeOfTheForwardPassHoldsInBackward) {
   });
 }
 
-TEST(FullTensor, IsTheWholeOnEveryRank) {
-  const auto whole = whole_numbers({5, 3});
+TEST(FullTensor, IsTheGlobalTensorOnEveryRank) {
+  const auto global = whole_numbers({5, 3});
   on_all_layouts(2, all_placements(2), [&](const DeviceMesh& mesh, const Layout& layout) {
-    expect_equal(full_tensor(from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes())), whole);
+    expect_equal(full_tensor(from_local(part_of(global, mesh, layout), mesh, layout, global.sizes())), global);
   });
 }
 

@@ -11,7 +11,7 @@ namespace weft {
 
 namespace {
 
-/// One row per rank of the mesh, in the order of mesh.ranks().
+/// The rows of all ranks of the mesh, in the order of mesh.ranks().
 at::Tensor gather_rows(const std::vector<int64_t>& row, const DeviceMesh& mesh) {
   MeshDims all(mesh.ndim());
   std::iota(all.begin(), all.end(), 0);
@@ -36,7 +36,7 @@ struct Difference {
   int64_t other_rank;
 };
 
-/// The first two ranks that differ along a mesh dim with R only.
+/// The first two ranks with different checksums along a mesh dim whose placement is R.
 std::optional<Difference> first_difference(const at::Tensor& checksums, const TensorSpec& spec) {
   const auto& mesh = spec.mesh();
   int64_t stride = mesh.size();
@@ -70,7 +70,7 @@ void check_kinds_agree(const char* where, const at::Tensor& tensor, const Device
 
 } // namespace
 
-void check_part(
+void check_local_shape(
     const char* where,
     c10::IntArrayRef shape,
     c10::IntArrayRef expected,
@@ -78,10 +78,10 @@ void check_part(
     const TensorSpec& spec) {
   TORCH_CHECK_VALUE(
       shape == expected, "[", where, "] rank ", rank, " must give a local tensor of shape ", expected, " of ", spec,
-      ", but got ", shape, ". Give the global shape and stride where the parts are not equal in size.");
+      ", but got ", shape, ". Give the global shape and stride where the local tensors differ in size.");
 }
 
-void check_parts_agree(const char* where, const at::Tensor& local, const TensorSpec& spec, bool shape_is_given) {
+void check_locals_agree(const char* where, const at::Tensor& local, const TensorSpec& spec, bool shape_is_given) {
   const auto& mesh = spec.mesh();
   if (mesh.device_type() == c10::kMeta) {
     return;
@@ -90,41 +90,42 @@ void check_parts_agree(const char* where, const at::Tensor& local, const TensorS
   if (local.dim() == 0) {
     return;
   }
-  const auto parts = gather_rows(local.sizes().vec(), mesh);
-  const auto wholes = gather_rows(spec.sizes().vec(), mesh);
+  const auto local_shapes = gather_rows(local.sizes().vec(), mesh);
+  const auto global_shapes = gather_rows(spec.sizes().vec(), mesh);
   const auto expected_at = [&](int64_t i) {
     return local_shape_and_offset(spec.sizes(), spec.layout(), mesh.shape(), coordinate_at(i, mesh.shape())).shape;
   };
   for (int64_t i = 0; i < mesh.size(); ++i) {
-    const auto first = shape_is_given ? row_of(wholes, 0) : row_of(parts, 0);
-    const auto other = shape_is_given ? row_of(wholes, i) : row_of(parts, i);
+    const auto first = shape_is_given ? row_of(global_shapes, 0) : row_of(local_shapes, 0);
+    const auto other = shape_is_given ? row_of(global_shapes, i) : row_of(local_shapes, i);
     TORCH_CHECK_VALUE(
         first == other, "[", where, "] all ranks must give ",
         shape_is_given ? "one global shape" : "local tensors of one shape, unless the global shape is given",
         ", but rank ", mesh.ranks()[0], " gave ", c10::IntArrayRef(first), " and rank ", mesh.ranks()[i], " gave ",
-        c10::IntArrayRef(other), ". Give the same shape and stride on all ranks where the parts differ in size.");
+        c10::IntArrayRef(other),
+        ". Give the same shape and stride on all ranks where the local tensors differ in size.");
   }
   for (int64_t i = 0; i < mesh.size(); ++i) {
-    check_part(where, row_of(parts, i), expected_at(i), mesh.ranks()[i], spec);
+    check_local_shape(where, row_of(local_shapes, i), expected_at(i), mesh.ranks()[i], spec);
   }
 }
 
-void check_wholes_agree(const char* where, const at::Tensor& whole, const DeviceMesh& mesh) {
+void check_globals_agree(const char* where, const at::Tensor& global, const DeviceMesh& mesh) {
   if (mesh.device_type() == c10::kMeta) {
     return;
   }
-  check_kinds_agree(where, whole, mesh);
-  if (whole.dim() == 0) {
+  check_kinds_agree(where, global, mesh);
+  if (global.dim() == 0) {
     return;
   }
-  const auto shapes = gather_rows(whole.sizes().vec(), mesh);
+  const auto shapes = gather_rows(global.sizes().vec(), mesh);
   const auto first = row_of(shapes, 0);
   for (int64_t i = 1; i < mesh.size(); ++i) {
     const auto other = row_of(shapes, i);
     TORCH_CHECK_VALUE(
         first == other, "[", where, "] all ranks must give tensors of one shape, but rank ", mesh.ranks()[0], " gave ",
         c10::IntArrayRef(first), " and rank ", mesh.ranks()[i], " gave ", c10::IntArrayRef(other),
-        ". Give one of the source's shape on every rank.");
+        ". Give a tensor of the source's shape on every rank.");
   }
 }
 

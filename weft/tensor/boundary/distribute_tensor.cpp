@@ -19,12 +19,12 @@ namespace {
 
 using Coordinate = c10::SmallVector<int64_t, kMaxMeshDims>;
 
-/// What the rank at `coordinate` holds of the whole tensor.
-at::Tensor part_at(const at::Tensor& whole, const TensorSpec& spec, c10::IntArrayRef coordinate) {
-  return local_part(whole, spec.layout(), spec.mesh().shape(), coordinate).contiguous();
+/// The local tensor of the rank at `coordinate`.
+at::Tensor local_at(const at::Tensor& global, const TensorSpec& spec, c10::IntArrayRef coordinate) {
+  return local_part(global, spec.layout(), spec.mesh().shape(), coordinate).contiguous();
 }
 
-/// Some dims of a mesh: the group of this rank along them, and the source's place in it.
+/// Some dims of a mesh: this rank's group along them, and the source's position in that group.
 class Slice {
  public:
   Slice(const DeviceMesh& mesh, MeshDims mesh_dims, int64_t source)
@@ -43,7 +43,7 @@ class Slice {
   int64_t source_member() const {
     return source_member_;
   }
-  /// Whether this rank is where the source is, along these dims.
+  /// Whether this rank has the source's coordinates along these dims.
   bool is_at_source() const {
     return std::all_of(mesh_dims_.begin(), mesh_dims_.end(), [&](int64_t m) { return mesh_.rank(m) == source_; });
   }
@@ -67,49 +67,50 @@ class Slice {
   int64_t source_member_ = 0;
 };
 
-at::Tensor part_from_source(const at::Tensor& whole, const TensorSpec& spec, int64_t source) {
+/// Scatters the source's shards along the mesh dims that shard the tensor, then broadcasts them along the others.
+at::Tensor local_from_source(const at::Tensor& global, const TensorSpec& spec, int64_t source) {
   const auto& mesh = spec.mesh();
-  MeshDims cut;
-  MeshDims copied;
+  MeshDims sharded;
+  MeshDims replicated;
   for (int64_t m = 0; m < mesh.ndim(); ++m) {
-    (spec.layout()[m].is_shard() ? cut : copied).push_back(m);
+    (spec.layout()[m].is_shard() ? sharded : replicated).push_back(m);
   }
-  const Slice cuts(mesh, std::move(cut), source);
-  const Slice copies(mesh, std::move(copied), source);
-  auto part = at::empty(spec.local_shape_and_offset().shape, whole.options());
-  if (copies.is_at_source()) {
-    std::vector<at::Tensor> parts(cuts.size());
-    for (int64_t i = 0; cuts.is_at_source() && i < cuts.size(); ++i) {
-      parts[i] = part_at(whole, spec, cuts.coordinate(i));
+  const Slice shards(mesh, std::move(sharded), source);
+  const Slice replicas(mesh, std::move(replicated), source);
+  auto local = at::empty(spec.local_shape_and_offset().shape, global.options());
+  if (replicas.is_at_source()) {
+    std::vector<at::Tensor> locals(shards.size());
+    for (int64_t i = 0; shards.is_at_source() && i < shards.size(); ++i) {
+      locals[i] = local_at(global, spec, shards.coordinate(i));
     }
-    if (cuts.is_single()) {
-      part.copy_(parts[0]);
+    if (shards.is_single()) {
+      local.copy_(locals[0]);
     } else {
-      cuts.group()->scatter(parts, part, cuts.source_member()).wait();
+      shards.group()->scatter(locals, local, shards.source_member()).wait();
     }
   }
-  if (!copies.is_single()) {
-    copies.group()->broadcast(part, copies.source_member()).wait();
+  if (!replicas.is_single()) {
+    replicas.group()->broadcast(local, replicas.source_member()).wait();
   }
-  return part;
+  return local;
 }
 
-at::Tensor own_part(const at::Tensor& whole, const TensorSpec& spec) {
-  const auto part = part_at(whole, spec, spec.mesh().coordinate());
-  return part.is_alias_of(whole) ? part.clone() : part;
+at::Tensor local_from_own(const at::Tensor& global, const TensorSpec& spec) {
+  const auto local = local_at(global, spec, spec.mesh().coordinate());
+  return local.is_alias_of(global) ? local.clone() : local;
 }
 
-at::Tensor local_part(const at::Tensor& whole, const TensorSpec& spec, std::optional<int64_t> source) {
-  if (whole.is_meta() || !spec.mesh().is_member()) {
-    return at::empty(spec.local_shape_and_offset().shape, whole.options());
+at::Tensor local_from(const at::Tensor& global, const TensorSpec& spec, std::optional<int64_t> source) {
+  if (global.is_meta() || !spec.mesh().is_member()) {
+    return at::empty(spec.local_shape_and_offset().shape, global.options());
   }
   if (!source) {
-    return own_part(whole, spec);
+    return local_from_own(global, spec);
   }
   if (debug_enabled()) {
-    check_wholes_agree("distribute_tensor", whole, spec.mesh());
+    check_globals_agree("distribute_tensor", global, spec.mesh());
   }
-  return part_from_source(whole, spec, *source);
+  return local_from_source(global, spec, *source);
 }
 
 } // namespace
@@ -143,8 +144,8 @@ at::Tensor distribute_tensor(
       ". Use 0 for the first rank.");
   const c10::NoGradGuard no_grad;
   const auto spec = TensorSpec::make(mesh, placements, tensor.sizes(), tensor.scalar_type());
-  const auto part = local_part(on_device_of(mesh, tensor).resolve_conj().resolve_neg(), *spec, source);
-  return make_dtensor(part, spec).set_requires_grad(tensor.requires_grad());
+  const auto local = local_from(on_device_of(mesh, tensor).resolve_conj().resolve_neg(), *spec, source);
+  return make_dtensor(local, spec).set_requires_grad(tensor.requires_grad());
 }
 
 } // namespace weft

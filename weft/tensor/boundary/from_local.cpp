@@ -25,7 +25,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The dims from the one with the largest stride to that with the smallest. Those of one element may stand anywhere.
+/// The dims in the order of their strides, the largest first. The position of a dim of one element does not matter.
 std::vector<int64_t> dims_by_stride(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   std::vector<int64_t> dims(sizes.size());
   std::iota(dims.begin(), dims.end(), 0);
@@ -43,7 +43,7 @@ c10::DimVector dense_strides(c10::IntArrayRef sizes, const std::vector<int64_t>&
   return strides;
 }
 
-/// Dims of one element are never stepped along, nor is any dim of a tensor without elements: their strides do not count.
+/// Ignores the strides that no element's address depends on: those of dims of one element, and all of an empty tensor.
 bool same_strides(c10::IntArrayRef sizes, c10::IntArrayRef a, c10::IntArrayRef b) {
   if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) {
     return true;
@@ -56,8 +56,8 @@ bool same_strides(c10::IntArrayRef sizes, c10::IntArrayRef a, c10::IntArrayRef b
   return true;
 }
 
-/// The local tensor with strides in the order of the spec's.
-at::Tensor laid_out(at::Tensor local, const TensorSpec& spec) {
+/// The local tensor with strides in the order of the spec's; a copy if it has others.
+at::Tensor in_stride_order(at::Tensor local, const TensorSpec& spec) {
   if (local.is_contiguous() && spec.is_contiguous()) {
     return local;
   }
@@ -78,7 +78,7 @@ SpecPtr spec_for(
       "[from_local] shape and stride must be given together, but got ",
       options.shape ? c10::str("the shape ", c10::IntArrayRef(*options.shape))
                     : c10::str("the stride ", c10::IntArrayRef(options.stride.value_or(std::vector<int64_t>()))),
-      " alone. Give both where the parts are not equal in size, and none where they are.");
+      " alone. Give both where the local tensors differ in size, and none where they do not.");
   if (!options.shape) {
     c10::DimVector sizes(local.sizes());
     for (int64_t m = 0; m < mesh.ndim(); ++m) {
@@ -101,7 +101,7 @@ SpecPtr spec_for(
   return TensorSpec::make(mesh, layout, *options.shape, *options.stride, local.scalar_type());
 }
 
-/// The first rank's values where they are said to be the same.
+/// Broadcasts the values of the first rank along the replicated mesh dims.
 at::Tensor from_first_rank(const at::Tensor& local, const TensorSpec& spec) {
   MeshDims replicated;
   for (int64_t m = 0; m < spec.mesh().ndim(); ++m) {
@@ -123,12 +123,12 @@ using BoundaryPtr = c10::intrusive_ptr<Boundary>;
 
 at::Tensor wrapped(const at::Tensor& local, const SpecPtr& spec, bool run_check) {
   auto given = untracked(local);
-  const auto part = laid_out(run_check ? from_first_rank(given, *spec) : std::move(given), *spec);
+  const auto held = in_stride_order(run_check ? from_first_rank(given, *spec) : std::move(given), *spec);
   if (debug_enabled()) {
-    check_replicas_agree("from_local", part, *spec, ReplicaClaim::Values);
+    check_replicas_agree("from_local", held, *spec, ReplicaClaim::Values);
   }
-  auto result = make_dtensor(part, spec);
-  share_version(result, part);
+  auto result = make_dtensor(held, spec);
+  share_version(result, held);
   return result;
 }
 
@@ -136,7 +136,8 @@ at::Tensor wrap(const at::Tensor& local, const SpecPtr& spec, bool run_check) {
   return observed(local, [&] { return wrapped(local, spec, run_check); });
 }
 
-/// The gradient under a layout that may be partial, which a shard becomes by way of R.
+/// Redistributes the gradient to a layout that may be partial: first to R on the mesh dims that become partial, because
+/// there is no direct step from S to P.
 at::Tensor moved_to(const at::Tensor& gradient, const Layout& layout) {
   const auto& source = spec_of(gradient)->layout();
   const auto between =
@@ -159,7 +160,8 @@ struct FromLocal : torch::autograd::Function<FromLocal> {
     const auto gradient = distributed_on_meta(gradients[0], kept->spec->mesh());
     checked_dtensor("from_local", gradient);
     const auto moved = moved_to(gradient, kept->gradient_layout);
-    // The local tensor itself where nothing is recorded: whoever accumulates gradients then sees who else holds it.
+    // Returns the local tensor itself where nothing is recorded: AccumulateGrad then sees its use count, and copies the
+    // gradient if something else holds it.
     const auto local = is_recorded(moved)
         ? to_local(moved, {.grad_placements = with_sums_for_averages(kept->spec->layout())})
         : observed(moved, [&] { return as_dtensor(moved)->local(); });
@@ -168,15 +170,16 @@ struct FromLocal : torch::autograd::Function<FromLocal> {
   }
 };
 
-/// A global shape that was made of a local one has parts of that shape, but where a strided shard's pieces are uneven.
+/// A global shape that was computed from a local one gives every rank that local shape, except where a strided shard is
+/// uneven: then the local shape has to be checked.
 bool has_strided_shard(const Layout& layout) {
   const auto placements = layout.placements();
   return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.split_factor() > 1; });
 }
 
-at::Tensor on_no_member(const at::Tensor& local, const SpecPtr& spec) {
-  const auto part = at::empty(spec->local_shape_and_offset().shape, local.options().requires_grad(false));
-  return make_dtensor(part, spec).set_requires_grad(local.requires_grad());
+at::Tensor outside_of_mesh(const at::Tensor& local, const SpecPtr& spec) {
+  const auto nothing = at::empty(spec->local_shape_and_offset().shape, local.options().requires_grad(false));
+  return make_dtensor(nothing, spec).set_requires_grad(local.requires_grad());
 }
 
 } // namespace
@@ -193,10 +196,10 @@ at::Tensor from_local(
                       : std::string("an undefined one."));
   check_has_dense_memory("from_local", local);
   const auto placements = checked_layout("from_local", mesh, layout, local.dim());
-  const auto part = on_device_of(mesh, local);
-  const auto spec = spec_for(part, mesh, placements, options);
-  const bool is_dual = has_tangent(part);
-  const bool has_gradient = is_recorded(part);
+  const auto given = on_device_of(mesh, local);
+  const auto spec = spec_for(given, mesh, placements, options);
+  const bool is_dual = has_tangent(given);
+  const bool has_gradient = is_recorded(given);
   Layout gradient_layout;
   if (has_gradient || options.grad_placements) {
     gradient_layout = checked_gradient_layout("from_local", *spec, options.grad_placements);
@@ -205,24 +208,24 @@ at::Tensor from_local(
     check_has_gradient("from_local", *spec);
   }
   if (C10_UNLIKELY(is_dual)) {
-    return with_tangent(part, [&](const at::Tensor& each) { return from_local(each, mesh, layout, options); });
+    return with_tangent(given, [&](const at::Tensor& each) { return from_local(each, mesh, layout, options); });
   }
   if (!mesh.is_member()) {
-    return on_no_member(part, spec);
+    return outside_of_mesh(given, spec);
   }
   if (options.run_check) {
-    check_parts_agree("from_local", part, *spec, options.shape.has_value());
+    check_locals_agree("from_local", given, *spec, options.shape.has_value());
   } else if (options.shape || has_strided_shard(placements)) {
-    check_part("from_local", part.sizes(), spec->local_shape_and_offset().shape, mesh.world()->rank(), *spec);
+    check_local_shape("from_local", given.sizes(), spec->local_shape_and_offset().shape, mesh.world()->rank(), *spec);
   }
   if (!has_gradient) {
-    return wrap(part, spec, options.run_check);
+    return wrap(given, spec, options.run_check);
   }
   auto boundary = c10::make_intrusive<Boundary>();
   boundary->spec = spec;
   boundary->gradient_layout = std::move(gradient_layout);
   boundary->run_check = options.run_check;
-  return FromLocal::apply(part, boundary);
+  return FromLocal::apply(given, boundary);
 }
 
 FromLocalOptions parts_of(c10::IntArrayRef shape) {

@@ -9,33 +9,35 @@
 namespace weft {
 
 struct FromLocalOptions {
-  /// Compare shapes and dtypes over the mesh, and take replicated values from the first rank of each replicated mesh dim.
+  /// Compare shapes and dtypes over the mesh, and take replicated values from the first rank of each replicated mesh
+  /// dim.
   bool run_check = false;
-  /// The global shape and strides, given together; needed where the parts are not equal in size. The local tensor is laid
-  /// out in the order of these strides.
+  /// The global shape and strides, given together; needed where the local tensors differ in size. The local tensor gets
+  /// strides in the order of these.
   std::optional<std::vector<int64_t>> shape = std::nullopt;
   std::optional<std::vector<int64_t>> stride = std::nullopt;
-  /// Where the gradient is to lie when the local tensor gets its part of it. By default as the forward placements say,
-  /// and replicated where they are partial.
+  /// The layout to which the gradient is redistributed before the local tensor receives its local gradient. By default
+  /// the forward placements, with R in the place of P.
   std::optional<Layout> grad_placements = std::nullopt;
 };
 
-/// The distributed tensor whose part on this rank is `local`, with which it shares its memory where that is laid out as
-/// it must be: contiguous, unless strides are given. Without a shape the parts are taken to be equal in size.
+/// The distributed tensor whose local tensor on this rank is `local`. They share memory if `local` has the required
+/// strides: contiguous, unless strides are given; otherwise it is copied. Without a shape all local tensors must have
+/// the same size.
 ///
 ///   from_local(mine, mesh, {Shard(0)});
 ///   from_local(mine, mesh, {Shard(0)}, {.shape = {{5, 3}}, .stride = {{3, 1}}});
 ///
-/// A term of P(avg) gets its share of the gradient. Terms of P(max), P(min) and P(product) cannot require one. On a rank
-/// that is not in the mesh the result holds an empty local tensor. A local tensor on another type of device than the
-/// mesh's is copied there, but for one without data (meta).
+/// A term of P(avg) gets the gradient divided by the number of terms. Terms of P(max), P(min) and P(product) cannot
+/// require a gradient. On a rank that is not in the mesh the result holds an empty local tensor. A local tensor on
+/// another type of device than the mesh's is copied to the mesh's device, unless it has no data (meta).
 at::Tensor from_local(
     const at::Tensor& local,
     const DeviceMesh& mesh,
     const Layout& layout,
     const FromLocalOptions& options = {});
 
-/// Shape and stride of a contiguous tensor, whose parts may differ in size.
+/// The options for a contiguous tensor of this global shape, whose local tensors may differ in size.
 ///
 ///   from_local(mine, mesh, {Shard(0)}, parts_of({5, 3}));
 FromLocalOptions parts_of(c10::IntArrayRef shape);
@@ -46,8 +48,9 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Lay
   return from_local(local, mesh, layout, parts_of(shape));
 }
 
-/// A plain gradient on meta as a replicated one, and any other as it is. Where a derivative formula makes a plain tensor on
-/// meta, the dispatcher takes the plain tensor's kernel before that of a distributed one on meta.
+/// Makes a plain gradient on meta a replicated one; returns any other gradient as it is. Where an operator of a
+/// derivative formula gets a plain and a distributed tensor on meta, the dispatcher chooses the plain kernel, which
+/// returns a plain tensor.
 at::Tensor distributed_on_meta(const at::Tensor& gradient, const DeviceMesh& mesh);
 
 } // namespace weft

@@ -19,15 +19,15 @@ at::Tensor move_implicitly(const char* op, const at::Tensor& tensor, const Layou
     return tensor;
   }
   if (Scopes::of_thread().any()) {
-    const auto way = plan(spec, spec->with(layout));
-    if (std::any_of(way.steps.begin(), way.steps.end(), [](const Step& step) { return communicates(step.kind); })) {
+    const auto move = plan(spec, spec->with(layout));
+    if (std::any_of(move.steps.begin(), move.steps.end(), [](const Step& step) { return communicates(step.kind); })) {
       auto explanation = std::make_shared<Explanation>();
       explanation->op = op;
       explanation->inputs = {spec->to_string()};
       explanation->strategy = layout.to_string();
-      explanation->plans = {"0: " + way.to_string()};
-      explanation->bytes = static_cast<int64_t>(received_bytes(way));
-      explanation->why = "what the parts give makes the whole";
+      explanation->plans = {"0: " + move.to_string()};
+      explanation->bytes = static_cast<int64_t>(received_bytes(move));
+      explanation->why = "the local results are combined over the ranks";
       tell_scopes(explanation, /*communicates=*/true);
     }
   }
@@ -46,7 +46,7 @@ at::Tensor reduce_implicitly(
     explanation->op = op;
     explanation->inputs = {c10::str(local.numel(), " numbers on ", mesh.to_string())};
     explanation->strategy = "all_reduce(" + std::string(to_string(reduction)) + ") over " + mesh.dims_text(mesh_dims);
-    explanation->why = "what the parts give makes the whole, for all tensors at once";
+    explanation->why = "the local results are combined over the ranks, for all tensors at once";
     tell_scopes(explanation, /*communicates=*/true);
   }
   const OperatorScope scope(op);

@@ -6,13 +6,13 @@
 
 namespace weft {
 
-/// Communication that an operator is made of, below autograd, where no prepared call does it. As with those, it is
-/// recorded for an ExplainLog, and in a StrictScope it raises instead.
+/// Communication inside of an operator's kernel, below autograd, which no prepared call does. As with prepared calls,
+/// an ExplainLog records it, and in a StrictScope it raises instead.
 
-/// The tensor under another layout.
+/// Redistributes the tensor to `layout`.
 at::Tensor move_implicitly(const char* op, const at::Tensor& tensor, const Layout& layout);
 
-/// A plain tensor, reduced over the ranks along these mesh dims.
+/// Reduces a plain tensor over the ranks along these mesh dims.
 at::Tensor reduce_implicitly(
     const char* op,
     const at::Tensor& local,

@@ -6,11 +6,11 @@
 
 namespace weft {
 
-/// Raises for a tensor without memory that could be sharded along its dims: one of another layout (sparse, nested), and one
-/// that wraps others (a subclass with __torch_dispatch__, a functional tensor, one of torch.func's).
+/// Raises for a tensor that has no strided memory of its own to shard: a sparse or nested tensor, and one that wraps
+/// others (a subclass with __torch_dispatch__, a functional tensor, a tensor inside of a torch.func transform).
 void check_has_dense_memory(const char* where, const at::Tensor& tensor);
 
-/// The tensor on a device of the mesh's type; one without data stays as it is.
+/// The tensor on a device of the mesh's type. A tensor without data (meta) is returned as it is.
 at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor);
 
 } // namespace weft

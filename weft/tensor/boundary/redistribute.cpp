@@ -20,7 +20,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// A cast before the data moves must commute with the reductions that may follow.
+/// The dtype to communicate in. Its kind must not change, because the cast happens before reductions and must commute
+/// with them.
 at::ScalarType checked_dtype(const char* option, std::optional<at::ScalarType> asked, at::ScalarType own) {
   const auto dtype = asked.value_or(own);
   const bool is_same_kind = c10::isFloatingType(dtype) == c10::isFloatingType(own) &&
@@ -31,7 +32,7 @@ at::ScalarType checked_dtype(const char* option, std::optional<at::ScalarType> a
   return dtype;
 }
 
-/// What is known of a move: the plan and the result without data; neither where the tensor stays as it is.
+/// The redistribution plan and the spec of the result; neither if layout and dtype stay.
 PreparedCall prepare_move(const at::Tensor& tensor, const Layout& layout, at::ScalarType dtype) {
   const auto& spec = as_dtensor(tensor)->spec();
   PreparedCall call;
@@ -78,7 +79,7 @@ at::Tensor move(const PreparedCall& call, const at::Tensor& tensor, at::ScalarTy
   if (!result.ready() && async_op) {
     return make_dtensor(std::move(result), target.spec, tensor.device());
   }
-  // What was on its way arrives in memory of its own.
+  // Collectives write to memory of their own. The result of a plan without any may alias the tensor.
   auto moved = result.wait();
   if (moved.is_alias_of(impl.local())) {
     moved = moved.clone();
@@ -90,7 +91,7 @@ at::Tensor run(const PreparedCall& call, const at::Tensor& tensor, at::ScalarTyp
   return observed(tensor, [&] { return move(call, tensor, dtype, async_op); });
 }
 
-/// What backward has to know.
+/// The layout and dtypes that backward needs to redistribute the gradient.
 struct Return : torch::CustomClassHolder {
   explicit Return(DeviceMesh mesh_of_tensor) : mesh(std::move(mesh_of_tensor)) {}
   DeviceMesh mesh;
@@ -134,7 +135,7 @@ at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const Re
   const auto& spec = *checked_values("redistribute", tensor).spec();
   TORCH_CHECK_NOT_IMPLEMENTED(
       !options.mesh || *options.mesh == spec.mesh(), "[redistribute] a tensor stays on its mesh ", spec.mesh(),
-      ", but got ", *options.mesh, ". Make it whole with full_tensor and distribute that on the other mesh.");
+      ", but got ", *options.mesh, ". Gather it with full_tensor and distribute that on the other mesh.");
   const auto dtype = checked_dtype("forward_dtype", options.forward_dtype, spec.dtype());
   const auto gradient_dtype = checked_dtype("backward_dtype", options.backward_dtype, spec.dtype());
   if (C10_UNLIKELY(has_tangent(tensor))) {

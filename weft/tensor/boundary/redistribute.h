@@ -9,21 +9,23 @@ namespace weft {
 struct RedistributeOptions {
   /// The tensor's own mesh; another one is not supported.
   std::optional<DeviceMesh> mesh = std::nullopt;
-  /// Return at once: the result is waited for when its values are first read, and the tensor must not be changed before.
+  /// Returns before the collectives are done. The first read of the result waits for them; do not write to the tensor
+  /// before.
   bool async_op = false;
-  /// Cast to this before the data moves; the result has this dtype.
+  /// Cast to this dtype before the communication; the result has this dtype.
   std::optional<at::ScalarType> forward_dtype = std::nullopt;
-  /// Cast the gradient to this, instead of the tensor's dtype, before it moves back; it then is cast to the tensor's.
+  /// Cast the gradient to this dtype, instead of the tensor's, before its communication; afterwards to the tensor's
+  /// dtype.
   std::optional<at::ScalarType> backward_dtype = std::nullopt;
 };
 
-/// The same tensor under another layout, by the cheapest collectives. Every rank of the mesh must call it.
+/// The same global tensor in another layout, by the cheapest collectives. Every rank of the mesh must call it.
 ///
 ///   redistribute(t, {Replicate()});
 ///   redistribute(t, {Shard(0), Replicate()}, {.forward_dtype = at::kBFloat16});
 ///
-/// Where the layout stays, the result shares the tensor's memory and strides; otherwise it has memory of its own and is
-/// contiguous. The gradient lies as the tensor, and is replicated where that is partial.
+/// If the layout stays, the result shares the tensor's memory and strides; otherwise it has memory of its own and is
+/// contiguous. The gradient has the tensor's layout, with R in the place of P.
 at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const RedistributeOptions& options = {});
 
 } // namespace weft

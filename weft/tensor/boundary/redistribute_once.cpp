@@ -10,7 +10,7 @@ namespace weft {
 
 namespace {
 
-/// How nodes of autograd's graph are held depends on the version of torch.
+/// The pointer type of autograd's nodes, which depends on the version of torch.
 using NodePtr = std::remove_cvref_t<decltype(std::declval<const at::Tensor&>().grad_fn())>;
 template <class>
 struct Weak;
@@ -30,15 +30,16 @@ struct SharedMove {
   Layout layout;
   uint32_t version;  // of the tensor
   bool was_recorded; // by autograd
-  /// What the tensor was redistributed to, unless it shares the tensor's memory: then it would keep the tensor alive, and the
-  /// tensor it. That is made again, with the node of this graph for its gradient, as long as a graph leads to the node; where
-  /// none does, a node of its own communicates the same.
+  /// The redistributed tensor, unless it shares the tensor's memory: then it would keep the tensor alive, and the
+  /// tensor would keep it alive. Such a result is a new view at every use. All views have `node` as their gradient
+  /// function as long as a graph holds that node; afterwards redistribute makes a new node, with the same
+  /// communication.
   at::Tensor result;
   uint32_t result_version = 0;
-  /// Writes to the memory of the tensor, and to that of the result, when it was made.
+  /// The write counts of the tensor's and the result's memory when the result was made.
   uint64_t writes = 0;
   uint64_t result_writes = 0;
-  /// Where the result has been used.
+  /// The places (see the header) that have used the result.
   c10::SmallVector<const void*, 4> places = {};
   WeakNodePtr node;
 };
@@ -49,11 +50,12 @@ bool is_still(const SharedMove& move, const at::Tensor& tensor, const Layout& la
   return move.layout == layout && move.version == tensor._version() && move.was_recorded == is_recorded(tensor);
 }
 
-/// The tensor once more, behind a node that is there already.
+/// A view of the tensor whose gradient function is an existing node.
 at::Tensor view_behind(const at::Tensor& tensor, NodePtr node) {
   const auto view = view_of(tensor);
   auto* meta = torch::autograd::impl::get_view_autograd_meta(view);
-  meta->set_creation_meta(torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION); // as of any function's: not to be changed
+  meta->set_creation_meta(
+      torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION); // as for the output of any function: no writes in place
   torch::autograd::impl::set_gradient_edge(view, {std::move(node), 0});
   return view;
 }
@@ -81,7 +83,7 @@ at::Tensor find(SharedMove& move, const at::Tensor& tensor, const Layout& layout
 
 at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout, const void* place) {
   auto* impl = as_dtensor(tensor);
-  // The graph of what is made of a leaf holds the leaf.
+  // The graph of a result made from a leaf holds the leaf, so that keeping the result in the leaf would be a cycle.
   const bool is_shared = impl != nullptr && !tensor.is_inference() && !(tensor.is_leaf() && tensor.requires_grad());
   if (!is_shared || MoveObserver::of_thread() != nullptr) {
     return redistribute(tensor, layout);

@@ -4,16 +4,17 @@
 
 namespace weft {
 
-/// As redistribute; where the same is asked of this very tensor, unchanged, at another place, nothing moves again. What three
-/// modules take is then gathered once, and its gradient, their sum, reduced once.
+/// As redistribute, but a second call for the same tensor, unchanged, and the same layout from another place returns
+/// the first result without communication. So an input of three modules is gathered once, and the sum of its gradients
+/// is reduced once.
 ///
-/// `place` tells who asks: the input of one module. One that asks again is called anew, with a tensor that may have been
-/// written to in ways that no counter sees (by numpy, to the memory of to_local()), so that the values are communicated anew.
-/// Such writes between two modules of one forward are not noticed. All ranks decide alike, because the decision follows from
-/// the calls of the program alone.
+/// `place` identifies the caller: the input of one module. A second call from the same place means that the module is
+/// called again. Since then the tensor may have been written to in ways that no counter sees (by numpy, to the memory
+/// of to_local()), so that the values are communicated again. Such writes between two modules of one forward are not
+/// noticed. All ranks decide alike, because the decision depends only on the program's calls.
 ///
-/// A result with memory of its own lives as long as the tensor. One that shares the tensor's memory is made again, and the
-/// gradients of all that are made are added up before they move.
+/// The tensor keeps a result that has memory of its own. A result that shares the tensor's memory is a new view at
+/// every call; the gradients of all these views are added up before they are communicated.
 at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout, const void* place);
 
 } // namespace weft

@@ -28,7 +28,8 @@ struct ToLocalBoundary : torch::CustomClassHolder {
 
 using ToLocalBoundaryPtr = c10::intrusive_ptr<ToLocalBoundary>;
 
-/// Another tensor of the memory of one made in inference mode. It is no inference tensor itself: those have no version.
+/// A normal tensor that shares the memory of an inference tensor. Inference tensors have no version counter, normal
+/// ones do.
 at::Tensor normal_alias(const at::Tensor& local) {
   const c10::InferenceMode normal(false);
   auto alias = at::empty({0}, local.options());
@@ -38,7 +39,8 @@ at::Tensor normal_alias(const at::Tensor& local) {
   return alias;
 }
 
-/// What `handle` makes of the local tensor. Writes to it are counted where the distributed tensor looks for them.
+/// Applies `handle` to the local tensor. The result has the version counter by which the distributed tensor notices
+/// writes.
 template <class Handle>
 at::Tensor counting_writes(DTensorImpl& impl, const Handle& handle) {
   const auto& local = impl.local();
@@ -52,7 +54,8 @@ struct ToLocal : torch::autograd::Function<ToLocal> {
     context->set_materialize_grads(false);
     context->saved_data["boundary"] = c10::IValue::make_capsule(boundary);
     return observed(tensor, [&] {
-      // A view, so that autograd refuses to change it in place: the tensor would change and not know.
+      // A view, so that autograd refuses to write to it in place: the write would change the tensor without its graph
+      // knowing.
       return counting_writes(*as_dtensor(tensor), [](const at::Tensor& local) { return local.alias(); });
     });
   }

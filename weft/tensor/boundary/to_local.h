@@ -7,21 +7,23 @@
 namespace weft {
 
 struct ToLocalOptions {
-  /// Where the gradient of the local tensor will lie. By default as the tensor, and replicated where that is partial:
-  /// then every rank must come to the same gradient. Where each has a term of it, say P(sum).
+  /// The layout of the gradient that the local gradients of all ranks form. By default the tensor's, with R in the
+  /// place of P: where it is R, every rank must compute the same gradient. Give P(sum) if each rank computes a term of
+  /// it.
   std::optional<Layout> grad_placements = std::nullopt;
 };
 
-/// This rank's part, which shares its memory with the tensor; waited for where it is still on its way.
+/// This rank's local tensor, which shares memory with the tensor. Waits if a collective still writes it.
 ///
 ///   auto mine = to_local(t);
 ///   auto mine = to_local(t, {.grad_placements = Layout{Partial()}});
 ///
-/// The gradient of a local term of P(avg) counts for the average as often as there are terms. That of P(max), P(min) and
-/// P(product) is not known: backward raises.
+/// The gradient of a local term of P(avg) is multiplied by the number of terms to give the gradient of the average. For
+/// P(max), P(min) and P(product) the gradient is not defined: backward raises.
 at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options = {});
 
-/// The whole tensor, on every rank: its replicated form's local tensor. `grad_placements` are those of the whole.
+/// The global tensor, on every rank: redistributes to R and returns the local tensor. `grad_placements` are those of
+/// the replicated tensor.
 at::Tensor full_tensor(const at::Tensor& tensor, const ToLocalOptions& options = {});
 
 } // namespace weft
