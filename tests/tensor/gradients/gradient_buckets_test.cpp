@@ -37,7 +37,7 @@ class BucketBytes {
   int64_t outer_;
 };
 
-Parameters whole_parameters(int64_t count) {
+Parameters global_parameters(int64_t count) {
   Parameters parameters;
   for (int64_t i = 0; i < count; ++i) {
     parameters.push_back(whole_numbers({kSide, kSide}, at::kDouble).remainder(3 + i));
@@ -48,20 +48,20 @@ Parameters whole_parameters(int64_t count) {
 /// Replicated along all mesh dims unless a layout is given.
 Parameters distributed_parameters(int64_t count, const DeviceMesh& mesh, std::optional<Layout> layout = {}) {
   Parameters parameters;
-  for (const auto& whole : whole_parameters(count)) {
+  for (const auto& global : global_parameters(count)) {
     const auto placed = layout.value_or(Layout(Placements(mesh.ndim(), Replicate())));
-    parameters.push_back(distribute_tensor(whole, mesh, placed).set_requires_grad(true));
+    parameters.push_back(distribute_tensor(global, mesh, placed).set_requires_grad(true));
   }
   return parameters;
 }
 
-at::Tensor whole_batch() {
+at::Tensor global_batch() {
   return whole_numbers({6, kSide}, at::kDouble).remainder(5);
 }
 
-/// Cut along all mesh dims.
+/// Sharded along all mesh dims.
 at::Tensor batch_on(const DeviceMesh& mesh) {
-  return distribute_tensor(whole_batch(), mesh, Layout(Placements(mesh.ndim(), Shard(0))));
+  return distribute_tensor(global_batch(), mesh, Layout(Placements(mesh.ndim(), Shard(0))));
 }
 
 /// A chain of layers, the last of which gets its gradient first.
@@ -73,11 +73,11 @@ at::Tensor loss_of(const Parameters& parameters, at::Tensor x) {
 }
 
 std::vector<at::Tensor> expected_gradients(int64_t count) {
-  auto parameters = whole_parameters(count);
+  auto parameters = global_parameters(count);
   for (auto& weight : parameters) {
     weight.set_requires_grad(true);
   }
-  loss_of(parameters, whole_batch()).backward();
+  loss_of(parameters, global_batch()).backward();
   std::vector<at::Tensor> gradients;
   for (const auto& weight : parameters) {
     gradients.push_back(weight.grad());
@@ -138,13 +138,13 @@ TEST(GradientBuckets, ZeroBytesReduceEveryGradientByItself) {
       "[set_gradient_bucket_bytes] a number of bytes is required, or 0 for no buckets, but got -1.");
 }
 
-TEST(GradientBuckets, WhatIsReducedOverOtherMeshDimsGoesIntoAnotherBucket) {
+TEST(GradientBuckets, GradientsReducedOverOtherMeshDimsGoIntoAnotherBucket) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
-    const auto whole = distributed_parameters(2, mesh);
-    const auto cut = distributed_parameters(2, mesh, Layout{Replicate(), Shard(0)});
-    const auto rows_cut = distribute_tensor(whole_batch(), mesh, {Shard(0), Replicate()});
-    const auto losses =
-        loss_of(whole, batch_on(mesh)) + at::linear(rows_cut, cut[0]).sum() + at::linear(rows_cut, cut[1]).sum();
+    const auto replicas = distributed_parameters(2, mesh);
+    const auto sharded = distributed_parameters(2, mesh, Layout{Replicate(), Shard(0)});
+    const auto sharded_rows = distribute_tensor(global_batch(), mesh, {Shard(0), Replicate()});
+    const auto losses = loss_of(replicas, batch_on(mesh)) + at::linear(sharded_rows, sharded[0]).sum() +
+        at::linear(sharded_rows, sharded[1]).sum();
     const CommLog log(mesh);
     losses.backward();
     const auto rows = gradient_rows(log);
@@ -155,10 +155,10 @@ TEST(GradientBuckets, WhatIsReducedOverOtherMeshDimsGoesIntoAnotherBucket) {
     EXPECT_EQ(rows[1].mesh_dims, "a,b");
     EXPECT_EQ(rows[1].calls, 1);
     EXPECT_EQ(rows[1].bytes, 3 * 2 * kBytes);
-    expect_gradients(whole);
-    for (const auto& weight : cut) {
+    expect_gradients(replicas);
+    for (const auto& weight : sharded) {
       EXPECT_EQ(spec_of(weight.grad()), spec_of(weight));
-      expect_equal(full_tensor(weight.grad()), whole_batch().sum(0).expand({kSide, kSide}));
+      expect_equal(full_tensor(weight.grad()), global_batch().sum(0).expand({kSide, kSide}));
     }
   });
 }
@@ -171,27 +171,27 @@ TEST(GradientBuckets, DtypesDoNotMix) {
     const CommLog log(mesh);
     (at::linear(x, wide).sum() + (x.to(at::kFloat) * narrow).sum()).backward();
     EXPECT_EQ(gradient_rows(log).at(0).calls, 2) << log.to_string();
-    expect_equal(full_tensor(wide.grad()), whole_batch().sum(0).expand({kSide, kSide}));
-    expect_equal(full_tensor(narrow.grad()), whole_batch().sum(0).to(at::kFloat));
+    expect_equal(full_tensor(wide.grad()), global_batch().sum(0).expand({kSide, kSide}));
+    expect_equal(full_tensor(narrow.grad()), global_batch().sum(0).to(at::kFloat));
   });
 }
 
-TEST(GradientBuckets, AveragesAndPartsThatMustMoveFirstAreReducedToo) {
+TEST(GradientBuckets, AveragesAndGradientsThatMustBeSlicedFirstAreReducedToo) {
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
-    auto leaf = distribute_tensor(whole_batch(), mesh, {Replicate(), Shard(0)}).set_requires_grad(true);
-    const auto gradient = from_local(whole_batch(), mesh, {Partial(ReduceOp::Avg), Replicate()});
+    auto leaf = distribute_tensor(global_batch(), mesh, {Replicate(), Shard(0)}).set_requires_grad(true);
+    const auto gradient = from_local(global_batch(), mesh, {Partial(ReduceOp::Avg), Replicate()});
     const CommLog log(mesh);
     leaf.clone().backward(gradient);
     const auto rows = gradient_rows(log);
     ASSERT_EQ(rows.size(), 1) << log.to_string();
     EXPECT_EQ(rows[0].mesh_dims, "a");
-    EXPECT_EQ(rows[0].bytes, whole_batch().numel() * 8 / 2);
+    EXPECT_EQ(rows[0].bytes, global_batch().numel() * 8 / 2);
     EXPECT_EQ(spec_of(leaf.grad()), spec_of(leaf));
-    expect_equal(full_tensor(leaf.grad()), whole_batch());
+    expect_equal(full_tensor(leaf.grad()), global_batch());
   });
 }
 
-/// The identity; calls a function when backward comes by.
+/// The identity; its backward calls a function.
 struct InBackward : torch::autograd::Function<InBackward> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const std::function<void()>* fn) {
     context->saved_data["fn"] = reinterpret_cast<int64_t>(fn);
@@ -213,7 +213,7 @@ TEST(GradientBuckets, BackwardGoesOnWhileABucketIsReduced) {
     const auto x = batch_on(mesh);
     const CommLog log(mesh);
     const bool is_first = mesh.coordinate()[0] == 0;
-    // The second rank gives its gradient only when the first, which gave its own, has gone on.
+    // The second rank computes its gradient only after the first has started its reduction and gone on with backward.
     const std::function<void()> before_the_bucket = [&] {
       std::unique_lock lock(mutex);
       EXPECT_TRUE(is_first || changed.wait_for(lock, std::chrono::seconds(5), [&] { return first_rank_is_past; }));
@@ -307,12 +307,12 @@ TEST(GradientBuckets, AGradientThatIsToHaveAGradientKeepsItsHistory) {
     EXPECT_TRUE(gradient.requires_grad());
     EXPECT_EQ(spec_of(gradient)->layout(), Layout{Replicate()});
     const auto second = torch::autograd::grad({gradient.sum()}, {weight})[0];
-    expect_equal(full_tensor(second), (whole_batch().t().matmul(whole_batch()) * 2).sum(0).expand({kSide, kSide}));
+    expect_equal(full_tensor(second), (global_batch().t().matmul(global_batch()) * 2).sum(0).expand({kSide, kSide}));
     weight.mutable_grad().reset();
   });
 }
 
-/// A part of a graph that is run in backward, as activation checkpoints do: a backward pass inside of another.
+/// A subgraph that runs its own backward pass inside of another, as activation checkpoints do.
 struct Checkpoint : torch::autograd::Function<Checkpoint> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Parameters* parameters) {
     context->save_for_backward({x});
@@ -355,8 +355,8 @@ TEST(GradientBuckets, ALeafMayAppearInAPassAndInOneInsideOfIt) {
     const auto weight = distributed_parameters(1, mesh)[0];
     const Parameters inner = {weight};
     at::linear(Checkpoint::apply(at::linear(batch_on(mesh), weight), &inner), weight).sum().backward();
-    auto plain = whole_parameters(1)[0].set_requires_grad(true);
-    at::linear(at::linear(at::linear(whole_batch(), plain), plain).remainder(7), plain).sum().backward();
+    auto plain = global_parameters(1)[0].set_requires_grad(true);
+    at::linear(at::linear(at::linear(global_batch(), plain), plain).remainder(7), plain).sum().backward();
     expect_equal(full_tensor(weight.grad()), plain.grad());
   });
 }
@@ -475,12 +475,12 @@ TEST(GradientBuckets, AHookBehindTheAccumulatingNodeFindsTheGradient) {
   });
 }
 
-TEST(GradientBuckets, ALeafThatIsGivenOtherDataGetsGradientsThatLieAsThose) {
+TEST(GradientBuckets, ALeafThatIsGivenOtherDataGetsGradientsInTheLayoutOfThatData) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto weight = distributed_parameters(1, mesh, Layout{Shard(0)})[0];
     at::linear(batch_on(mesh), weight).sum().backward();
     weight.mutable_grad().reset();
-    weight.set_data(distribute_tensor(whole_parameters(1)[0], mesh, {Replicate()}));
+    weight.set_data(distribute_tensor(global_parameters(1)[0], mesh, {Replicate()}));
     at::linear(batch_on(mesh), weight).sum().backward();
     EXPECT_EQ(spec_of(weight.grad()), spec_of(weight));
   });

@@ -16,18 +16,18 @@ namespace gradient_layout_test {
 using namespace weft::testing;
 using Values = std::vector<at::Tensor>;
 
-TEST(GradientLayout, TheGradientOfALeafLiesAsTheLeaf) {
-  const auto whole = whole_numbers({5, 4});
+TEST(GradientLayout, TheGradientOfALeafHasTheLayoutOfTheLeaf) {
+  const auto global = whole_numbers({5, 4});
   on_all_layouts(2, {Replicate(), Shard(0), Shard(1), Partial()}, [&](const DeviceMesh& mesh, const Layout& layout) {
-    auto leaf = from_local(part_of(whole, mesh, layout), mesh, layout, whole.sizes()).detach();
+    auto leaf = from_local(part_of(global, mesh, layout), mesh, layout, global.sizes()).detach();
     leaf.set_requires_grad(true);
-    const auto x = distribute_tensor(whole, mesh, Layout(Placements(mesh.ndim(), Shard(0))));
+    const auto x = distribute_tensor(global, mesh, Layout(Placements(mesh.ndim(), Shard(0))));
     (leaf * x).sum().backward();
     EXPECT_EQ(spec_of(leaf.grad())->layout(), without_partial(layout));
-    expect_equal(full_tensor(leaf.grad()), whole);
+    expect_equal(full_tensor(leaf.grad()), global);
     (leaf * x).sum().backward();
     EXPECT_EQ(spec_of(leaf.grad())->layout(), without_partial(layout));
-    expect_equal(full_tensor(leaf.grad()), whole * 2);
+    expect_equal(full_tensor(leaf.grad()), global * 2);
   });
 }
 

@@ -20,15 +20,15 @@ namespace {
 
 std::atomic<int64_t> bucket_bytes = int64_t{4} << 20;
 
-/// Over which mesh dims a gradient is reduced, and how, once it lies as `before` says.
+/// The last step of a gradient's redistribution: over which mesh dims it is reduced, and its layout before.
 struct Reduction {
   MeshDims mesh_dims;
   ReduceOp op = ReduceOp::Sum;
   Layout before;
 };
 
-/// The last step that brings a gradient to the layout; none where that is not a sum or an average of terms that others
-/// have.
+/// The reduction that redistributes a gradient to `layout`; nullopt if the last step is not one sum or average over
+/// ranks.
 std::optional<Reduction> reduction_to(const TensorSpec& gradient, const Layout& layout) {
   Reduction reduction;
   reduction.before = layout;
@@ -49,7 +49,7 @@ std::optional<Reduction> reduction_to(const TensorSpec& gradient, const Layout& 
   return reduction.mesh_dims.empty() ? std::nullopt : std::optional(std::move(reduction));
 }
 
-/// How much the rank with most holds of a tensor: the same number on every rank.
+/// The bytes of the largest local tensor: the same number on every rank, so that all ranks fill buckets alike.
 int64_t most_local_bytes(const TensorSpec& spec) {
   const auto shape = largest_local_shape(spec.sizes(), spec.layout(), spec.mesh().shape());
   return c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(spec.dtype()));
@@ -59,7 +59,7 @@ c10::Stream current_stream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// What the gradients of a bucket have in common. They are packed on the stream that made them.
+/// The properties that all gradients of a bucket share. They are packed on the stream that computed them.
 struct BucketKey {
   DeviceMesh mesh;
   MeshDims mesh_dims;
@@ -88,7 +88,7 @@ class Bucket {
     members_.push_back({gradient, target, std::move(accumulator)});
   }
 
-  /// Starts to reduce what is in it; there is no adding any more.
+  /// Starts the all_reduce of the bucket's gradients. No gradient can be added afterwards.
   void start() {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     const OperatorScope scope("gradient");
@@ -111,7 +111,7 @@ class Bucket {
       auto gradient = gradient_at(begin, target);
       begin += as_dtensor(gradient)->local().numel();
       torch::autograd::variable_list gradients;
-      gradients.push_back(std::move(gradient)); // the only reference: the node may keep it as it is
+      gradients.push_back(std::move(gradient)); // the only reference, so that the node need not copy it
       (*accumulator)(std::move(gradients));
     }
   }
@@ -165,8 +165,8 @@ class Bucket {
   Pending pending_;
 };
 
-/// The buckets of one backward pass. Held by the callback that the pass ends with, and so gone with the pass where that
-/// fails before. Passes that run inside of others (reentrant ones) have their own.
+/// The buckets of one backward pass. The callback at the end of the pass owns them, so that they are destroyed with the
+/// pass also if it fails before. Passes that run inside of others (reentrant ones) have buckets of their own.
 class BackwardPass {
  public:
   explicit BackwardPass(int64_t id) : id_(id) {}
@@ -177,7 +177,8 @@ class BackwardPass {
   BackwardPass(const BackwardPass&) = delete;
   BackwardPass& operator=(const BackwardPass&) = delete;
 
-  /// That of the graph task which this thread works on: autograd may run a task on several threads, and many on one.
+  /// The pass of the graph task that this thread works on: autograd may run a task on several threads, and a thread may
+  /// run many tasks.
   static std::shared_ptr<BackwardPass> current() {
     const auto id = torch::autograd::get_current_graph_task_id();
     const std::lock_guard lock(passes_mutex());
@@ -206,7 +207,7 @@ class BackwardPass {
   }
 
  private:
-  // Never destroyed: threads of autograd's may outlive what is static.
+  // Never destroyed: autograd's threads may outlive static objects.
   static std::mutex& passes_mutex() {
     static auto* mutex = new std::mutex();
     return *mutex;

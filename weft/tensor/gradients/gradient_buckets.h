@@ -6,22 +6,24 @@
 
 namespace weft {
 
-/// The node that accumulates a leaf's gradient; none where no graph leads to the leaf.
+/// The node that accumulates a leaf's gradient; nullptr if no graph leads to the leaf.
 using GradAccumulator = decltype(torch::autograd::impl::try_get_grad_accumulator(std::declval<const at::Tensor&>()));
 
-/// Takes a leaf's gradient in a backward pass to reduce it together with others; false where it is not partial over mesh
-/// dims on which `layout` is replicated, by sum or average. Whatever else brings it to `layout` is done first, at once.
+/// Takes a leaf's gradient in a backward pass to reduce it together with others. Returns false, and takes nothing,
+/// unless the gradient is P(sum) or P(avg) on mesh dims where `layout` is R. Other redistribution to `layout` is done
+/// before, immediately.
 ///
-/// Gradients that are reduced over the same mesh dims of one mesh, by the same operation and in one dtype, share buckets.
-/// A full bucket is reduced by one all_reduce, which goes on while backward does. At the end of the pass the rest is
-/// reduced and everything is accumulated, in `layout`, as the node does: the gradients of a bucket lie in one piece of
-/// memory. An error of a collective is raised by backward().
+/// Gradients that are reduced over the same mesh dims of one mesh, by the same operation and in one dtype, share
+/// buckets. A full bucket is reduced by one all_reduce, which overlaps with the rest of backward. At the end of the
+/// pass the other buckets are reduced, and the nodes accumulate all gradients, in `layout`. The gradients of a bucket
+/// share one storage. backward() raises the error of a collective.
 ///
-/// Which gradients share a bucket follows from their specs and the order in which they come: the same on every rank.
+/// Which gradients share a bucket depends only on their specs and on the order in which backward computes them: the
+/// same on every rank.
 bool reduce_in_bucket(const at::Tensor& gradient, const Layout& layout, GradAccumulator accumulator);
 
-/// How many bytes of gradients fill a bucket; 0: every gradient is reduced by itself as soon as it is there. It must be the
-/// same on every rank.
+/// How many bytes of gradients fill a bucket; with 0 every gradient is reduced by itself as soon as it is computed. It
+/// must be the same on every rank.
 int64_t gradient_bucket_bytes();
 void set_gradient_bucket_bytes(int64_t bytes);
 

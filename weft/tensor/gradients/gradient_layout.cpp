@@ -18,36 +18,36 @@ namespace {
 namespace autograd = torch::autograd;
 using autograd::variable_list;
 
-/// Some derivative formulas give a plain tensor of zeros, made of the shape alone: the same on every rank. It may be one
-/// that has no memory.
+/// Distributes a plain gradient. Some derivative formulas return a plain tensor of zeros, made from the shape alone and
+/// so the same on every rank. It may be a zero tensor of torch that has no memory.
 at::Tensor replicated_constant(const at::Tensor& gradient, const DeviceMesh& mesh) {
   const auto local = gradient._is_zerotensor() ? at::zeros(gradient.sizes(), gradient.options()) : gradient;
   return from_local(local, mesh, replicated(mesh));
 }
 
-/// Brings the gradient of a leaf, which owns it, to the leaf's layout.
+/// Redistributes the gradient of a leaf to the leaf's layout. The leaf owns this hook.
 class GradientLayoutHook : public autograd::FunctionPreHook {
  public:
   explicit GradientLayoutHook(const at::Tensor& leaf) : leaf_(leaf.unsafeGetTensorImpl()) {}
 
   variable_list operator()(const variable_list& gradients) override {
     const at::Tensor leaf(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(leaf_));
-    // Derivative formulas may give none.
+    // Derivative formulas may return an undefined gradient.
     if (!gradients[0].defined() || !is_dtensor(leaf)) {
       return gradients;
     }
     const OperatorScope scope("gradient");
     const auto& spec = *as_dtensor(leaf)->spec();
     const auto layout = without_partial(spec.layout());
-    const auto& gradient = gradients[0];
-    const auto whole = is_dtensor(gradient) ? gradient : replicated_constant(gradient, spec.mesh());
-    if (as_dtensor(whole)->spec()->layout() == layout) {
-      return {whole};
+    const auto gradient = is_dtensor(gradients[0]) ? gradients[0] : replicated_constant(gradients[0], spec.mesh());
+    if (as_dtensor(gradient)->spec()->layout() == layout) {
+      return {gradient};
     }
-    if (auto accumulator = next_reader(leaf); accumulator && reduce_in_bucket(whole, layout, std::move(accumulator))) {
-      return {at::Tensor()}; // nothing is accumulated yet
+    if (auto accumulator = next_reader(leaf);
+        accumulator && reduce_in_bucket(gradient, layout, std::move(accumulator))) {
+      return {at::Tensor()}; // the bucket accumulates it later
     }
-    return {redistribute(whole, layout)};
+    return {redistribute(gradient, layout)};
   }
 
  private:
@@ -59,20 +59,22 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
       return {};
     }
     auto accumulator = autograd::impl::try_get_grad_accumulator(leaf);
-    // Hooks behind the accumulation are to find its result, and some are there to free it before the others come.
+    // Hooks that run after the accumulation must find its result, and some of them free it before the next gradient
+    // comes.
     if (!accumulator || !accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty() ||
         accumulator->tensor_post_acc_grad_hooks()) {
       return {};
     }
-    // Whoever asks for certain gradients names their nodes; those that are returned to the caller are not run.
+    // A caller that asks for certain gradients (torch::autograd::grad, or backward with inputs) names their nodes. The
+    // nodes of gradients that are returned to the caller do not run.
     const auto* asked = autograd::get_current_graph_task_exec_info();
     const auto found = asked->find(accumulator.get());
     const bool is_run = asked->empty() || (found != asked->end() && found->second.needed_);
     return is_run ? accumulator : GradAccumulator();
   }
 
-  /// The leaf owns this hook, and the node that runs it holds the leaf. A weak pointer would make torch.utils.swap_tensors
-  /// refuse the leaf.
+  /// The leaf owns this hook, and the node that runs it holds the leaf. A weak pointer would make
+  /// torch.utils.swap_tensors refuse the leaf.
   c10::TensorImpl* leaf_;
 };
 
@@ -87,7 +89,8 @@ void keep_gradient_layout(const at::Tensor& leaf) {
     return;
   }
   if (hooks.empty()) {
-    // The first hook that C++ registers removes all that are there; later ones join it.
+    // The first hook that a user registers from C++ calls create_cpp_hook, which removes all hooks of the leaf. Calling
+    // it here, while there are none, makes later hooks join its list.
     autograd::impl::create_cpp_hook(leaf);
   }
   hooks.push_back(std::make_unique<GradientLayoutHook>(leaf));

@@ -4,11 +4,11 @@
 
 namespace weft {
 
-/// Makes the gradients of a leaf lie as the leaf does when they are accumulated (replicated where that is partial), so that
-/// a partial gradient is reduced once, and not by every operator of the optimizer. Those that only have to be reduced are
-/// so in buckets (gradient_buckets.h); others, and those that are returned by torch::autograd::grad, at once.
+/// Gives the gradients of a leaf the leaf's layout, with R in the place of P, when they are accumulated. So a partial
+/// gradient is reduced once, and not by every operator of the optimizer. Gradients that only have to be reduced share
+/// buckets (gradient_buckets.h). Others, and those that torch::autograd::grad returns, are redistributed immediately.
 ///
-/// Hooks of the user's see gradients as they come, perhaps partial, since a reduction comes after them all.
+/// The user's hooks run before this redistribution and may see partial gradients.
 void keep_gradient_layout(const at::Tensor& leaf);
 
 } // namespace weft
