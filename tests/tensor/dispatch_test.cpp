@@ -25,9 +25,9 @@ at::Tensor whole_numbers(c10::IntArrayRef sizes, int64_t start = -3) {
 }
 
 /// A distributed tensor of any layout, partial ones included.
-at::Tensor placed(const at::Tensor& whole, const DeviceMesh& mesh, const Layout& layout) {
-  const auto local = local_by_definition(whole, layout, mesh.shape(), mesh.coordinate());
-  return from_local(local, mesh, layout, whole.sizes());
+at::Tensor placed(const at::Tensor& global, const DeviceMesh& mesh, const Layout& layout) {
+  const auto local = local_by_definition(global, layout, mesh.shape(), mesh.coordinate());
+  return from_local(local, mesh, layout, global.sizes());
 }
 
 void expect_value(const at::Tensor& tensor, const at::Tensor& expected) {
@@ -103,27 +103,27 @@ TEST(Dispatch, AnOutArgumentKeepsItsPlacements) {
 
 TEST(Dispatch, AResultThatCannotBeStoredIsAnError) {
   on_mesh(2, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    auto x = placed(whole, mesh, {Partial()});
+    const auto global = whole_numbers({4, 2});
+    auto x = placed(global, mesh, {Partial()});
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { x.relu_(); }),
         "[aten::relu_] the result cannot be stored in f32[4,2] @ mesh(a=2) {P(sum)}, whose placements stay as they "
         "are. "
         "Redistribute it first, or use the functional form.");
-    expect_value(x, whole);
-    expect_value(at::relu(x), at::relu(whole));
+    expect_value(x, global);
+    expect_value(at::relu(x), at::relu(global));
   });
 }
 
 TEST(Dispatch, AnInPlaceOperatorWithoutARuleRunsReplicatedAndKeepsThePlacements) {
   ASSERT_EQ(RuleRegistry::instance().find("aten::put_"), nullptr);
-  const auto whole = whole_numbers({5, 2});
+  const auto global = whole_numbers({5, 2});
   const auto index = at::tensor({1, 8, 4}, at::kLong);
   const auto source = whole_numbers({3}, 40);
-  const auto expected = whole.put(index, source);
+  const auto expected = global.put(index, source);
   for (const auto& layout : all_layouts(1, 2, {Replicate(), Shard(0), Shard(1), Partial()})) {
     on_mesh(2, [&](const DeviceMesh& mesh) {
-      auto x = placed(whole, mesh, layout);
+      auto x = placed(global, mesh, layout);
       const auto local = to_local(x);
       auto& result = x.put_(distribute_tensor(index, mesh, {Replicate()}), distribute_tensor(source, mesh, {Shard(0)}));
       EXPECT_TRUE(result.is_same(x));
@@ -136,14 +136,14 @@ TEST(Dispatch, AnInPlaceOperatorWithoutARuleRunsReplicatedAndKeepsThePlacements)
 
 TEST(Dispatch, AListThatIsWrittenKeepsItsPlacements) {
   on_mesh(2, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    const auto y = placed(whole, mesh, {Partial()});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    const auto y = placed(global, mesh, {Partial()});
     at::_foreach_mul_({x, y}, 2);
     expect_layout(x, {Shard(0)});
     expect_layout(y, {Partial()});
-    expect_value(x, whole * 2);
-    expect_value(y, whole * 2);
+    expect_value(x, global * 2);
+    expect_value(y, global * 2);
   });
 }
 
@@ -162,15 +162,15 @@ TEST(Dispatch, APlainTensorWithDimsIsAnErrorThatNamesTheArgument) {
 }
 
 TEST(Dispatch, NumbersAndPlainTensorsWithoutDimsAreFine) {
-  const auto whole = whole_numbers({4, 2});
+  const auto global = whole_numbers({4, 2});
   for (const auto& layout : all_layouts(1, 2, {Replicate(), Shard(0), Shard(1), Partial()})) {
     on_mesh(2, [&](const DeviceMesh& mesh) {
-      const auto x = placed(whole, mesh, layout);
-      expect_value(x + 1, whole + 1);
-      expect_value(x * 2, whole * 2);
-      expect_value(1 - x, 1 - whole);
-      expect_value(x + at::scalar_tensor(3), whole + 3);
-      expect_value(at::scalar_tensor(3) * x, whole * 3);
+      const auto x = placed(global, mesh, layout);
+      expect_value(x + 1, global + 1);
+      expect_value(x * 2, global * 2);
+      expect_value(1 - x, 1 - global);
+      expect_value(x + at::scalar_tensor(3), global + 3);
+      expect_value(at::scalar_tensor(3) * x, global * 3);
     });
   }
 }
@@ -183,23 +183,23 @@ TEST(Dispatch, TensorsOfDifferentMeshesAreAnError) {
     const auto y = distribute_tensor(whole_numbers({4, 2}), square, {Shard(0), Replicate()});
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { x.add(y); }),
-        "[aten::add] all tensors must be on the same mesh, but got mesh(a=4) and mesh(b=2,c=2). Bring them to "
-        "one mesh through full_tensor.");
+        "[aten::add] all tensors must be on the same mesh, but got mesh(a=4) and mesh(b=2,c=2). Redistribute "
+        "them on one mesh through full_tensor.");
   });
 }
 
 TEST(Dispatch, AnOperatorWithoutARuleRunsOnReplicatedTensors) {
   ASSERT_EQ(RuleRegistry::instance().find("aten::put"), nullptr);
-  const auto whole = whole_numbers({4, 2});
+  const auto global = whole_numbers({4, 2});
   const auto index = at::tensor({1, 6}, at::kLong);
   const auto source = whole_numbers({2}, 40);
   for (const auto& layout : all_layouts(1, 2, {Replicate(), Shard(0), Shard(1), Partial()})) {
     on_mesh(2, [&](const DeviceMesh& mesh) {
-      const auto x = placed(whole, mesh, layout);
+      const auto x = placed(global, mesh, layout);
       const auto result =
           at::put(x, distribute_tensor(index, mesh, {Shard(0)}), distribute_tensor(source, mesh, {Replicate()}));
       expect_layout(result, {Replicate()});
-      expect_value(result, at::put(whole, index, source));
+      expect_value(result, at::put(global, index, source));
       expect_layout(x, layout);
     });
   }
@@ -217,25 +217,25 @@ TEST(Dispatch, RunsWithoutARuleAreCounted) {
 }
 
 TEST(Dispatch, SeveralResultsAndListsEqualTheSingleDevice) {
-  const auto whole = at::tensor({3.F, 1.F, 2.F, 0.F, 5.F, 4.F}).view({3, 2});
+  const auto global = at::tensor({3.F, 1.F, 2.F, 0.F, 5.F, 4.F}).view({3, 2});
   for (const auto& layout : all_layouts(1, 2, {Replicate(), Shard(0), Shard(1), Partial()})) {
     on_mesh(2, [&](const DeviceMesh& mesh) {
-      const auto x = placed(whole, mesh, layout);
+      const auto x = placed(global, mesh, layout);
       const auto [values, indices] = at::sort(x, 0);
-      const auto [expected_values, expected_indices] = at::sort(whole, 0);
+      const auto [expected_values, expected_indices] = at::sort(global, 0);
       expect_value(values, expected_values);
       expect_value(indices, expected_indices);
-      expect_value(at::cat({x, x * 2}, 1), at::cat({whole, whole * 2}, 1));
-      expect_value(x.split(1, 1)[1], whole.split(1, 1)[1]);
+      expect_value(at::cat({x, x * 2}, 1), at::cat({global, global * 2}, 1));
+      expect_value(x.split(1, 1)[1], global.split(1, 1)[1]);
     });
   }
 }
 
 TEST(Dispatch, TheSecondIdenticalCallIsAHit) {
   on_mesh(2, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    const auto y = distribute_tensor(whole, mesh, {Replicate()});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    const auto y = distribute_tensor(global, mesh, {Replicate()});
     const auto before = call_cache_counters();
     const auto first = at::mul(x, y);
     const auto between = call_cache_counters();
@@ -247,27 +247,27 @@ TEST(Dispatch, TheSecondIdenticalCallIsAHit) {
     EXPECT_EQ(after.hits, between.hits + 1);
     EXPECT_EQ(after.size, between.size);
     EXPECT_EQ(spec_of(first), spec_of(second));
-    expect_value(second, whole * whole);
+    expect_value(second, global * global);
   });
 }
 
 TEST(Dispatch, AnotherStaticArgumentIsAnotherCall) {
   on_mesh(2, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     const auto columns = x.sum(0);
     const auto before = call_cache_counters();
     const auto rows = x.sum(1);
     EXPECT_EQ(call_cache_counters().misses, before.misses + 1);
-    expect_value(columns, whole.sum(0));
-    expect_value(rows, whole.sum(1));
+    expect_value(columns, global.sum(0));
+    expect_value(rows, global.sum(1));
   });
 }
 
 TEST(Dispatch, ChangingScalarsDoNotFillTheCache) {
   on_mesh(2, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     auto sum = distribute_tensor(at::zeros({4, 2}), mesh, {Shard(0)});
     size_t size = 0;
     for (int i = 0; i < 100; ++i) {
@@ -276,7 +276,7 @@ TEST(Dispatch, ChangingScalarsDoNotFillTheCache) {
       size = i == 0 ? call_cache_counters().size : size;
     }
     EXPECT_EQ(call_cache_counters().size, size);
-    expect_value(sum, whole * (2 * 4950));
+    expect_value(sum, global * (2 * 4950));
   });
 }
 
@@ -287,26 +287,26 @@ TEST(Dispatch, AViewSharesItsBasesLocalStorage) {
       [](const at::Tensor& x) { return x.unsqueeze(0); },    [](const at::Tensor& x) { return x.split(2, 1)[1]; }};
   for (size_t i = 0; i < views.size(); ++i) {
     on_mesh(2, [&](const DeviceMesh& mesh) {
-      auto whole = whole_numbers({4, 4});
-      const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+      auto global = whole_numbers({4, 4});
+      const auto x = distribute_tensor(global, mesh, {Shard(0)});
       const auto view = views[i](x);
       EXPECT_TRUE(to_local(view).is_alias_of(to_local(x))) << "view " << i;
       view.mul_(10);
-      views[i](whole = whole.clone()).mul_(10);
-      expect_value(x, whole);
+      views[i](global = global.clone()).mul_(10);
+      expect_value(x, global);
     });
   }
 }
 
 TEST(Dispatch, WhatIsNotContiguousCanBeReshaped) {
   on_mesh(2, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 6});
+    const auto global = whole_numbers({4, 6});
     const auto square = whole_numbers({4, 4});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    expect_value(x.t().reshape({24}), whole.t().reshape({24}));
-    expect_value(x.view({4, 2, 3}).transpose(1, 2).flatten(1), whole.view({4, 2, 3}).transpose(1, 2).flatten(1));
-    expect_value(x.t().contiguous(), whole.t());
-    // The same call on a part with other strides.
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    expect_value(x.t().reshape({24}), global.t().reshape({24}));
+    expect_value(x.view({4, 2, 3}).transpose(1, 2).flatten(1), global.view({4, 2, 3}).transpose(1, 2).flatten(1));
+    expect_value(x.t().contiguous(), global.t());
+    // The same call on a local tensor with other strides.
     const auto y = distribute_tensor(square, mesh, {Shard(0)});
     expect_value(at::relu(y).view({16}), at::relu(square).view({16}));
     const auto transposed = distribute_tensor(square, mesh, {Shard(1)}).t();

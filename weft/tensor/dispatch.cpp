@@ -16,26 +16,28 @@ namespace weft {
 
 namespace {
 
-/// Composite operators that stay whole: they have a derivative formula of their own, or get one here.
-bool stays_whole(const std::string& name) {
+/// Composite operators that are not decomposed: they have a derivative formula of their own, or get one here.
+bool is_kept_composite(const std::string& name) {
   return name == "aten::linear" || name == "aten::matmul" || name == "aten::einsum" ||
       name == "aten::_fused_rms_norm" || name == "aten::silu_backward" || name == "aten::mish_backward";
 }
 
-/// Whether the operator is run by rules: not where it has a kernel of its own, or is made of others that are.
+/// Whether rules decide how the operator runs: not if it has a kernel of its own, or is composed of operators that have
+/// rules.
 bool is_run_by_rules(const c10::OperatorHandle& op) {
   const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  return (!is_composite || stays_whole(op.schema().name())) && !op.hasKernelForDispatchKey(kDTensorKey) &&
+  return (!is_composite || is_kept_composite(op.schema().name())) && !op.hasKernelForDispatchKey(kDTensorKey) &&
       !is_composed_of_random(op);
 }
 
-/// All of them, by full name; the dispatcher owns them for the life of the process.
+/// All registered kernels, by the operator's full name. They live as long as the process, because the dispatcher uses
+/// them.
 std::vector<std::pair<std::string, const DTensorKernel*>>& kernels() {
   static auto* all = new std::vector<std::pair<std::string, const DTensorKernel*>>();
   return *all;
 }
 
-/// What `tensor.data = from` asks.
+/// Whether `tensor.data = from` is allowed.
 bool can_take_place(const at::Tensor& tensor, const at::Tensor& from) {
   return is_dtensor(tensor) && is_dtensor(from);
 }
@@ -48,7 +50,7 @@ void register_all() {
   register_random(*library);
   register_as_strided(*library);
   register_in_place_views(*library);
-  // Made of operators that are differentiable, so that backward is too.
+  // Composed of differentiable operators, so that autograd can differentiate their backward too.
   for (auto* each : {library, autograd}) {
     register_linear_backward(*each);
     register_selecting_backward(*each);

@@ -7,10 +7,10 @@
 
 namespace weft {
 
-/// Of the calling thread's cached calls.
+/// The counters of the calling thread's call cache.
 CallCache::Counters call_cache_counters();
 
-/// How often operators without a rule have run on replicated tensors in this process, by name.
+/// How often operators without a rule have run on replicated tensors in this process, by the operator's name.
 std::map<std::string, size_t> fallback_counts();
 
 } // namespace weft

@@ -41,7 +41,7 @@ TEST(DirectSignatures, LeaveOutListsOfViewsOutArgumentsAndWhatCppCallsOtherwise)
   EXPECT_FALSE(is_direct("aten::cat", ""));
   EXPECT_FALSE(is_direct("aten::split", "Tensor"));
   EXPECT_FALSE(is_direct("aten::add", "out"));
-  // Schemas alike that of mul_, but C++ takes and gives the tensor as constant.
+  // Their schemas look like that of mul_, but C++ takes and returns the tensor as constant.
   EXPECT_FALSE(is_direct("aten::resize_as_sparse_", ""));
 }
 
@@ -142,7 +142,7 @@ TEST(DirectKernel, LeavesToTheGeneralWayWhatAScopeObserves) {
 TEST(DirectKernel, RefusesAViewThatIsOutOfDate) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({3, 4}), mesh, {Shard(0)});
-    const auto view = x.view({4, 3}); // has to be moved
+    const auto view = x.view({4, 3}); // has to be redistributed
     view.relu();
     view.relu();
     x.add_(1.0);

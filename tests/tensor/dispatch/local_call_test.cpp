@@ -33,11 +33,11 @@ std::vector<c10::IValue> run_twice(const char* name, const char* overload, const
 
 TEST(LocalCall, ReplacesTheArgumentsByTheResult) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({5, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    const auto results = run_twice("aten::add", "Tensor", {x, distribute_tensor(whole, mesh, {Shard(1)}), 2});
+    const auto global = whole_numbers({5, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    const auto results = run_twice("aten::add", "Tensor", {x, distribute_tensor(global, mesh, {Shard(1)}), 2});
     ASSERT_EQ(results.size(), 1U);
-    expect_equal(full_tensor(results[0].toTensor()), whole * 3);
+    expect_equal(full_tensor(results[0].toTensor()), global * 3);
   });
 }
 
@@ -65,16 +65,17 @@ TEST(LocalCall, AViewThatHadToBeCopiedHasStridesInTheOrderOfTheView) {
 TEST(LocalCall, WhatIsReadFromTheMemoryThatIsWrittenIsCopiedFirst) {
   // Rank 1 holds nothing: kernels would raise on rank 0 alone.
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({6, 1});
+    const auto global = whole_numbers({6, 1});
     const auto rows = distribute_tensor(at::arange(1, 4), mesh, {Replicate()});
     for (int time = 0; time < 2; ++time) {
-      const auto x = distribute_tensor(whole, mesh, {Shard(1)});
+      const auto x = distribute_tensor(global, mesh, {Shard(1)});
       x.index_copy_(0, rows, x.slice(0, 0, 3));
-      expect_equal(full_tensor(x), at::cat({whole.slice(0, 0, 1), whole.slice(0, 0, 3), whole.slice(0, 4)}));
+      expect_equal(full_tensor(x), at::cat({global.slice(0, 0, 1), global.slice(0, 0, 3), global.slice(0, 4)}));
       x.slice(0, 1).copy_(x.slice(0, 0, 5));
       x.slice(0, 0, 5).add_(x.slice(0, 1));
       at::_foreach_add_(Values{x.slice(0, 0, 5)}, Values{x.slice(0, 1)});
-      const auto y = at::cat({whole.slice(0, 0, 1), whole.slice(0, 0, 1), whole.slice(0, 0, 3), whole.slice(0, 4, 5)});
+      const auto y =
+          at::cat({global.slice(0, 0, 1), global.slice(0, 0, 1), global.slice(0, 0, 3), global.slice(0, 4, 5)});
       auto expected = y.clone();
       for (int i = 0; i < 2; ++i) {
         expected.slice(0, 0, 5).add_(expected.slice(0, 1).clone());
@@ -86,18 +87,18 @@ TEST(LocalCall, WhatIsReadFromTheMemoryThatIsWrittenIsCopiedFirst) {
 
 TEST(LocalCall, WhatIsReadWhereItIsWrittenIsNotCopied) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     for (int time = 0; time < 2; ++time) {
       x.mul_(x).add_(x.view_as(x));
     }
-    const auto once = whole * whole * 2;
+    const auto once = global * global * 2;
     expect_equal(full_tensor(x), once * once * 2);
   });
 }
 
 TEST(LocalCall, AReplicatedResultHasTheSizeThatTheDeviceGivesIt) {
-  // Saved statistics are empty on this device where the running ones are used, and not so without data.
+  // Saved statistics are empty on this device if the running ones are used, but not on meta.
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({4, 2, 3}), mesh, {Shard(0)});
     const auto channels = distribute_tensor(at::ones({2}), mesh, {Replicate()});
@@ -127,25 +128,25 @@ TEST(LocalCall, AResultThatIsNotStridedRaises) {
 
 TEST(LocalCall, WhatIsWrittenIsReturnedAsTheTensorItIs) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    const auto results = run_twice("aten::mul_", "Tensor", {x, distribute_tensor(whole, mesh, {Shard(1)})});
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    const auto results = run_twice("aten::mul_", "Tensor", {x, distribute_tensor(global, mesh, {Shard(1)})});
     EXPECT_TRUE(results.at(0).toTensor().is_same(x));
-    expect_equal(full_tensor(x), whole * whole * whole);
+    expect_equal(full_tensor(x), global * global * global);
   });
 }
 
-TEST(LocalCall, WhatIsWrittenInAnotherLayoutComesBack) {
+TEST(LocalCall, AWrittenOperandIsRedistributedBackToItsLayout) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({5, 2});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
+    const auto global = whole_numbers({5, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
     const auto index = at::tensor({1, 8}, at::kLong);
     const auto source = whole_numbers({2});
     run_twice(
         "aten::put_", "",
         {x, distribute_tensor(index, mesh, {Replicate()}), distribute_tensor(source, mesh, {Shard(0)}), true});
     EXPECT_EQ(spec_of(x)->layout(), Layout{Shard(0)});
-    expect_equal(full_tensor(x), whole.put(index, source, true).put(index, source, true));
+    expect_equal(full_tensor(x), global.put(index, source, true).put(index, source, true));
   });
 }
 
@@ -177,9 +178,9 @@ TEST(LocalCall, RanksLookUpTheRowsTheyHold) {
 
 TEST(LocalCall, ResultsAreLaidOutAsOnASingleDevice) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto whole = whole_numbers({4, 6});
-    const auto x = distribute_tensor(whole, mesh, {Shard(0)});
-    EXPECT_EQ((x.t() * 2).strides(), (whole.t() * 2).strides());
+    const auto global = whole_numbers({4, 6});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    EXPECT_EQ((x.t() * 2).strides(), (global.t() * 2).strides());
     EXPECT_FALSE(to_local(x.t() * 2).is_contiguous());
     EXPECT_TRUE(to_local(x.t().contiguous()).is_contiguous());
   });

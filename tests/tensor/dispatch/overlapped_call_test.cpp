@@ -32,7 +32,7 @@ int64_t calls(const CommLog& log, Collective collective) {
 struct Outcome {
   at::Tensor output;
   Layout layout;
-  Tensors gradients; // whole
+  Tensors gradients; // global
   int64_t gathers;
   int64_t messages;
 };
@@ -49,7 +49,7 @@ Outcome run(
   for (size_t i = 0; i < inputs.size(); ++i) {
     leaves.push_back(distribute_tensor(inputs[i], mesh, layouts[i]).set_requires_grad(true));
   }
-  // A leaf would count as a parameter, which stays where it is.
+  // A leaf would count as a parameter, which is not redistributed.
   auto arguments = leaves;
   arguments[0] = leaves[0] * 1;
   Outcome outcome;
@@ -89,7 +89,7 @@ void expect_same_fused(
   }
 }
 
-TEST(OverlappedCall, GivesWhatTheTwoGiveOneAfterTheOther) {
+TEST(OverlappedCall, GivesTheResultOfGatherAndMatmulOneAfterTheOther) {
   for (const int64_t members : {2, 3, 4}) {
     on_mesh({members}, [](const DeviceMesh& mesh) {
       const auto linear = [](const Tensors& in) { return at::linear(in[0], in[1]); };
@@ -111,7 +111,7 @@ TEST(OverlappedCall, GivesWhatTheTwoGiveOneAfterTheOther) {
         const Tensors with_bias{numbers({length, 3}), numbers({3, 8}), numbers({8})};
         expect_same_fused(mesh, addmm, with_bias, {rows, columns, rows});
         expect_same_fused(mesh, addmm_with_factors, with_bias, {rows, columns, rows});
-        // A whole matrix to be added is no bias.
+        // A matrix that is added is no bias vector.
         const Tensors with_matrix{numbers({length, 3}), numbers({3, 8}), numbers({length, 8})};
         expect_same_fused(mesh, addmm, with_matrix, {rows, columns, columns});
       }
@@ -122,7 +122,7 @@ TEST(OverlappedCall, GivesWhatTheTwoGiveOneAfterTheOther) {
 TEST(OverlappedCall, LayersTrainTheSame) {
   for (const int64_t members : {2, 3, 4}) {
     on_mesh({members}, [](const DeviceMesh& mesh) {
-      // In backward the gradient of the second layer's output is gathered beside a matmul too.
+      // In backward gathering the gradient of the second layer's output overlaps with a matmul too.
       const auto layers = [](const Tensors& in) {
         return in[0] + at::linear(at::relu(at::linear(in[0], in[1])), in[2]);
       };
@@ -156,7 +156,7 @@ TEST(OverlappedCall, WhatIsNoGatherOfRowsIsLeftAlone) {
       return calls(log, Collective::Send);
     };
     EXPECT_GT(run_with({Shard(0), Shard(1)}, {Replicate(), Shard(0)}), 0);
-    // Two mesh dims cut the rows, or the inner dim is cut, or nothing has to move.
+    // Two mesh dims shard the rows, or the inner dim is sharded, or nothing is redistributed.
     EXPECT_EQ(run_with({Shard(1), Shard(1)}, {Shard(0), Shard(0)}), 0);
     EXPECT_EQ(run_with({Replicate(), Shard(2)}, {Replicate(), Shard(0)}), 0);
     EXPECT_EQ(run_with({Shard(0), Replicate()}, {Replicate(), Shard(0)}), 0);
@@ -173,7 +173,7 @@ TEST(OverlappedCall, SmallOnesAreNeitherFusedNorMeasured) {
   });
 }
 
-/// A call that is large enough to be worth a look, by rates that are given.
+/// A call that is large enough for the given rates to decide.
 std::pair<int64_t, std::string> messages_at(const Link& link, const Compute& compute) {
   give_rates(link, compute);
   std::mutex mutex;
@@ -199,7 +199,7 @@ std::pair<int64_t, std::string> messages_at(const Link& link, const Compute& com
 TEST(OverlappedCall, RatesDecideAndAllRanksAgree) {
   const auto [sent, text] = messages_at({1e-4, 125e6}, {1e11, 3e10, 1e-6});
   EXPECT_GT(sent, 0);
-  expect_contains(text, "0: all_gather(a: S(0) -> R) beside the matmul, chunks per rank: ");
+  expect_contains(text, "0: all_gather(a: S(0) -> R) overlapped with the matmul, chunks per rank: ");
   expect_contains(text, "; fused: ");
   const auto [none, plain] = messages_at({1e-6, 1e12}, {1e11, 3e10, 1e-6});
   EXPECT_EQ(none, 0);
@@ -265,7 +265,8 @@ TEST(OverlappedCall, AnExplanationSaysThatItIsForced) {
     const auto weight = distribute_tensor(numbers({6, 8}), mesh, {Shard(0)}).set_requires_grad(true);
     const ExplainLog log;
     at::linear(x, weight);
-    EXPECT_EQ(log.calls().at(0)->plans.at(0), "0: all_gather(a: S(0) -> R) beside the matmul, chunks per rank: 1");
+    EXPECT_EQ(
+        log.calls().at(0)->plans.at(0), "0: all_gather(a: S(0) -> R) overlapped with the matmul, chunks per rank: 1");
     expect_contains(log.calls()[0]->why, "; parameters stay where they are; fused: as the scope says");
     const StrictScope strict;
     expect_contains(error_text<c10::ValueError>([&] { at::linear(x, weight); }), "would communicate");
@@ -284,7 +285,7 @@ TEST(OverlappedCall, RanksThatDoNotAgreeAreToldSo) {
   });
 }
 
-TEST(OverlappedCall, WhereNobodyIsNothingIsSent) {
+TEST(OverlappedCall, InAFakeWorldNothingIsSent) {
   const WorldScope world(make_fake_world(4, 1));
   const auto mesh = init_device_mesh("cpu", {4}, {"a"});
   const at::NoGradGuard no_grad;

@@ -14,7 +14,7 @@ bool is_forced() {
   return Scopes::of_thread().overlap == OverlapMode::Force;
 }
 
-/// An entry of its own in this thread's ExplainLog: the operator that needs the rates did not ask for their measurement.
+/// Adds an entry for the measurement to this thread's ExplainLog, because the user called another operator.
 void explain_measurement(const DeviceMesh& mesh, c10::ScalarType dtype, const MeshRates& rates) {
   const auto& explain = Scopes::of_thread().explain;
   if (explain == nullptr) {
@@ -72,7 +72,7 @@ std::string CallOverlap::reason() const {
 }
 
 void CallOverlap::decide() {
-  version_ = rates_version(); // before they are read: if they change meanwhile, this is decided again
+  version_ = rates_version(); // before the rates are read: if they change meanwhile, the next call decides again
   const auto& mesh = spec_->mesh();
   auto rates = agreed_rates(mesh, spec_->dtype());
   if (!rates) {

@@ -4,13 +4,14 @@
 
 namespace weft {
 
-/// An argument of a direct call: its words in the key, exactly as DTensorKernel reads them from a stack, and what the
-/// local operator gets in its place. `read` is false where the call needs more than that.
+/// An argument of a direct call. `read` adds its words to the key, exactly as DTensorKernel does for an argument on a
+/// stack, and returns false if the call needs the general kernel. `get` returns the argument for the local operator.
 template <class T>
 class DirectArgument;
 
-/// A tensor that only the local operator is left to be run on: distributed, up to date, its gradient's layout settled;
-/// or a plain number.
+/// The local tensor of a distributed tensor, or a plain number itself. nullptr if the general kernel is needed: the
+/// tensor is out of date, or is a leaf without the hook that keeps its gradient's layout, or is a plain tensor with
+/// dims.
 inline const at::Tensor* read_direct_tensor(const at::Tensor& tensor, CallKey& key) {
   auto* impl = as_dtensor(tensor);
   if (C10_LIKELY(impl != nullptr)) {
@@ -48,7 +49,8 @@ class DirectArgument<const at::Tensor&> {
   const at::Tensor* local_;
 };
 
-/// Written to: operators change the elements and the sizes, but put no other tensor in the place of this one.
+/// An argument that is written to. Operators change its elements and sizes, but do not assign another tensor to the
+/// reference.
 template <>
 class DirectArgument<at::Tensor&> {
  public:
@@ -109,7 +111,7 @@ class DirectArgument<at::TensorList> {
   std::vector<at::Tensor> locals_;
 };
 
-/// The words of an argument that is no tensor.
+/// Adds the words of an argument that is no tensor to the key.
 inline bool read_value(const at::Scalar& value, OperatorSchema::ArgumentKind kind, CallKey& key) {
   key.add_type(value);
   if (C10_UNLIKELY(kind == OperatorSchema::ArgumentKind::Fill)) {
@@ -154,7 +156,7 @@ bool read_value(const c10::OptionalArrayRef<T>& value, OperatorSchema::ArgumentK
   return read_optional(value, kind, key);
 }
 
-/// Passed on as it is.
+/// An argument that is no tensor, passed on as it is.
 template <class T>
 class DirectArgument {
  public:

@@ -13,9 +13,9 @@
 
 namespace weft {
 
-/// An operator by its C++ signature. A call that is known and moves nothing goes straight to the local operator: nothing
-/// is put on a stack and no reference is taken, which matters from Python, where taking one can mean taking its lock.
-/// Every other call goes the general way, with the same keys in the same cache.
+/// An operator by its C++ signature. A call that is in the cache and redistributes nothing calls the local operator
+/// directly: nothing is put on a stack and no reference count changes, which matters from Python, where that can mean
+/// taking its lock. Every other call goes to the general (boxed) kernel, with the same keys in the same cache.
 template <class Signature>
 class DirectKernel;
 
@@ -65,7 +65,8 @@ class DirectKernel<Return(Args...)> {
         : nullptr;
   }
 
-  /// Such a call goes the general way, which copies what is read.
+  /// Whether an operand shares memory with a written one. Such a call goes to the general kernel, which copies the
+  /// operand.
   template <size_t... I>
   bool reads_what_it_writes(std::tuple<DirectArgument<Args>...>& arguments, std::index_sequence<I...>) const {
     if constexpr (kWrites) {

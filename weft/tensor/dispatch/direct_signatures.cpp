@@ -6,7 +6,7 @@ namespace weft {
 
 namespace {
 
-/// What schemas call a C++ type of arguments.
+/// The name of a C++ argument type in schemas.
 template <class T>
 constexpr const char* schema_type = nullptr;
 
@@ -59,7 +59,7 @@ using Numbers = at::ArrayRef<at::Scalar>;
 template <class... Signature>
 struct Signatures {};
 
-/// Those that training and serving call most, beside the operator that they are there for.
+/// The signatures that training and serving call most, each with an operator that has it.
 using Common = Signatures<
     at::Tensor(T),                                               // relu, t, detach
     at::Tensor(T, T),                                            // mm, mul
@@ -130,8 +130,8 @@ constexpr auto results_of<at::Tensor&> = Results::FirstArgument;
 template <>
 constexpr auto results_of<std::vector<at::Tensor>> = Results::OneList;
 
-/// Whether the results are the first argument, or views of it, or tensors of their own. An operator without results
-/// writes to its arguments.
+/// Whether the operator's results are those of the signature: the first argument, a view of it, or tensors of their
+/// own. An operator without results must write to its arguments.
 bool has_results(const DTensorKernel& kernel, Results results, size_t count) {
   const auto& schema = kernel.schema();
   const auto& types = kernel.op().schema().returns();
@@ -152,7 +152,8 @@ bool has_results(const DTensorKernel& kernel, Results results, size_t count) {
   return true;
 }
 
-/// Schemas do not tell all of a C++ signature: resize_ and its kin take and give what they write as constant.
+/// A schema does not determine the C++ signature: resize_ and similar operators take and return `const Tensor&` though
+/// they write to it.
 template <class Signature>
 bool is_called_as(const c10::OperatorHandle& op) {
   try {
@@ -174,7 +175,7 @@ bool matches(const DTensorKernel& kernel, Return (* /*signature*/)(Args...)) {
       has_results(kernel, results_of<Return>, result_count<Return>) && is_called_as<Return(Args...)>(kernel.op());
 }
 
-/// Calls fn with the signature, as a null pointer, that the operator has; false if it is none of the common ones.
+/// Calls fn with a null pointer to the operator's signature; returns false if it is none of the common ones.
 template <class Fn, class... Signature>
 bool with_signature(const DTensorKernel& kernel, const Fn& fn, Signatures<Signature...> /*common*/) {
   const auto try_one = [&](auto* signature) { return matches(kernel, signature) && (fn(signature), true); };

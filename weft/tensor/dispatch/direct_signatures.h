@@ -6,11 +6,11 @@
 
 namespace weft {
 
-/// What the dispatcher calls for an operator: a direct kernel where its signature is a common one, else the boxed one.
-/// The kernel must outlive it.
+/// The function that the dispatcher calls for an operator: a direct kernel if its signature is a common one, else the
+/// boxed kernel. `kernel` must outlive it.
 torch::CppFunction function_of(const DTensorKernel& kernel);
 
-/// Whether it is a direct one.
+/// Whether function_of returns a direct kernel.
 bool has_direct_signature(const DTensorKernel& kernel);
 
 } // namespace weft

@@ -111,7 +111,8 @@ void DTensorKernel::read_tensor(
 
 namespace {
 
-/// A number, perhaps expanded. Forward mode AD makes zeros in that way for the tangents that an operand does not have.
+/// Whether the tensor is one number, perhaps expanded. Forward mode AD makes expanded zeros for operands without a
+/// tangent.
 bool is_number(const at::Tensor& tensor) {
   const auto strides = tensor.strides();
   return tensor.dim() == 0 || std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride == 0; });
@@ -120,8 +121,8 @@ bool is_number(const at::Tensor& tensor) {
 } // namespace
 
 void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor) {
-  // In backward it comes from a derivative formula, which makes it of shapes alone: the same on every rank.
-  // No TypeError: Python's operators would turn it into one of their own and lose the text.
+  // In backward plain tensors come from derivative formulas, which make them from shapes alone: the same on every rank.
+  // Not a TypeError, because Python's operators would replace it by one of their own and lose the text.
   TORCH_CHECK_VALUE(
       is_dtensor(tensor) || is_number(tensor) || Scopes::of_thread().replicate_plain || in_backward(), "[",
       op.schema().name(), "] distributed and plain tensors cannot be mixed, but argument '",
@@ -141,7 +142,8 @@ void DTensorKernel::read_plain(const at::Tensor& tensor, int32_t argument, CallK
 
 void DTensorKernel::count_fallback(const PreparedCall& call) const {
   const auto& returns = traits_.schema.returns;
-  // A number that is the same on every rank, as item gives, cannot come of less than the whole.
+  // Operators that return a number, like item, always need the global tensor on every rank, so that the user cannot
+  // avoid it.
   const bool gives_tensors = std::any_of(returns.begin(), returns.end(), [](const auto& r) { return r.is_tensor; });
   if (fallbacks_++ == 0 && call.communicates && gives_tensors) {
     TORCH_WARN(

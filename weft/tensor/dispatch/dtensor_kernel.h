@@ -12,12 +12,13 @@
 
 namespace weft {
 
-/// One operator on distributed tensors: reads the arguments, finds how such a call is run, runs it on the locals.
+/// One operator on distributed tensors: reads the arguments, finds or prepares the call in the cache, and runs it on
+/// the local tensors.
 class DTensorKernel {
  public:
   explicit DTensorKernel(const c10::OperatorHandle& op);
 
-  /// The arguments on the stack become the results.
+  /// Replaces the arguments on the stack by the results.
   void call(c10::DispatchKeySet keys, torch::jit::Stack* stack) const;
 
   const c10::OperatorHandle& op() const {
@@ -26,17 +27,18 @@ class DTensorKernel {
   const OperatorSchema& schema() const {
     return traits_.schema;
   }
-  /// The first word of the keys of its calls. The default dtype counts, because integers divided, or multiplied by a Python
-  /// float, become it (torch.set_default_dtype); it stands in the highest bits, which no address uses.
+  /// The first word of the keys of this operator's calls. It includes the default dtype (torch.set_default_dtype),
+  /// because integers that are divided, or multiplied by a Python float, get that dtype; it is in the highest bits,
+  /// which no address uses.
   uint64_t first_word() const {
     return reinterpret_cast<uintptr_t>(this) | (!traits_.schema.written.empty() && in_backward() ? 1 : 0) |
         static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) << 56;
   }
-  /// Whether an argument says how much is dropped inside of it, which must be nothing.
+  /// Whether an argument is the probability of a dropout inside of the operator, which must be 0.
   bool has_inner_dropout() const {
     return inner_dropout_.has_value();
   }
-  /// How often it has run on replicated tensors for want of a rule.
+  /// How often it has run on replicated tensors because it has no rule.
   size_t fallbacks() const {
     return fallbacks_;
   }
@@ -54,7 +56,7 @@ class DTensorKernel {
   mutable std::atomic<size_t> fallbacks_ = 0;
 };
 
-/// Raises unless an argument is distributed, or a plain tensor that counts as replicated.
+/// Raises unless an argument is distributed or is a plain tensor that counts as replicated.
 void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor);
 
 /// The bits of a device in a word of a key: the highest, which no address uses.
@@ -63,15 +65,15 @@ inline uint64_t device_bits(c10::Device device) {
       static_cast<uint64_t>(static_cast<uint8_t>(device.index())) << 48;
 }
 
-/// The word of a distributed tensor in a key. Specs are aligned, so the lowest bits are free. The device counts, because the
-/// results of a call are on it: the same spec describes tensors with data and without (meta).
+/// The word of a distributed tensor in a key. Specs are aligned, so the lowest bits are free. It includes the device,
+/// because the call's results are on it: the same spec describes tensors with data and without (meta).
 inline uint64_t word_of(const DTensorImpl& impl, bool is_parameter) {
   const bool stays = is_parameter || impl.is_cast_parameter();
   return reinterpret_cast<uintptr_t>(impl.spec().get()) | (stays ? 1 : 0) | (impl.is_copy_of_base() ? 2 : 0) |
       device_bits(impl.device());
 }
 
-/// The first word of a plain tensor; its dim and its sizes follow.
+/// The first word of a plain tensor; its number of dims and its sizes follow.
 inline uint64_t word_of_plain(const at::Tensor& tensor) {
   const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
   return 2 | (is_number ? 4 : 0) | static_cast<uint64_t>(tensor.scalar_type()) << 3 | device_bits(tensor.device());

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-/// Runs a prepared call on this rank: the stack's distributed tensors are replaced by their local ones, moved where the
-/// call says so, and the local results by distributed tensors.
+/// Runs a prepared call on this rank: replaces the distributed tensors on the stack by their local tensors,
+/// redistributed where the call says so, runs the operator, and wraps the local results in distributed tensors.
 void run_local_call(
     const c10::OperatorHandle& op,
     const OperatorSchema& schema,
@@ -17,11 +17,12 @@ void run_local_call(
     torch::jit::Stack* stack,
     const OperandRefs& operands);
 
-/// The local result as a distributed tensor; `base` is what it is a view of, if it is one.
+/// The local result as a distributed tensor; `base` is the tensor that it is a view of, if it is a view.
 at::Tensor wrap_output(at::Tensor&& local, const PreparedOutput& output, const DTensorImpl* base);
 
-/// Counts a write to each of the distributed tensors of a list. Autograd sees writes to tensors; those to lists are made known
-/// to it here, where torch does so: not by fused optimizers.
+/// Counts a write to each distributed tensor of a list. Autograd's kernels bump the version of a tensor argument that
+/// is written to, but not of tensors in lists: with `tells_autograd` this function does it. Torch does not for fused
+/// optimizers.
 void count_writes(at::TensorList written, bool tells_autograd = true);
 
 } // namespace weft

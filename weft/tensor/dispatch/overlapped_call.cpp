@@ -11,7 +11,7 @@ namespace weft {
 
 namespace {
 
-/// The places of a matmul's tensors among its operands.
+/// The positions of a matmul's tensors among its operands.
 struct Places {
   size_t left;
   size_t right;
@@ -36,7 +36,8 @@ std::optional<Places> places_of(const c10::OperatorName& full_name, size_t opera
   return std::nullopt;
 }
 
-/// The mesh dim along which one all-gather makes the whole, of pieces as torch.chunk cuts; none where it is more than that.
+/// The mesh dim of a plan that is one all-gather over one mesh dim, of shards as torch.chunk divides; nullopt for other
+/// plans.
 std::optional<int64_t> gathering_mesh_dim(const Plan& plan) {
   if (plan.steps.size() != 1 || plan.steps[0].kind != StepKind::AllGather || plan.steps[0].mesh_dims.size() != 1) {
     return std::nullopt;
@@ -49,8 +50,8 @@ std::optional<int64_t> gathering_mesh_dim(const Plan& plan) {
   return is_plain ? std::optional(mesh_dim) : std::nullopt;
 }
 
-/// What the first rank holds, which holds most.
-c10::DimVector largest_part(const TensorSpec& spec, const Layout& layout) {
+/// The local shape of the first rank, which holds the largest shards.
+c10::DimVector first_local_shape(const TensorSpec& spec, const Layout& layout) {
   const auto& shape = spec.mesh().shape();
   return local_shape_and_offset(spec.sizes(), layout, shape, std::vector<int64_t>(shape.size(), 0)).shape;
 }
@@ -89,14 +90,14 @@ std::shared_ptr<OverlappedCall> find_overlap(
     return nullptr;
   }
   const auto columns_dim = places->transposes_right ? 0 : 1;
-  const auto rows = largest_part(left, targets[places->left]);
+  const auto rows = first_local_shape(left, targets[places->left]);
   const OverlapCase overlap{
       .kind = OverlapKind::GatherMatmul,
       .cut = OverlapCut::Rows,
       .members = left.mesh().size(*mesh_dim),
       .rows = c10::multiply_integers(rows.begin(), rows.end() - 1),
       .inner = rows.back(),
-      .columns = largest_part(right, targets[places->right])[columns_dim],
+      .columns = first_local_shape(right, targets[places->right])[columns_dim],
       .element_bytes = static_cast<int64_t>(c10::elementSize(left.dtype()))};
   bool adds_bias_after = false;
   if (places->bias) {
@@ -121,7 +122,7 @@ bool runs_overlapped(const PreparedCall& call) {
 }
 
 std::shared_ptr<const Explanation> current_explanation(const PreparedCall& call) {
-  // Where nothing may be sent, nothing is measured either.
+  // A strict scope forbids communication, and deciding whether to overlap may measure.
   if (call.overlapped == nullptr || Scopes::of_thread().strict || !runs_overlapped(call)) {
     return call.explanation;
   }
@@ -130,7 +131,7 @@ std::shared_ptr<const Explanation> current_explanation(const PreparedCall& call)
   const auto number = std::to_string(overlapped.left) + ": ";
   for (auto& plan : fused->plans) {
     if (plan.starts_with(number)) {
-      plan += c10::str(" beside the matmul, chunks per rank: ", overlapped.overlap.chunks());
+      plan += c10::str(" overlapped with the matmul, chunks per rank: ", overlapped.overlap.chunks());
     }
   }
   fused->why += "; fused: " + overlapped.overlap.reason();
@@ -146,7 +147,7 @@ at::Tensor run_overlapped(
   const auto& right = locals[overlapped.right];
   const GatherMatmulOptions options{
       .dim = overlapped.dim, .size = overlapped.size, .chunks = overlapped.overlap.chunks()};
-  // Of addmm: beta * bias + alpha * product.
+  // addmm computes beta * bias + alpha * product.
   const bool has_factors = op == "aten::addmm";
   const auto beta = has_factors ? arguments[3].toScalar() : at::Scalar(1);
   const auto alpha = has_factors ? arguments[4].toScalar() : at::Scalar(1);
@@ -163,7 +164,7 @@ at::Tensor run_overlapped(
     return product;
   }
   product = alpha.equal(1) ? product : product.mul_(alpha);
-  // What is multiplied by zero does not count, whatever it is.
+  // As in torch, beta = 0 ignores the bias even if it holds inf or nan.
   return beta.equal(0) ? product : product.add_(locals[*overlapped.bias], beta);
 }
 

@@ -7,39 +7,39 @@
 
 namespace weft {
 
-/// How a matmul overlaps with a collective, where its CallOverlap says so: with the gathering of its left operand, of which rows
-/// are multiplied as they arrive, or with the scattering of its result, of which rows are sent as they are done
-/// (weft/overlap/fused_matmul.h). The operand or result is sharded along a dim that is not summed over. What else has to move is
-/// moved before.
+/// How a matmul overlaps with a collective if its CallOverlap says so: with gathering its left operand, whose rows are
+/// multiplied as they arrive, or with scattering its result, whose rows are sent as they are done
+/// (weft/overlap/fused_matmul.h). The operand or result is sharded along a dim that is not summed over. Other operands
+/// are redistributed before.
 ///
 ///   linear(x {S(1)}, weight {S(0)})      ->  all_gather_matmul(x, weight^T) along dim 1
 struct OverlappedCall {
   size_t left = 0; // operands, by number
   size_t right = 1;
   std::optional<size_t> bias = std::nullopt;
-  bool transposes_right = false;        // of linear, which keeps it so
-  bool adds_bias_after = false;         // it is no row of columns
-  PreparedCall::Moves other_moves = {}; // as PreparedCall::moves, without that of `left`
+  bool transposes_right = false;        // of linear, whose weight is stored transposed
+  bool adds_bias_after = false;         // the bias is not a vector of one number per column
+  PreparedCall::Moves other_moves = {}; // PreparedCall::moves without that of `left`
   std::shared_ptr<Group> group;
-  int64_t dim;  // that is gathered or scattered
-  int64_t size; // of the global tensor along it
+  int64_t dim;  // the tensor dim that is gathered or scattered
+  int64_t size; // the global size of that dim
   CallOverlap overlap;
 };
 
-/// Nothing for a call that cannot run so. The same on every rank.
+/// nullptr for a call that cannot overlap. The same on every rank.
 std::shared_ptr<OverlappedCall> find_overlap(
     const c10::OperatorName& op,
     const PreparedCall& call,
     c10::ArrayRef<Layout> targets);
 
-/// Whether this thread runs the call so now. Every rank of the group must ask alike: they may have to measure.
+/// Whether this thread overlaps the call now. Every rank of the group must call it, because it may measure rates.
 bool runs_overlapped(const PreparedCall& call);
 
-/// Why a call is run as it now is.
+/// How the call is run now, with the current overlap decision.
 std::shared_ptr<const Explanation> current_explanation(const PreparedCall& call);
 
-/// The local result, of the locals of the operands, of which all but `left` are where they have to be. `arguments` are the
-/// call's.
+/// The local result. `locals` are the local tensors of the operands, of which all but `left` are redistributed already;
+/// `arguments` are the arguments of the call.
 at::Tensor run_overlapped(
     const OverlappedCall& overlapped,
     const std::string& op,

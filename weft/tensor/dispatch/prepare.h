@@ -6,14 +6,16 @@
 
 namespace weft {
 
-/// Decides how a call is run. Pure but for the compiled plans, whose groups are made here: the same on every rank.
+/// Decides how a call is run, the same on every rank. Its only side effect is to create the groups of the compiled
+/// plans.
 PreparedCall prepare(
     const c10::OperatorHandle& op,
     const OperatorTraits& traits,
     c10::ArrayRef<c10::IValue> arguments,
     c10::ArrayRef<OperandRef> operands);
 
-/// For a call whose outputs could not be told beforehand: what local result number `number` is a part of.
+/// For a call whose outputs were not known before it ran: the output whose local tensor is `result`, the result at
+/// `number`.
 PreparedOutput output_of_result(
     const PreparedCall& call,
     const OperatorSchema::Return& ret,
