@@ -57,10 +57,10 @@ TEST(InitializationScope, InitialisersOfTorchGiveTheValuesOfOneDevice) {
   };
   for (size_t i = 0; i < initialisers.size(); ++i) {
     SCOPED_TRACE(i);
-    const auto whole = at::zeros({8, 6});
+    const auto global = at::zeros({8, 6});
     {
       const InitializationScope scope(6);
-      initialisers[i](whole);
+      initialisers[i](global);
     }
     on_mesh({2}, [&](const DeviceMesh& mesh) {
       for (const auto& layout : {Layout({Replicate()}), Layout({Shard(0)}), Layout({Shard(1)})}) {
@@ -68,7 +68,7 @@ TEST(InitializationScope, InitialisersOfTorchGiveTheValuesOfOneDevice) {
         const InitializationScope scope(6);
         const auto tensor = weft::zeros({8, 6}, mesh, layout);
         initialisers[i](tensor);
-        expect_equal(to_local(tensor), part_of(whole, mesh, layout));
+        expect_equal(to_local(tensor), part_of(global, mesh, layout));
       }
     });
   }

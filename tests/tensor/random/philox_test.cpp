@@ -22,7 +22,7 @@ TEST(Philox, GivesTheKnownAnswersOfItsPaper) {
       (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, EveryPartOfCounterAndKeyCounts) {
+TEST(Philox, EveryBitOfCounterAndKeyCounts) {
   std::set<std::array<uint32_t, 4>> seen;
   for (int bit = 0; bit < 64; ++bit) {
     seen.insert(words(uint64_t{1} << bit, 0, 0));

@@ -52,13 +52,13 @@ TEST(RandomCpu, NormalNumbersAreBoxMullersOfTheWords) {
 
 TEST(RandomCpu, ANumberDoesNotDependOnWhereItsRangeBegins) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
-    const auto whole = numbers(Distribution::normal(0, 1), 4 * 101, dtype);
+    const auto global = numbers(Distribution::normal(0, 1), 4 * 101, dtype);
     for (int64_t r = 0; r < 4; ++r) {
       const DeviceMesh mesh(make_fake_world(4, r), c10::kCPU, {4});
-      const auto part = at::empty({101}, dtype);
+      const auto local = at::empty({101}, dtype);
       const LocalIndices indices(*TensorSpec::make(mesh, {Shard(0)}, {4 * 101}, dtype));
-      fill_random_cpu(part, indices, Distribution::normal(0, 1), kCall);
-      EXPECT_TRUE(at::equal(part, whole.slice(0, 101 * r, 101 * (r + 1)))) << dtype << ", rank " << r;
+      fill_random_cpu(local, indices, Distribution::normal(0, 1), kCall);
+      EXPECT_TRUE(at::equal(local, global.slice(0, 101 * r, 101 * (r + 1)))) << dtype << ", rank " << r;
     }
   }
 }
@@ -91,7 +91,7 @@ TEST(RandomCpu, ExponentialNumbersAreNeverZero) {
   EXPECT_GT(numbers(Distribution::exponential(1), 3'000'000, at::kFloat).min().item<float>(), 0);
 }
 
-TEST(RandomCpu, WholeNumbersFillTheirRangeAndNoMore) {
+TEST(RandomCpu, IntegersFillTheirRangeAndNoMore) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kLong, at::kInt, at::kShort, at::kChar}) {
     const auto values = numbers(Distribution::integers(-3, 7), 1000, dtype);
     EXPECT_TRUE(at::equal(std::get<0>(at::_unique(values)), at::arange(-3, 4).to(dtype))) << dtype;
@@ -117,8 +117,8 @@ struct Expected {
 
 class RandomCpuDistribution : public ::testing::TestWithParam<Expected> {};
 
-/// Kolmogorov and Smirnov: the largest distance from the distribution function, times sqrt(n), is above 1.95 in one of a
-/// thousand samples. The sample is fixed by its seed.
+/// Kolmogorov and Smirnov: the largest distance from the distribution function, times sqrt(n), is above 1.95 in one of
+/// a thousand samples. The sample is fixed by its seed.
 TEST_P(RandomCpuDistribution, FollowsItsDistributionFunction) {
   const auto& [name, distribution, below] = GetParam();
   for (const auto dtype : {at::kFloat, at::kDouble}) {

@@ -42,11 +42,11 @@ struct Result {
 };
 
 Result run(const Operator& op, const DeviceMesh& mesh, const Layout& layout) {
-  // Whole numbers and halves, so that parts of a partial value add up exactly.
-  const auto whole = at::arange(4 * 6 * 2 * 2, at::kFloat).view({4, 6, 2, 2}) - 40;
+  // Integers and halves, so that terms of a partial value add up exactly.
+  const auto global = at::arange(4 * 6 * 2 * 2, at::kFloat).view({4, 6, 2, 2}) - 40;
   const bool is_partial = layout.has_partial();
-  const auto input = is_partial ? from_local(mesh.rank(0) == 0 ? whole * 3 : whole * -2, mesh, layout, whole.sizes())
-                                : distribute_tensor(whole, mesh, layout);
+  const auto input = is_partial ? from_local(mesh.rank(0) == 0 ? global * 3 : global * -2, mesh, layout, global.sizes())
+                                : distribute_tensor(global, mesh, layout);
   const auto leaf = input.detach().set_requires_grad(true);
   manual_seed(3);
   const auto output = op.apply(leaf);
@@ -82,19 +82,19 @@ INSTANTIATE_TEST_SUITE_P(Operators, RandomDropout, ::testing::ValuesIn(all_opera
 TEST(RandomDropoutInPlace, DropsTheSameElements) {
   run_on_ranks(3, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {3});
-    const auto whole = at::arange(1, 29, at::kFloat).view({4, 7});
+    const auto global = at::arange(1, 29, at::kFloat).view({4, 7});
     manual_seed(3);
-    const auto expected = full_tensor(at::dropout(distribute_tensor(whole, mesh, {Replicate()}), 0.5, true));
+    const auto expected = full_tensor(at::dropout(distribute_tensor(global, mesh, {Replicate()}), 0.5, true));
     for (const auto& layout : {Layout{Replicate()}, Layout{Shard(0)}, Layout{Shard(1)}}) {
       manual_seed(3);
-      auto x = distribute_tensor(whole, mesh, layout);
+      auto x = distribute_tensor(global, mesh, layout);
       at::dropout_(x, 0.5, true);
       EXPECT_TRUE(at::equal(full_tensor(x), expected)) << layout;
     }
   });
 }
 
-TEST(RandomDropoutValues, KeepsAboutTheShareAskedForAndScalesIt) {
+TEST(RandomDropoutValues, KeepsAboutTheFractionAskedForAndScalesIt) {
   run_on_ranks(2, [](int64_t /*rank*/) {
     const auto x = distribute_tensor(at::ones({100, 100}), init_device_mesh("cpu", {2}), {Shard(0)});
     const auto y = full_tensor(at::dropout(x, 0.25, true));
@@ -122,12 +122,12 @@ TEST(RandomDropoutValues, DrawsNothingWhereNothingIsDropped) {
 TEST(RandomDropoutValues, WorksInInferenceModeAndOnTransposedInput) {
   run_on_ranks(2, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2});
-    const auto whole = at::arange(24, at::kFloat).view({4, 6});
+    const auto global = at::arange(24, at::kFloat).view({4, 6});
     manual_seed(3);
-    const auto expected = full_tensor(at::dropout(distribute_tensor(whole, mesh, {Replicate()}), 0.5, true));
+    const auto expected = full_tensor(at::dropout(distribute_tensor(global, mesh, {Replicate()}), 0.5, true));
     const c10::InferenceMode inference;
     manual_seed(3);
-    const auto transposed = distribute_tensor(whole.t().contiguous(), mesh, {Shard(0)}).t();
+    const auto transposed = distribute_tensor(global.t().contiguous(), mesh, {Shard(0)}).t();
     EXPECT_TRUE(at::equal(full_tensor(at::dropout(transposed, 0.5, true)), expected));
   });
 }

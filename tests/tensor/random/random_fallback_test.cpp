@@ -79,9 +79,9 @@ TEST(RandomFallbackOut, IsStoredInAReplicatedTensorOnly) {
     auto out = distribute_tensor(at::zeros({6, 4}, at::kLong), mesh, {Replicate()});
     EXPECT_TRUE(at::multinomial_out(out, weights, 4).is_same(out));
     EXPECT_TRUE(at::equal(full_tensor(out), expected));
-    auto cut = distribute_tensor(at::zeros({6, 4}, at::kLong), mesh, {Shard(0)});
+    auto sharded = distribute_tensor(at::zeros({6, 4}, at::kLong), mesh, {Shard(0)});
     EXPECT_EQ(
-        error_text<c10::NotImplementedError>([&] { at::multinomial_out(cut, weights, 4); }),
+        error_text<c10::NotImplementedError>([&] { at::multinomial_out(sharded, weights, 4); }),
         "[aten::multinomial] can be stored in a replicated tensor only, but got i64[6,4] @ mesh(d0=2) {S(0)}. "
         "Redistribute it to R first, or use the functional form.");
     EXPECT_EQ(
@@ -108,10 +108,10 @@ TEST(InnerDropout, IsRefusedInsideAKernel) {
 }
 
 TEST(InnerDropout, OfAttentionIsTheSameInEveryLayoutWhereItIsAnOperatorOfItsOwn) {
-  const auto whole = at::linspace(-1, 1, 2 * 4 * 3 * 8).view({2, 4, 3, 8});
+  const auto global = at::linspace(-1, 1, 2 * 4 * 3 * 8).view({2, 4, 3, 8});
   const auto attend = [&](const DeviceMesh& mesh, const Layout& layout) {
     manual_seed(3);
-    const auto x = distribute_tensor(whole, mesh, layout);
+    const auto x = distribute_tensor(global, mesh, layout);
     return full_tensor(at::scaled_dot_product_attention(x, x, x, {}, 0.5));
   };
   at::Tensor expected;

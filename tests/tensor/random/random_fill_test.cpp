@@ -27,7 +27,7 @@ SpecPtr spec_of_rank(
   return TensorSpec::make(DeviceMesh(make_fake_world(ranks, rank), c10::kCPU, mesh_shape), layout, sizes, dtype);
 }
 
-at::Tensor whole_of(const Distribution& distribution, c10::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
+at::Tensor global_of(const Distribution& distribution, c10::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
   auto result = at::empty(sizes, dtype);
   fill_random(result, *spec_of_rank(0, {1}, {Replicate()}, sizes, dtype), distribution, kCall);
   return result;
@@ -41,20 +41,20 @@ const std::vector<Distribution>& all_distributions() {
   return all;
 }
 
-/// Every rank of a mesh, in every layout of R, S and SS, gets its part of the numbers of one rank alone.
-void expect_parts_of_the_whole(c10::IntArrayRef sizes, c10::IntArrayRef mesh_shape) {
-  const auto rank = static_cast<int64_t>(sizes.size());
+/// In every layout of R, S and SS the local tensors hold the numbers that a single rank gets for the global tensor.
+void expect_locals_of_one_global(c10::IntArrayRef sizes, c10::IntArrayRef mesh_shape) {
+  const auto ndim = static_cast<int64_t>(sizes.size());
   std::vector<Placement> placements = {Replicate()};
-  for (int64_t d = 0; d < rank; ++d) {
+  for (int64_t d = 0; d < ndim; ++d) {
     placements.push_back(Shard(d));
     placements.push_back(StridedShard(d, 3));
   }
-  const auto layouts = all_layouts(static_cast<int64_t>(mesh_shape.size()), rank, placements);
+  const auto layouts = all_layouts(static_cast<int64_t>(mesh_shape.size()), ndim, placements);
   for (const auto& distribution : all_distributions()) {
-    const auto whole = whole_of(distribution, sizes);
+    const auto global = global_of(distribution, sizes);
     for (const auto& layout : layouts) {
       for (int64_t r = 0; r < c10::multiply_integers(mesh_shape); ++r) {
-        const auto expected = local_by_definition(whole, layout, mesh_shape, coordinate_at(r, mesh_shape));
+        const auto expected = local_by_definition(global, layout, mesh_shape, coordinate_at(r, mesh_shape));
         const auto local = at::full_like(expected, -100);
         fill_random(local, *spec_of_rank(r, mesh_shape, layout, sizes), distribution, kCall);
         EXPECT_TRUE(at::equal(local, expected))
@@ -64,12 +64,12 @@ void expect_parts_of_the_whole(c10::IntArrayRef sizes, c10::IntArrayRef mesh_sha
   }
 }
 
-TEST(FillRandom, GivesEveryRankItsPartOfTheSameNumbers) {
-  expect_parts_of_the_whole({12, 10}, {2});
-  expect_parts_of_the_whole({7, 11}, {3});
-  expect_parts_of_the_whole({5, 3}, {4});
-  expect_parts_of_the_whole({9, 13}, {2, 2});
-  expect_parts_of_the_whole({3, 4, 70}, {2});
+TEST(FillRandom, GivesEveryRankItsLocalTensorOfTheSameNumbers) {
+  expect_locals_of_one_global({12, 10}, {2});
+  expect_locals_of_one_global({7, 11}, {3});
+  expect_locals_of_one_global({5, 3}, {4});
+  expect_locals_of_one_global({9, 13}, {2, 2});
+  expect_locals_of_one_global({3, 4, 70}, {2});
 }
 
 TEST(FillRandom, WritesToATensorThatIsNotContiguous) {
@@ -88,7 +88,7 @@ TEST(FillRandom, WritesToATensorThatIsNotContiguous) {
 TEST(FillRandom, LowPrecisionIsTheRoundedFloat) {
   for (const auto dtype : {at::kHalf, at::kBFloat16}) {
     EXPECT_TRUE(at::equal(
-        whole_of(Distribution::normal(0, 1), {100}, dtype), whole_of(Distribution::normal(0, 1), {100}).to(dtype)));
+        global_of(Distribution::normal(0, 1), {100}, dtype), global_of(Distribution::normal(0, 1), {100}).to(dtype)));
   }
 }
 
@@ -131,7 +131,7 @@ TEST(FillBernoulli, OfOneProbabilityIsThatOfTheNumber) {
   const auto spec = spec_of_rank(0, {1}, {Replicate()}, {1000});
   const auto values = at::empty({1000});
   fill_bernoulli(values, at::full({1000}, 0.3, at::kDouble), *spec, kCall);
-  EXPECT_TRUE(at::equal(values, whole_of(Distribution::bernoulli(0.3), {1000})));
+  EXPECT_TRUE(at::equal(values, global_of(Distribution::bernoulli(0.3), {1000})));
 }
 
 #ifdef WEFT_TEST_CUDA

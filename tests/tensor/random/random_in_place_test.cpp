@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Operators, RandomInPlace, ::testing::ValuesIn(all_opera
   return name;
 });
 
-TEST(RandomInPlaceBernoulli, TakesProbabilitiesThatLieOtherwiseOrAreBroadcast) {
+TEST(RandomInPlaceBernoulli, TakesProbabilitiesOfAnotherLayoutOrBroadcastOnes) {
   const auto probabilities = at::linspace(0, 1, 10);
   const auto filled_by = [&](const DeviceMesh& mesh, const Layout& layout, const at::Tensor& p) {
     manual_seed(3);
@@ -97,11 +97,11 @@ TEST(RandomInPlaceBernoulli, TakesProbabilitiesThatLieOtherwiseOrAreBroadcast) {
   EXPECT_EQ(expected.select(1, 9).sum().item<float>(), 7);
   run_on_ranks(2, [&](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2});
-    const auto whole = probabilities.expand({7, 10}).contiguous();
+    const auto global = probabilities.expand({7, 10}).contiguous();
     for (const auto& layout : {Layout{Replicate()}, Layout{Shard(0)}, Layout{Shard(1)}}) {
       EXPECT_TRUE(at::equal(filled_by(mesh, layout, distribute_tensor(probabilities, mesh, {Shard(0)})), expected));
-      EXPECT_TRUE(at::equal(filled_by(mesh, layout, distribute_tensor(whole, mesh, {Shard(1)})), expected));
-      const auto halves = from_local(whole / 2, mesh, {Partial()}, whole.sizes());
+      EXPECT_TRUE(at::equal(filled_by(mesh, layout, distribute_tensor(global, mesh, {Shard(1)})), expected));
+      const auto halves = from_local(global / 2, mesh, {Partial()}, global.sizes());
       EXPECT_TRUE(at::equal(filled_by(mesh, layout, halves), expected));
     }
   });

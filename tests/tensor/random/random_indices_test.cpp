@@ -21,7 +21,7 @@ at::Tensor as_tensor(const LocalIndices& indices) {
   return (indices.row_begins(at::kCPU).unsqueeze(1) + indices.within_row(at::kCPU)).flatten();
 }
 
-TEST(LocalIndices, OfCutRowsAreOneRange) {
+TEST(LocalIndices, OfShardedRowsAreOneRange) {
   const DeviceMesh mesh(make_fake_world(2, 1), c10::kCPU, {2});
   const auto indices = indices_of({6, 4}, {Shard(0)}, mesh);
   EXPECT_EQ(indices.rows(), 1);
@@ -29,7 +29,7 @@ TEST(LocalIndices, OfCutRowsAreOneRange) {
   EXPECT_EQ(indices.single_range(), 12);
 }
 
-TEST(LocalIndices, OfCutColumnsAreRowsOfTheSameRun) {
+TEST(LocalIndices, OfShardedColumnsAreRowsOfTheSameRun) {
   const DeviceMesh mesh(make_fake_world(2, 1), c10::kCPU, {2});
   const auto indices = indices_of({6, 4}, {Shard(1)}, mesh);
   EXPECT_EQ(indices.rows(), 6);
@@ -43,21 +43,21 @@ TEST(LocalIndices, OfANumberAreItsOnlyOne) {
   EXPECT_EQ(indices_of({}, {Replicate()}, mesh).single_range(), 0);
 }
 
-/// Every layout of R, S and SS on a mesh, against a tensor of indices cut by definition.
+/// Compares every layout of R, S and SS on a mesh with a tensor of indices that is sharded by definition.
 void expect_indices_by_definition(c10::IntArrayRef sizes, c10::IntArrayRef mesh_shape) {
-  const auto rank = static_cast<int64_t>(sizes.size());
+  const auto ndim = static_cast<int64_t>(sizes.size());
   std::vector<Placement> placements = {Replicate()};
-  for (int64_t d = 0; d < rank; ++d) {
+  for (int64_t d = 0; d < ndim; ++d) {
     placements.push_back(Shard(d));
     placements.push_back(StridedShard(d, 2));
   }
-  const auto whole = at::arange(c10::multiply_integers(sizes)).view(sizes);
+  const auto global = at::arange(c10::multiply_integers(sizes)).view(sizes);
   const auto ranks = c10::multiply_integers(mesh_shape);
-  for (const auto& layout : all_layouts(static_cast<int64_t>(mesh_shape.size()), rank, placements)) {
+  for (const auto& layout : all_layouts(static_cast<int64_t>(mesh_shape.size()), ndim, placements)) {
     for (int64_t r = 0; r < ranks; ++r) {
       const DeviceMesh mesh(make_fake_world(ranks, r), c10::kCPU, mesh_shape);
       const auto indices = indices_of(sizes, layout, mesh);
-      const auto expected = local_by_definition(whole, layout, mesh_shape, coordinate_at(r, mesh_shape));
+      const auto expected = local_by_definition(global, layout, mesh_shape, coordinate_at(r, mesh_shape));
       EXPECT_EQ(indices.rows() * indices.row_length(), expected.numel());
       EXPECT_TRUE(at::equal(as_tensor(indices), expected.flatten())) << layout << ", rank " << r;
       if (const auto first = indices.single_range(); first && expected.numel() > 0) {

@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Operators, RandomLike, ::testing::ValuesIn(all_operator
   return test.param.name;
 });
 
-TEST(RandomLikePartial, ResultsLieAsTheInputAndReplicatedWhereThatIsPartial) {
+TEST(RandomLikePartial, ResultsHaveTheInputsLayoutAndAreReplicatedWhereThatIsPartial) {
   run_on_ranks(4, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2, 2});
     const auto halves = from_local(at::full({3, 6}, 0.25), mesh, {Partial(), Shard(0)}, c10::IntArrayRef{6, 6});

@@ -42,7 +42,7 @@ at::Tensor empty_distributed(
   return weft::empty(sizes, mesh, layout, {.dtype = dtype});
 }
 
-TEST(RandomStream, EveryRankHoldsItsPartOfTheNumbersOfOneDevice) {
+TEST(RandomStream, EveryRankHoldsItsLocalTensorOfTheNumbersOfOneDevice) {
   // Two fills, so that the generator's state in between counts too; sizes that 16 divides, does not, and is above.
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{5, 3}, {4, 4}, {7, 9}}) {
     for (const auto& [name, fill] : kFills) {
@@ -71,13 +71,13 @@ TEST(RandomStream, OfEveryDtype) {
       for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{3, 4}, {9, 5}}) {
         SCOPED_TRACE(c10::str(name, " ", dtype, " ", sizes));
         auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
-        const auto whole = at::empty(sizes, dtype);
-        fill(whole, generator);
+        const auto global = at::empty(sizes, dtype);
+        fill(global, generator);
         on_mesh({2}, [&](const DeviceMesh& mesh) {
           const InitializationScope scope(3);
           const auto tensor = empty_distributed(sizes, dtype, mesh, {Shard(0)});
           fill(tensor, std::nullopt);
-          expect_equal(to_local(tensor), part_of(whole, mesh, {Shard(0)}));
+          expect_equal(to_local(tensor), part_of(global, mesh, {Shard(0)}));
         });
       }
     }
@@ -90,14 +90,14 @@ TEST(RandomStream, OfMoreNumbersThanAChunk) {
     for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble}) {
       SCOPED_TRACE(c10::str(count, " ", dtype));
       auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
-      const auto whole = at::empty({count}, dtype).normal_(0, 1, generator);
+      const auto global = at::empty({count}, dtype).normal_(0, 1, generator);
       const auto after = generator.get_state();
       on_mesh({3}, [&](const DeviceMesh& mesh) {
         auto own = at::make_generator<at::CPUGeneratorImpl>(5);
         const InitializationScope scope(own);
         const auto tensor = empty_distributed({count}, dtype, mesh, {Shard(0)});
         tensor.normal_();
-        expect_equal(to_local(tensor), part_of(whole, mesh, {Shard(0)}));
+        expect_equal(to_local(tensor), part_of(global, mesh, {Shard(0)}));
         expect_equal(own.get_state(), after);
       });
     }
@@ -107,7 +107,7 @@ TEST(RandomStream, OfMoreNumbersThanAChunk) {
 TEST(RandomStream, ChunksThatEndInsideOfARow) {
   const std::vector<int64_t> sizes = {300, 7, 33};
   auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
-  const auto whole = at::empty(sizes).uniform_(0, 1, generator);
+  const auto global = at::empty(sizes).uniform_(0, 1, generator);
   for (const auto& layout :
        {Layout({Shard(1), Shard(2)}), Layout({Shard(2), Shard(2)}), Layout({Shard(1), Shard(0)}),
         Layout({StridedShard(2, 2), Replicate()})}) {
@@ -116,7 +116,7 @@ TEST(RandomStream, ChunksThatEndInsideOfARow) {
       const InitializationScope scope(5);
       const auto tensor = empty_distributed(sizes, at::kFloat, mesh, layout);
       tensor.uniform_();
-      expect_equal(to_local(tensor), part_of(whole, mesh, layout));
+      expect_equal(to_local(tensor), part_of(global, mesh, layout));
     });
   }
 }
@@ -125,27 +125,27 @@ TEST(RandomStream, WhatIsNotContiguousIsFilledInTheOrderOfMemory) {
   for (const auto& [name, fill] : kFills) {
     SCOPED_TRACE(name);
     auto generator = at::make_generator<at::CPUGeneratorImpl>(2);
-    const auto whole = at::zeros({6, 5, 4});
-    fill(whole.permute({2, 0, 1}), generator);
-    fill(whole.slice(1, 0, 3), generator);
+    const auto global = at::zeros({6, 5, 4});
+    fill(global.permute({2, 0, 1}), generator);
+    fill(global.slice(1, 0, 3), generator);
     on_all_layouts(3, {Replicate(), Shard(0), Shard(2)}, [&](const DeviceMesh& mesh, const Layout& layout) {
       const InitializationScope scope(2);
       const auto tensor = weft::zeros({6, 5, 4}, mesh, layout);
       fill(tensor.permute({2, 0, 1}), std::nullopt);
       fill(tensor.slice(1, 0, 3), std::nullopt);
-      expect_equal(to_local(tensor), part_of(whole, mesh, layout));
+      expect_equal(to_local(tensor), part_of(global, mesh, layout));
     });
   }
 }
 
 TEST(RandomStream, AGeneratorThatIsGivenIsDrawnFrom) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(9);
-  const auto whole = at::empty({4, 5}).normal_(0, 1, generator);
+  const auto global = at::empty({4, 5}).normal_(0, 1, generator);
   on_mesh({2}, [&](const DeviceMesh& mesh) {
     const InitializationScope scope(1);
     const auto tensor = empty_distributed({4, 5}, at::kFloat, mesh, {Shard(1)});
     tensor.normal_(0, 1, at::make_generator<at::CPUGeneratorImpl>(9));
-    expect_equal(to_local(tensor), part_of(whole, mesh, {Shard(1)}));
+    expect_equal(to_local(tensor), part_of(global, mesh, {Shard(1)}));
   });
 }
 

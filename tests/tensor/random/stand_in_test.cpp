@@ -17,10 +17,10 @@ const std::vector<Placement> kPlacements = {Replicate(), Shard(0), Shard(1), Str
 
 /// Runs `fn` on a plain tensor and on distributed ones of all layouts, and compares.
 void expect_as_on_one_device(c10::IntArrayRef sizes, const std::function<void(at::Tensor)>& fn, bool silently) {
-  const auto whole = whole_numbers(sizes);
+  const auto global = whole_numbers(sizes);
   {
     const InitializationScope scope(2);
-    fn(whole);
+    fn(global);
   }
   on_all_layouts(static_cast<int64_t>(sizes.size()), kPlacements, [&](const DeviceMesh& mesh, const Layout& layout) {
     const auto tensor = distribute_tensor(whole_numbers(sizes), mesh, layout);
@@ -30,11 +30,11 @@ void expect_as_on_one_device(c10::IntArrayRef sizes, const std::function<void(at
       fn(tensor);
     }
     EXPECT_TRUE(!silently || log.calls() == 0);
-    expect_equal(to_local(tensor), part_of(whole, mesh, layout));
+    expect_equal(to_local(tensor), part_of(global, mesh, layout));
   });
 }
 
-TEST(StandIns, PartsOfCutDimsAreFilledWithoutCommunication) {
+TEST(StandIns, ViewsAlongShardedDimsAreFilledWithoutCommunication) {
   expect_as_on_one_device({5, 4}, [](at::Tensor t) { t[3].fill_(7); }, true);
   expect_as_on_one_device({5, 4}, [](at::Tensor t) { t.select(1, 2).zero_(); }, true);
   expect_as_on_one_device({5, 4}, [](at::Tensor t) { t.slice(0, 1, 4).uniform_(); }, true);
@@ -67,7 +67,7 @@ TEST(StandIns, WhatIsReadIsRead) {
       false);
 }
 
-TEST(StandIns, OthersInitialisersThatWriteToParts) {
+TEST(StandIns, InitialisersThatWriteToViews) {
   expect_as_on_one_device({5, 4, 3}, [](at::Tensor t) { torch::nn::init::dirac_(t); }, true);
 }
 

@@ -17,13 +17,13 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-/// What holds the memory of a tensor: of a distributed one its local tensor.
+/// The tensor that has the memory: the local tensor of a distributed one, or the plain tensor itself.
 const at::Tensor& local_of(const at::Tensor& tensor) {
   const auto* impl = as_dtensor(tensor);
   return impl == nullptr ? tensor : impl->local();
 }
 
-/// Which argument is the generator, where the operator draws numbers and is given none.
+/// The position of the generator argument if the operator draws numbers and the caller gave no generator.
 std::optional<size_t> missing_generator(const c10::FunctionSchema& schema, std::span<const c10::IValue> arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto optional = schema.arguments()[i].type()->cast<c10::OptionalType>();
@@ -39,7 +39,7 @@ bool is_plain_elsewhere(const c10::IValue& value) {
       !value.toTensor().is_cpu() && !value.toTensor().is_meta();
 }
 
-/// Puts copies on the CPU in the place of plain tensors on other devices. Returns what was there.
+/// Replaces plain tensors on other devices by copies on the CPU. Returns the original arguments.
 std::vector<c10::IValue> move_to_cpu(std::span<c10::IValue> arguments) {
   std::vector<c10::IValue> originals(arguments.begin(), arguments.end());
   for (auto& argument : arguments) {
@@ -50,7 +50,7 @@ std::vector<c10::IValue> move_to_cpu(std::span<c10::IValue> arguments) {
   return originals;
 }
 
-/// Copies what was written on the CPU to where it belongs, and returns that.
+/// Copies the tensors that were written on the CPU to the original tensors, and puts these on the stack.
 void move_back(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> originals, Stack* stack) {
   const auto first = stack->size() - schema.returns().size();
   for (size_t r = 0; r < schema.returns().size(); ++r) {
@@ -123,7 +123,7 @@ void InitializationScope::call(const c10::OperatorHandle& op, c10::DispatchKeySe
     return;
   }
   const auto originals = move_to_cpu(arguments);
-  op.callBoxed(stack); // the keys are those of other tensors now
+  op.callBoxed(stack); // with new keys: the tensors are on another device now
   move_back(schema, originals, stack);
 }
 

@@ -12,18 +12,19 @@
 
 namespace weft {
 
-/// While it lasts, random numbers of this thread come from a generator of torch on the CPU, as they would in a program on
-/// one device: distributed tensors take their part of the numbers that the whole tensor would get, on any device and
-/// bit for bit, and nothing is communicated; plain tensors on other devices get the numbers of the CPU too. Every rank
-/// draws all numbers, so that the generators of all ranks stay in step. Plain tensors among distributed ones count as
-/// replicated.
+/// While the scope exists, random numbers of this thread come from a generator of torch on the CPU, as in a program on
+/// one device. The local tensors of a distributed tensor get the numbers that their elements would have in the global
+/// tensor, on any device and bit for bit, without communication. Plain tensors on other devices get the numbers of the
+/// CPU too. Every rank draws all numbers, so that the generators of all ranks stay in the same state. Plain tensors
+/// among distributed ones count as replicated.
 ///
 ///   InitializationScope scope(7);
 ///   torch::nn::init::kaiming_uniform_(weight, std::sqrt(5));    // as after torch::manual_seed(7)
 ///
-/// Parts of a tensor may be filled where they lie: weight[3].zero_() of a weight whose rows are cut (weft/tensor/random/stand_in.h).
-/// The whole numbers of a tensor are never held at once, but for bernoulli_ and exponential_, which torch does not draw
-/// one after the other. What cannot be drawn this way (bernoulli of distributed probabilities) raises.
+/// Views along sharded dims may be filled: weight[3].zero_() of a weight with sharded rows
+/// (weft/tensor/random/stand_in.h). No rank holds all numbers of a tensor at once, except for bernoulli_ and
+/// exponential_, which torch does not draw one after the other. Operators that cannot be drawn this way (bernoulli of
+/// distributed probabilities) raise.
 class InitializationScope : public CallMode {
  public:
   explicit InitializationScope(uint64_t seed);
@@ -31,7 +32,7 @@ class InitializationScope : public CallMode {
   explicit InitializationScope(at::Generator generator);
   ~InitializationScope() override;
 
-  /// Whether some operator has written to the memory of this tensor. The same on every rank.
+  /// Whether an operator has written to the memory of this tensor within the scope. The same on every rank.
   bool has_written(const at::Tensor& tensor) const;
 
  protected:
@@ -44,7 +45,7 @@ class InitializationScope : public CallMode {
   std::optional<at::Generator> outer_;
   ReplicatePlainScope replicate_plain_;
   StandIns stand_ins_;
-  /// Weak, so that the address of what is gone is not that of another.
+  /// Holds weak pointers, so that the address of a freed storage is not reused for another one.
   std::unordered_map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> written_;
 };
 

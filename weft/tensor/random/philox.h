@@ -17,7 +17,7 @@ struct PhiloxBlock {
   uint32_t words[4];
 };
 
-/// The constants of a round: two multipliers, and what the halves of the key grow by.
+/// The constants of a round: two multipliers, and the increments of the key's halves.
 constexpr uint32_t kPhiloxMultiplier0 = 0xD2511F53;
 constexpr uint32_t kPhiloxMultiplier1 = 0xCD9E8D57;
 constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9;

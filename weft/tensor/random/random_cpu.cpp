@@ -12,7 +12,7 @@ namespace weft {
 
 namespace {
 
-/// The blocks of one group, words before lanes.
+/// The blocks of one group, indexed by word and then by lane, so that a compiler vectorizes over the lanes.
 struct GroupBlocks {
   alignas(64) uint32_t words[4][kLanes];
 };
@@ -96,14 +96,14 @@ GroupFunctions<Sampler> fastest_functions() {
 }
 #endif
 
-/// Writes ranges of elements, group by group; keeps the last group that was not used up, since the next row often goes
-/// on in it.
+/// Writes ranges of elements, group by group. Keeps the last group of which only some numbers were used, because the
+/// next row often needs the others.
 template <class T, class Sampler>
 class RangeWriter {
  public:
   RangeWriter(const Sampler& sampler, RandomCall call) : sampler_(sampler), call_(call) {}
 
-  /// The numbers of the elements begin, begin + 1, ... to `out`.
+  /// Writes the numbers of the elements begin, begin + 1, ... to `out`.
   void write(int64_t begin, int64_t count, T* out) {
     while (count > 0) {
       const auto group = begin / kSize;
@@ -143,9 +143,14 @@ class RangeWriter {
   alignas(64) Value kept_[kSize];
 };
 
-/// Local elements `begin` to `end`.
+/// Writes the local elements [begin, end).
 template <class T, class Sampler>
-void write_part(RangeWriter<T, Sampler>& writer, const LocalIndices& indices, int64_t begin, int64_t end, T* out) {
+void write_local_range(
+    RangeWriter<T, Sampler>& writer,
+    const LocalIndices& indices,
+    int64_t begin,
+    int64_t end,
+    T* out) {
   auto row = begin / indices.row_length();
   auto position = begin % indices.row_length();
   while (begin < end) {
@@ -178,7 +183,7 @@ void fill_random_cpu(
     constexpr int64_t kGrain = 32768;
     at::parallel_for(0, contiguous.numel(), kGrain, [&](int64_t begin, int64_t end) {
       RangeWriter<T, std::remove_cvref_t<decltype(sampler)>> writer(sampler, call);
-      write_part(writer, indices, begin, end, out);
+      write_local_range(writer, indices, begin, end, out);
     });
   });
 }

@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 constexpr int kThreads = 256;
-/// Enough to fill any device; the kernels stride over the rest.
+/// Enough to fill any device; the threads loop over the other elements.
 constexpr int64_t kMaxBlocks = 4096;
 
 template <class Sampler>
@@ -25,7 +25,8 @@ __device__ void sample_block(
   sampler(random.words, values);
 }
 
-/// A thread makes whole blocks: their elements are kLanes apart, and those of neighbouring threads beside each other.
+/// A thread uses all numbers of its blocks: a block's elements are kLanes apart, and those of neighbouring threads are
+/// adjacent.
 template <class T, class Sampler>
 __global__ void fill_range(Sampler sampler, RandomCall call, int64_t first, int64_t count, T* out) {
   constexpr int64_t kGroup = kLanes * Sampler::kPerBlock;
@@ -64,7 +65,7 @@ __global__ void fill_rows(
     const int64_t wanted = element / kLanes % Sampler::kPerBlock;
     typename Sampler::Value values[Sampler::kPerBlock];
     sample_block(sampler, call, group * kLanes + element % kLanes, values);
-    // Selected and not indexed, so that the numbers stay in registers.
+    // Selects without indexing, so that the numbers stay in registers.
     typename Sampler::Value value = values[0];
 #pragma unroll
     for (int64_t k = 1; k < Sampler::kPerBlock; ++k) {

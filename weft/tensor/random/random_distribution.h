@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// What random numbers are drawn from. The parameters are as ATen's in-place operators take them, and already checked.
+/// The distribution of random numbers. The parameters are those of ATen's in-place operators, and already checked.
 struct Distribution {
   enum class Kind : uint8_t {
     Uniform,     // from a to b
@@ -15,7 +15,7 @@ struct Distribution {
     Geometric,   // number of trials until the first success, of probability a
     Bernoulli,   // 1 with probability a, else 0
     Integers,    // first, first + 1, ..., first + count - 1; a count of 0 stands for 2^64
-    Fraction,    // k / 2^32: what a probability is compared with; for double only
+    Fraction,    // k / 2^32, to compare a probability with; for double only
   };
 
   Kind kind;

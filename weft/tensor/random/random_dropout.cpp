@@ -72,8 +72,8 @@ at::Tensor& rrelu_in_place(
   return self.copy_(rrelu_of(self, noise, lower, upper, training, generator));
 }
 
-// Above autograd: ATen's own forms begin with empty_like, which for a partial input has nowhere to put the numbers, and
-// dropout's differ between CPU and CUDA.
+// These are registered above autograd. ATen's composite kernels begin with empty_like, which is partial for a partial
+// input and cannot hold random numbers; and ATen's dropout differs between CPU and CUDA.
 
 at::Tensor dropout_of(const at::Tensor& input, double p, bool train) {
   check_probability(p);

@@ -150,7 +150,7 @@ void register_random_fallback(torch::Library& library) {
 
 std::optional<size_t> inner_dropout_argument(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
-  // What gives no tensor (_fused_sdp_choice) draws nothing.
+  // An operator that returns no tensor (_fused_sdp_choice) draws nothing.
   if (!is_random(op) || schema.returns().empty() || schema.returns()[0].type()->kind() != c10::TypeKind::TensorType) {
     return std::nullopt;
   }

@@ -7,19 +7,19 @@
 
 namespace weft {
 
-/// ATen's random operators beside those of random_kernels.h. None may draw from ATen's default generators for a
-/// distributed tensor: those differ between ranks, and then replicas do too.
+/// ATen's random operators that draw no numbers by element index. None of them may draw from ATen's default generators
+/// for a distributed tensor: these differ between ranks, so that replicas would differ too.
 
-/// Whether ATen composes the operator of ones that have kernels here (uniform, rand_like.out, ...), so that it must not
-/// get a kernel of its own.
+/// Whether ATen composes the operator (uniform, rand_like.out, ...) of operators that have kernels here, so that it
+/// must not get a kernel of its own.
 bool is_composed_of_random(const c10::OperatorHandle& op);
 
-/// Registers those that take a generator (multinomial, poisson, binomial, ...), where they have no kernel yet: they run
-/// on replicated tensors with a generator that is seeded alike on all ranks.
+/// Registers the operators that take a generator (multinomial, poisson, binomial, ...) and have no kernel yet. They run
+/// on replicated tensors with a generator that has the same seed on all ranks.
 void register_random_fallback(torch::Library& library);
 
-/// Where an operator has a dropout inside (attention), for which it draws from ATen's generator: the position of the
-/// probability among its arguments.
+/// The position of the dropout probability among the arguments of an operator that has a dropout inside (attention),
+/// for which it would draw from ATen's generator; nullopt for other operators.
 std::optional<size_t> inner_dropout_argument(const c10::OperatorHandle& op);
 
 /// Raises unless that probability is 0.

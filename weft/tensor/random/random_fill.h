@@ -8,15 +8,16 @@
 
 namespace weft {
 
-/// Writes to this rank's part of a tensor the random numbers that its elements have in the global tensor: those follow
-/// from the call and the element's index alone. The same bits on every rank and on CPU and CUDA, but for functions whose
-/// last bit differs between the two (all but uniform, Bernoulli and whole numbers). `local` need not be contiguous.
-/// Computed in float, for double in double. Raises for what is partial.
+/// Writes random numbers to this rank's local tensor. The number of an element depends only on the call and on the
+/// element's index in the global tensor. The bits are the same on every rank, and on CPU and CUDA for uniform,
+/// Bernoulli and integers; other distributions use functions whose last bit may differ between the two. `local` need
+/// not be contiguous. Computes in float, and for double in double. Raises for a partial layout.
 ///
 ///   fill_random(local, *spec, Distribution::normal(0, 1), next_random_call());
 void fill_random(const at::Tensor& local, const TensorSpec& spec, const Distribution& distribution, RandomCall call);
 
-/// 1 with the probability that stands at the element's place in `probabilities`, which lie as `local` does; else 0.
+/// Writes 1 with the element's probability, else 0. `probabilities` has the shape of `local`, or is one number for all
+/// elements.
 void fill_bernoulli(const at::Tensor& local, const at::Tensor& probabilities, const TensorSpec& spec, RandomCall call);
 
 } // namespace weft

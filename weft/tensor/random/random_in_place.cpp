@@ -17,7 +17,7 @@ namespace {
 
 using Generator = std::optional<at::Generator>;
 
-/// The distributed tensor that is about to be filled.
+/// The distributed tensor that the caller is about to fill; raises if it cannot be filled.
 const DTensorImpl& distributed(const char* where, const at::Tensor& tensor) {
   const auto* impl = as_dtensor(tensor);
   TORCH_CHECK_TYPE(
@@ -32,7 +32,7 @@ const DTensorImpl& distributed(const char* where, const at::Tensor& tensor) {
   return *impl;
 }
 
-/// This rank's part of `tensor`, broadcast to the shape of `spec` and laid out as that is.
+/// The local tensor of `tensor`, broadcast to the shape of `spec` and redistributed to its layout.
 at::Tensor local_as(const char* where, const at::Tensor& tensor, const TensorSpec& spec) {
   if (tensor.dim() == 0 && !is_dtensor(tensor)) {
     return tensor;
@@ -47,7 +47,8 @@ at::Tensor local_as(const char* where, const at::Tensor& tensor, const TensorSpe
   return to_local(redistribute(expanded, spec.layout()));
 }
 
-/// In an InitializationScope the numbers are those of torch on the CPU: draws them by `op`, and is true.
+/// In an InitializationScope, fills the tensor with the numbers that `op` draws from torch's generator on the CPU and
+/// returns true; otherwise does nothing and returns false.
 template <class Op>
 bool fills_as_torch(const char* where, const at::Tensor& self, const Generator& generator, Drawn how, const Op& op) {
   const auto source = stream_generator(generator);
@@ -99,7 +100,7 @@ at::Tensor& log_normal_(at::Tensor& self, double mean, double deviation, Generat
 }
 
 at::Tensor& exponential_(at::Tensor& self, double rate, Generator generator) {
-  if (fills_as_torch("exponential_", self, generator, Drawn::Whole, [&](auto& numbers, auto& source) {
+  if (fills_as_torch("exponential_", self, generator, Drawn::AtOnce, [&](auto& numbers, auto& source) {
         numbers.exponential_(rate, source);
       })) {
     return self;
@@ -132,7 +133,7 @@ at::Tensor& geometric_(at::Tensor& self, double p, Generator generator) {
 }
 
 at::Tensor& bernoulli_(at::Tensor& self, double p, Generator generator) {
-  if (fills_as_torch("bernoulli_", self, generator, Drawn::Whole, [&](auto& numbers, auto& source) {
+  if (fills_as_torch("bernoulli_", self, generator, Drawn::AtOnce, [&](auto& numbers, auto& source) {
         numbers.bernoulli_(p, source);
       })) {
     return self;
@@ -149,8 +150,8 @@ at::Tensor& bernoulli_of_tensor_(at::Tensor& self, const at::Tensor& p, Generato
   return self;
 }
 
-/// The whole numbers a dtype counts without gaps, from 0 on: the last of them.
-int64_t last_whole_number(c10::ScalarType dtype) {
+/// The largest n such that the dtype can hold all integers from 0 to n.
+int64_t last_integer(c10::ScalarType dtype) {
   switch (dtype) {
     case at::kDouble:
       return int64_t{1} << 53;
@@ -175,11 +176,11 @@ int64_t last_whole_number(c10::ScalarType dtype) {
   }
 }
 
-/// Whole numbers from `first` to `last`, both included.
+/// Fills with integers from `first` to `last`, both included.
 void fill_integers(const at::Tensor& self, int64_t first, int64_t last, const Generator& generator) {
   const bool is_integral = c10::isIntegralType(self.scalar_type(), /*includeBool=*/true);
   const bool is_unsigned = self.scalar_type() == at::kByte || self.scalar_type() == at::kBool;
-  const auto largest = last_whole_number(self.scalar_type());
+  const auto largest = last_integer(self.scalar_type());
   TORCH_CHECK_VALUE(
       !is_integral || ((is_unsigned ? first >= 0 : first >= -largest - 1) && last <= largest),
       "[random_] bounds within ", dtype_text(self.scalar_type()), " are required, but got from ", first, " up to ",
@@ -193,7 +194,7 @@ at::Tensor& random_(at::Tensor& self, Generator generator) {
           "random_", self, generator, Drawn::InChunks, [&](auto& numbers, auto& source) { numbers.random_(source); })) {
     return self;
   }
-  fill_integers(self, 0, last_whole_number(self.scalar_type()), generator);
+  fill_integers(self, 0, last_integer(self.scalar_type()), generator);
   return self;
 }
 
@@ -205,7 +206,7 @@ at::Tensor& random_from(at::Tensor& self, int64_t from, std::optional<int64_t> t
   }
   TORCH_CHECK_VALUE(
       !to || from < *to, "[random_] a from below to is required, but got from ", from, " to ", to.value_or(0), ".");
-  fill_integers(self, from, to ? *to - 1 : last_whole_number(self.scalar_type()), generator);
+  fill_integers(self, from, to ? *to - 1 : last_integer(self.scalar_type()), generator);
   return self;
 }
 

@@ -9,17 +9,17 @@
 
 namespace weft {
 
-/// The global indices (row-major in the global shape, or in that of its dims in another order) of the elements a rank holds, in the row-major order of its local
-/// tensor: `rows` times the same runs, each row from another begin. Dims at the end that a rank holds whole are part of
-/// the row.
+/// The global indices of the elements that a rank holds, in the row-major order of its local tensor. An index is
+/// row-major in the global shape, or in that shape with its dims in another order. They consist of `rows` rows, which
+/// have the same runs relative to different begins. A row includes the trailing dims that are not sharded.
 ///
 ///   f32[6,4] @ mesh(d0=2) {S(0)} on rank 1:   1 row from 0 of the run [12, 24)
 ///   f32[6,4] @ mesh(d0=2) {S(1)} on rank 1:   6 rows from 0, 4, ..., 20 of the run [2, 4)
 class LocalIndices {
  public:
-  /// Of this rank, which must be in the mesh. What is partial counts as replicated.
+  /// The indices of this rank, which must be in the mesh. P counts as R.
   explicit LocalIndices(const TensorSpec& spec);
-  /// With the dims in this order, the slowest first; the local tensor has them in the same order.
+  /// The indices with the dims in this order, the slowest first; the local tensor has its dims in the same order.
   LocalIndices(const TensorSpec& spec, c10::IntArrayRef order);
 
   int64_t rows() const {
@@ -35,7 +35,7 @@ class LocalIndices {
     return runs_;
   }
 
-  /// The first index where all of them follow one another.
+  /// The first index if all indices are consecutive; else nullopt.
   std::optional<int64_t> single_range() const;
 
   /// The begins of all rows, and the indices within a row, as tensors of int64.
@@ -43,7 +43,7 @@ class LocalIndices {
   at::Tensor within_row(c10::Device device) const;
 
  private:
-  /// Per dim before the row, what each local index adds to the global one.
+  /// Per dim outside of the row, what each local index adds to the global index.
   std::vector<std::vector<int64_t>> outer_;
   int64_t rows_ = 1;
   int64_t row_length_ = 1;

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// One word makes one number, by the inverse of the distribution function.
+/// Computes one number from one word, by the inverse of the distribution function.
 template <class R, class Inverse>
 struct InverseSampler {
   using Value = R;
@@ -20,7 +20,7 @@ struct InverseSampler {
 
 template <class R>
 struct ExponentialInverse {
-  R rate, least; // never 0, which users divide by
+  R rate, least; // `least`: the result is never 0, because users divide by it
   WEFT_HOST_DEVICE R operator()(R u) const {
     const R value = -random_math::log_of(u);
     return (value > least ? value : least) / rate;
@@ -49,7 +49,7 @@ struct BernoulliSampler {
   using Value = float;
   static constexpr int64_t kPerBlock = 4;
   uint32_t last; // the largest word that is a success
-  float success; // 0 where none is
+  float success; // 0 if no word is a success
   WEFT_HOST_DEVICE void operator()(const uint32_t (&w)[4], float (&out)[4]) const {
     for (int k = 0; k < 4; ++k) {
       out[k] = w[k] <= last ? success : 0.0F;

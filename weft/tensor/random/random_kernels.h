@@ -4,8 +4,9 @@
 
 namespace weft {
 
-/// Registers every operator of ATen that draws random numbers, for distributed tensors: by global element index where the
-/// numbers belong to elements (in-place, ..._like, dropout), else on replicated tensors with a generator seeded alike.
+/// Registers every operator of ATen that draws random numbers, for distributed tensors. Operators that draw one number
+/// per element (in-place, ..._like, dropout) draw by the global index of the element. Others run on replicated tensors,
+/// with a generator that has the same seed on all ranks.
 void register_random(torch::Library& library);
 
 } // namespace weft

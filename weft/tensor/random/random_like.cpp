@@ -42,7 +42,7 @@ at::Tensor new_stored(const char* where, const at::Tensor& self, Dtype dtype, St
   return new_random(self, dtype.value_or(self.scalar_type()));
 }
 
-// Each operator is there with a generator and without.
+// Each operator exists with a generator (_by) and without (_of).
 
 at::Tensor rand_by(const at::Tensor& self, Generator g, Dtype d, Storage s, Device v, Pinned /*p*/, Format /*f*/) {
   return new_stored("rand_like", self, d, s, v).uniform_(0, 1, g);
@@ -82,7 +82,7 @@ at::Tensor randint_of(const at::Tensor& self, Int high, Dtype d, Storage s, Devi
   return randint_low_by(self, 0, std::move(high), std::nullopt, d, s, v, p, f);
 }
 
-/// Standard normal numbers, which lie as `like` does.
+/// Standard normal numbers, with the shape and layout of `like`.
 at::Tensor standard_normal(const at::Tensor& like, c10::ScalarType dtype, const Generator& generator) {
   return new_random(like, dtype).normal_(0, 1, generator);
 }

@@ -15,7 +15,7 @@ WEFT_HOST_DEVICE inline uint64_t join(uint32_t low, uint32_t high) {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
-/// In (0, 1), or 1 after rounding: something whose logarithm is finite.
+/// A number in (0, 1), or 1 after rounding, so that its logarithm is finite.
 WEFT_HOST_DEVICE inline float open_fraction(uint32_t word) {
   return (static_cast<float>(static_cast<int32_t>(word >> 1)) + 0.5F) * 0x1p-31F;
 }
@@ -47,7 +47,7 @@ WEFT_HOST_DEVICE inline float log_of(float value) {
   p = p * x - 0.24999997F;
   p = p * x + 0.333333312F;
   const float square = x * x;
-  // log(2) in two parts, of which the first is exact times any exponent.
+  // log(2) as a sum of two numbers. The product of the first with any exponent is exact.
   constexpr float kLog2High = 0.693359375F;
   constexpr float kLog2Low = -2.12194440e-4F;
   const float small = (p * x * square + exponent * kLog2Low) - 0.5F * square;
@@ -57,8 +57,8 @@ WEFT_HOST_DEVICE inline double log_of(double value) {
   return log(value);
 }
 
-/// Cosine and sine of the angle `word` out of 2^32 parts of a turn: the quarter turn nearest to it by integer
-/// arithmetic, and polynomials for the eighth of a turn that is left to either side.
+/// Cosine and sine of the angle 2 pi * word / 2^32: integer arithmetic finds the nearest multiple of a quarter turn,
+/// and polynomials give the rest, of at most an eighth of a turn to either side.
 WEFT_HOST_DEVICE inline void cos_and_sin_of_turn(uint32_t word, float& cosine, float& sine) {
   const uint32_t quarter = (word + 0x20000000U) >> 30;
   const auto rest = static_cast<int32_t>(word - (quarter << 30));

@@ -10,19 +10,19 @@
 
 namespace weft {
 
-/// How numbers are made of Philox blocks, on host and device. The elements of a tensor are cut into groups, each of
-/// kLanes blocks; a block serves kPerBlock elements of its group, kLanes apart. So a group's blocks can be computed side
-/// by side, and their numbers lie in memory as the elements do:
+/// How Philox blocks become random numbers, on host and device. The elements of a tensor are divided into groups, each
+/// of kLanes blocks. A block gives the numbers of kPerBlock elements of its group, which are kLanes apart. So vector
+/// code computes the blocks of a group together, and stores their numbers in the order of the elements:
 ///
 ///   element i is in group i / (kLanes * kPerBlock), takes block group * kLanes + i % kLanes, and of that block's
 ///   numbers the one at (i / kLanes) % kPerBlock
 constexpr int64_t kLanes = 16;
 
-/// What is computed with for elements of type T.
+/// The type in which the numbers of elements of type T are computed.
 template <class T>
 using Real = std::conditional_t<sizeof(T) <= 4 && !std::is_integral_v<T>, float, double>;
 
-/// The largest T below `bound`: what rounding must not exceed in a half-open interval.
+/// The largest T below `bound`, to which numbers of a half-open interval are clamped after rounding.
 template <class T>
 T largest_below(double bound) {
   const T rounded = static_cast<T>(bound);
@@ -67,7 +67,7 @@ struct UniformDouble {
   }
 };
 
-/// Two words of a block as the real type needs them: one of 32 bits, or one of 64.
+/// The random bits for one number: a word of 32 bits for float, two words as 64 bits for double.
 template <class R>
 struct WordsOf {
   static constexpr int64_t kPerBlock = 4;

@@ -11,9 +11,9 @@ namespace weft {
 
 namespace {
 
-// A rank that is a thread has a state of its own, the ranks that are processes one per process. What draws in backward
-// finds the right one: ranks as threads run it on their own threads, and the engine's threads for CUDA devices, which
-// stand in no WorldScope, serve a rank that is a process.
+// A rank that is a thread has a state per thread, a rank that is a process one per process. Operators in backward find
+// the right one: ranks as threads run backward on their own threads, and the engine's threads for CUDA devices, which
+// are in no WorldScope, serve a rank that is a process.
 thread_local RandomState state_of_thread;
 RandomState state_of_process;
 std::mutex process_mutex;
@@ -27,10 +27,10 @@ auto with_state(const Fn& fn) {
   return fn(state_of_process);
 }
 
-/// What a generator on a device is advanced by; its offset must be a multiple of four.
+/// How far a call advances a generator on a device; the generator's offset must be a multiple of four.
 constexpr uint64_t kGeneratorStep = 4;
 
-/// Keeps the calls of a generator apart from those of manual_seed with the same seed.
+/// Set in the call numbers of a generator, so that they differ from those of manual_seed with the same seed.
 constexpr uint64_t kOfGenerator = uint64_t{1} << 63;
 
 RandomCall draw_from(at::Generator generator) {

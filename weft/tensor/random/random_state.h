@@ -6,13 +6,13 @@
 
 namespace weft {
 
-/// Until manual_seed is called.
+/// The seed until manual_seed is called.
 constexpr uint64_t kDefaultSeed = 0x57656674;
 
-/// Where a rank is in its random numbers. Every random operation on distributed tensors takes one call number; the
-/// numbers of an element follow from the seed, the call number and its index in the global tensor. So they do not
-/// depend on mesh or layout, as long as all ranks have the same state: they seed alike, and each calls the random
-/// operations that the others call, in the same order.
+/// The state of a rank's random numbers. Every random operation on distributed tensors takes one call number. The
+/// number of an element depends on the seed, the call number and the element's index in the global tensor, and so not
+/// on mesh or layout. All ranks must have the same state: they must use the same seed and call the same random
+/// operations in the same order.
 ///
 ///   manual_seed(7);
 ///   auto x = randn({8, 16}, mesh, {Shard(0)});
@@ -30,14 +30,14 @@ void manual_seed(uint64_t seed);
 RandomState random_state();
 void set_random_state(const RandomState& state);
 
-/// What fixes the numbers of one random operation.
+/// The seed and call number that determine the numbers of one random operation.
 struct RandomCall {
   uint64_t seed;
   uint64_t number;
 };
 
-/// Of the rank's own state, or, where a generator is given, of that one, which moves on: generators in equal states give
-/// equal numbers.
+/// Takes a call from the rank's state or, if a generator is given, from the generator, and advances it. Generators in
+/// equal states give equal numbers.
 RandomCall next_random_call(const std::optional<at::Generator>& generator = std::nullopt);
 
 } // namespace weft

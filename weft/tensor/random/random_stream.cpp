@@ -15,17 +15,18 @@ namespace {
 
 thread_local std::optional<at::Generator> current;
 
-/// Torch makes normal numbers 16 at a time; of what is left over at the end it makes the last 16 anew. So chunks are
-/// multiples of 16, and the last one is not shorter than that.
+/// Torch draws normal numbers 16 at a time; if the count is not a multiple of 16 it draws the last 16 again. So chunks
+/// are multiples of 16, and the last chunk is not shorter than 16 unless it is the only one.
 constexpr int64_t kLanes = 16;
 constexpr int64_t kChunk = int64_t{1} << 16;
 static_assert(kChunk % kLanes == 0);
 
-/// The dims of a tensor in the order of its memory, the slowest first. In this order torch fills what is not contiguous.
+/// The dims of a tensor in the order of its memory, the slowest first. Torch fills tensors that are not contiguous in
+/// this order.
 c10::DimVector memory_order(const TensorSpec& spec) {
   c10::DimVector dims(spec.dim());
   std::iota(dims.begin(), dims.end(), 0);
-  // Dims of one element may be anywhere.
+  // The position of a dim of one element does not matter.
   const auto step = [&](int64_t d) {
     return spec.sizes()[d] > 1 ? spec.strides()[d] : std::numeric_limits<int64_t>::max();
   };
@@ -33,14 +34,16 @@ c10::DimVector memory_order(const TensorSpec& spec) {
   return dims;
 }
 
-/// Memory for `count` numbers. Torch fills contiguous tensors by another algorithm than others.
+/// Memory for `count` numbers, contiguous only if the tensor is, because torch fills contiguous tensors by another
+/// algorithm.
 at::Tensor numbers_for(int64_t count, const TensorSpec& spec) {
   const auto step = spec.is_contiguous() ? 1 : 2;
   return at::empty_strided({count}, {step}, at::TensorOptions(spec.dtype()).device(at::kCPU));
 }
 
-/// Walks over what a rank holds, in the order in which the whole is drawn. That is the order in which it holds it, too, so
-/// that what it keeps of a chunk goes to one range of its part.
+/// Selects from the numbers of the global tensor, chunk by chunk, those that this rank holds. The local tensor has its
+/// elements in the order in which they are drawn, so that the numbers kept of a chunk go to one range of the local
+/// tensor.
 class Keeper {
  public:
   Keeper(const TensorSpec& spec, c10::IntArrayRef order) {
@@ -50,7 +53,8 @@ class Keeper {
     }
   }
 
-  /// Moves the numbers that this rank holds to the front; `numbers` are those from `begin` on. Returns how many.
+  /// Moves the numbers that this rank holds to the front of `numbers` and returns their count. `numbers` are those of
+  /// the global elements from `begin` on.
   int64_t keep(const at::Tensor& numbers, int64_t begin) {
     const auto bytes = static_cast<int64_t>(numbers.element_size());
     const auto step = numbers.stride(0) * bytes;
@@ -94,8 +98,8 @@ class Keeper {
   size_t run_ = 0;
 };
 
-/// `part` is contiguous in the given order of dims.
-void draw_in_chunks(const at::Tensor& part, const TensorSpec& spec, c10::IntArrayRef order, const Draw& draw) {
+/// `local` is flat, with the elements of the local tensor in the given order of dims.
+void draw_in_chunks(const at::Tensor& local, const TensorSpec& spec, c10::IntArrayRef order, const Draw& draw) {
   const auto total = c10::multiply_integers(spec.sizes());
   const auto memory = numbers_for(std::min(total, kChunk + kLanes - 1), spec);
   Keeper keeper(spec, order);
@@ -105,18 +109,18 @@ void draw_in_chunks(const at::Tensor& part, const TensorSpec& spec, c10::IntArra
     const auto numbers = memory.narrow(0, 0, left < kChunk + kLanes ? left : kChunk);
     draw(numbers);
     const auto kept = keeper.keep(numbers, begin);
-    part.narrow(0, filled, kept).copy_(numbers.narrow(0, 0, kept));
+    local.narrow(0, filled, kept).copy_(numbers.narrow(0, 0, kept));
     filled += kept;
     begin += numbers.numel();
   }
-  TORCH_INTERNAL_ASSERT(filled == part.numel() || !spec.mesh().is_member());
+  TORCH_INTERNAL_ASSERT(filled == local.numel() || !spec.mesh().is_member());
 }
 
-void draw_whole(const at::Tensor& local, const TensorSpec& spec, const Draw& draw) {
-  const auto whole = at::empty_strided(spec.sizes(), spec.strides(), at::TensorOptions(spec.dtype()).device(at::kCPU));
-  draw(whole);
-  const auto part = distribute_tensor(whole, spec.mesh(), spec.layout(), {.src_data_rank = std::nullopt});
-  local.copy_(as_dtensor(part)->local());
+void draw_at_once(const at::Tensor& local, const TensorSpec& spec, const Draw& draw) {
+  const auto global = at::empty_strided(spec.sizes(), spec.strides(), at::TensorOptions(spec.dtype()).device(at::kCPU));
+  draw(global);
+  const auto distributed = distribute_tensor(global, spec.mesh(), spec.layout(), {.src_data_rank = std::nullopt});
+  local.copy_(as_dtensor(distributed)->local());
 }
 
 } // namespace
@@ -144,8 +148,8 @@ void fill_from_stream(const DTensorImpl& tensor, Drawn how, const Draw& draw) {
   if (local.is_meta()) {
     return;
   }
-  if (how == Drawn::Whole) {
-    draw_whole(local, spec, draw);
+  if (how == Drawn::AtOnce) {
+    draw_at_once(local, spec, draw);
     return;
   }
   const auto order = memory_order(spec);

@@ -9,24 +9,26 @@
 
 namespace weft {
 
-/// The generator on the CPU from which random fills of distributed tensors are drawn on this thread, in an
-/// InitializationScope: the one given to the operator, or else the scope's. None outside of it.
+/// In an InitializationScope, the generator on the CPU from which this thread draws random fills of distributed
+/// tensors: the one given to the operator, or else the scope's. nullopt outside of a scope.
 std::optional<at::Generator> stream_generator(const std::optional<at::Generator>& given = std::nullopt);
 
-/// Sets the scope's, and returns the one before.
+/// Sets the scope's generator and returns the one before.
 std::optional<at::Generator> exchange_stream_generator(std::optional<at::Generator> generator);
 
-/// Draws numbers in the memory order of a tensor on the CPU that torch would fill by one call.
+/// Fills a tensor on the CPU with numbers by one call of torch.
 using Draw = std::function<void(at::Tensor numbers)>;
 
 enum class Drawn {
-  /// Torch gives the numbers of a part and then those of the next: no more than a chunk is held.
+  /// Several calls of torch on consecutive chunks draw the same numbers as one call: a rank holds one chunk at a time.
   InChunks,
-  /// The numbers of a call follow from one number of the generator: the whole is held while it is cut.
-  Whole,
+  /// Torch computes all numbers of a call from one number of the generator: a rank holds the global tensor while it
+  /// slices it.
+  AtOnce,
 };
 
-/// Writes to this rank's part the numbers that `draw` gives the whole tensor. Each rank draws all of them.
+/// Writes to this rank's local tensor the numbers that `draw` would give its elements in the global tensor. Each rank
+/// draws the numbers of the global tensor.
 ///
 ///   fill_from_stream(impl, Drawn::InChunks, [&](at::Tensor numbers) { numbers.uniform_(0, 1, generator); });
 void fill_from_stream(const DTensorImpl& tensor, Drawn how, const Draw& draw);

@@ -21,7 +21,7 @@ size_t first_argument(const c10::OperatorHandle& op, const Stack& stack) {
   return stack.size() - op.schema().arguments().size();
 }
 
-/// Whether the operator writes all of its first argument and does not look at what was there.
+/// Whether the operator overwrites all of its first argument without reading it.
 bool only_fills(const c10::OperatorHandle& op) {
   static const std::set<std::string> kFills = {"aten::fill_",       "aten::zero_",       "aten::copy_",
                                                "aten::uniform_",    "aten::normal_",     "aten::random_",
@@ -36,7 +36,7 @@ bool is_in_place(const c10::OperatorHandle& op) {
   return schema.written == std::vector<int64_t>{0} && schema.returns.size() == 1 && schema.returns[0].stored_in == 0;
 }
 
-/// The tensor that owns the memory of `tensor`, of which a stand-in can be made; undefined where none can.
+/// The tensor that owns the memory of `tensor`, for which a stand-in can be made; undefined if that is not possible.
 at::Tensor owner_of(const at::Tensor& tensor) {
   if (!is_dtensor(tensor) || as_dtensor(tensor)->is_copy_of_base()) {
     return {};
@@ -52,7 +52,7 @@ at::Tensor owner_of(const at::Tensor& tensor) {
   return owner;
 }
 
-/// The place of each element of `view` in the memory of the tensor it is a view of.
+/// The offset of each element of `view` in the memory of the tensor that it is a view of.
 at::Tensor places_of(const at::Tensor& view) {
   auto places = at::full({}, view.storage_offset(), at::kLong);
   for (int64_t d = 0; d < view.dim(); ++d) {
@@ -61,7 +61,7 @@ at::Tensor places_of(const at::Tensor& view) {
   return places.flatten();
 }
 
-/// Where `indices` of a tensor dim are in what this rank holds of it; -1 for those that it does not hold.
+/// The local index for each of the global `indices` of a tensor dim; -1 for those that this rank does not hold.
 at::Tensor local_positions(const at::Tensor& indices, const TensorSpec& spec, int64_t tensor_dim) {
   auto positions = at::full_like(indices, -1);
   int64_t before = 0;
@@ -75,8 +75,8 @@ at::Tensor local_positions(const at::Tensor& indices, const TensorSpec& spec, in
   return positions;
 }
 
-/// Writes `values`, of the shape of `view`, to those elements of the tensor that this rank holds.
-void write_own_part(const DTensorImpl& tensor, const at::Tensor& view, const at::Tensor& values) {
+/// Writes `values`, of the shape of `view`, to the elements of the tensor that this rank holds.
+void write_held_elements(const DTensorImpl& tensor, const at::Tensor& view, const at::Tensor& values) {
   const auto& spec = *tensor.spec();
   const auto& local = tensor.local();
   const auto places = places_of(view);
@@ -94,18 +94,18 @@ void write_own_part(const DTensorImpl& tensor, const at::Tensor& view, const at:
 
 } // namespace
 
-const at::Tensor* StandIns::whole_of(const c10::IValue& value) const {
+const at::Tensor* StandIns::original_of(const c10::IValue& value) const {
   if (!value.isTensor() || !value.toTensor().defined() || !value.toTensor().is_meta() || is_dtensor(value.toTensor())) {
     return nullptr;
   }
-  const auto found = wholes_.find(value.toTensor().storage().unsafeGetStorageImpl());
-  return found == wholes_.end() ? nullptr : &found->second.tensor;
+  const auto found = originals_.find(value.toTensor().storage().unsafeGetStorageImpl());
+  return found == originals_.end() ? nullptr : &found->second.tensor;
 }
 
 at::Tensor StandIns::behind(const at::Tensor& stand_in) {
   is_resolving_ = true;
   const auto done = c10::make_scope_exit([&] { is_resolving_ = false; });
-  return whole_of(stand_in)->as_strided(stand_in.sizes(), stand_in.strides(), stand_in.storage_offset());
+  return original_of(stand_in)->as_strided(stand_in.sizes(), stand_in.strides(), stand_in.storage_offset());
 }
 
 bool StandIns::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
@@ -115,14 +115,14 @@ bool StandIns::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stac
   const bool is_view = OperatorSchema(op.schema()).is_view;
   bool takes_one = false;
   for (auto i = first_argument(op, *stack); i < stack->size(); ++i) {
-    takes_one |= whole_of((*stack)[i]) != nullptr;
+    takes_one |= original_of((*stack)[i]) != nullptr;
   }
   if (!takes_one) {
     return is_view && makes_one(op, keys, stack);
   }
   if (is_view) {
     op.redispatchBoxed(keys, stack);
-  } else if (is_in_place(op) && whole_of((*stack)[first_argument(op, *stack)]) != nullptr) {
+  } else if (is_in_place(op) && original_of((*stack)[first_argument(op, *stack)]) != nullptr) {
     write(op, stack);
   } else {
     read(op, stack);
@@ -143,12 +143,13 @@ bool StandIns::makes_one(const c10::OperatorHandle& op, c10::DispatchKeySet keys
     op.redispatchBoxed(keys, stack);
     return true;
   } catch (const c10::Error&) {
-    // It would have to move the tensor; or it is wrong, and then it is for a tensor on meta too.
+    // The view would have to redistribute the tensor; or the call is invalid, and then raises for a tensor on meta
+    // below too.
     stack->resize(first);
     stack->insert(stack->end(), arguments.begin(), arguments.end());
   }
   const auto twin = at::empty(owner.sizes(), owner.options().device(at::kMeta));
-  wholes_[twin.storage().unsafeGetStorageImpl()] = {twin, owner};
+  originals_[twin.storage().unsafeGetStorageImpl()] = {twin, owner};
   (*stack)[first] = twin.as_strided(self.sizes(), self.strides(), self.storage_offset());
   op.callBoxed(stack);
   return true;
@@ -157,13 +158,13 @@ bool StandIns::makes_one(const c10::OperatorHandle& op, c10::DispatchKeySet keys
 void StandIns::write(const c10::OperatorHandle& op, Stack* stack) {
   const auto first = first_argument(op, *stack);
   const auto view = (*stack)[first].toTensor();
-  const auto whole = *whole_of((*stack)[first]);
+  const auto original = *original_of((*stack)[first]);
   const auto values = at::empty_strided(view.sizes(), view.strides(), view.options().device(at::kCPU));
   if (!only_fills(op)) {
     values.copy_(full_tensor(behind(view)));
   }
   for (auto i = first + 1; i < stack->size(); ++i) {
-    if (whole_of((*stack)[i]) != nullptr) {
+    if (original_of((*stack)[i]) != nullptr) {
       (*stack)[i] = behind((*stack)[i].toTensor());
     }
     if ((*stack)[i].isTensor() && is_dtensor((*stack)[i].toTensor())) {
@@ -173,14 +174,14 @@ void StandIns::write(const c10::OperatorHandle& op, Stack* stack) {
   (*stack)[first] = values;
   op.callBoxed(stack);
   stack->back() = view;
-  as_dtensor(whole)->count_write();
-  write_own_part(*as_dtensor(whole), view, values);
-  whole.unsafeGetTensorImpl()->bump_version();
+  as_dtensor(original)->count_write();
+  write_held_elements(*as_dtensor(original), view, values);
+  original.unsafeGetTensorImpl()->bump_version();
 }
 
 void StandIns::read(const c10::OperatorHandle& op, Stack* stack) {
   for (auto i = first_argument(op, *stack); i < stack->size(); ++i) {
-    if (whole_of((*stack)[i]) != nullptr) {
+    if (original_of((*stack)[i]) != nullptr) {
       (*stack)[i] = behind((*stack)[i].toTensor());
     }
   }
