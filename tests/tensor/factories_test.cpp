@@ -19,7 +19,7 @@ at::Tensor sevens(c10::IntArrayRef sizes, const DeviceMesh& mesh, const Layout& 
   return full(sizes, 7, mesh, layout, options);
 }
 
-TEST(Factories, EachRankMakesItsPart) {
+TEST(Factories, EachRankMakesItsLocalTensor) {
   on_all_layouts(2, {Replicate(), Shard(0), Shard(-1)}, [](const DeviceMesh& mesh, const Layout& layout) {
     const CommLog log(mesh);
     const std::pair<Factory, double> cases[] = {{zeros, 0}, {ones, 1}, {sevens, 7}};
@@ -58,8 +58,8 @@ TEST(Factories, ZeroDimsMetaAndOtherRanks) {
   run_on_ranks(3, [](int64_t rank) {
     const auto mesh = init_device_mesh("cpu", {2}, {"a"});
     EXPECT_EQ(zeros({}, mesh, {Replicate()}).dim(), 0);
-    const auto part = to_local(ones({4, 3}, mesh, {Shard(0)}));
-    EXPECT_EQ(part.sizes(), rank == 2 ? c10::IntArrayRef({0, 0}) : c10::IntArrayRef({2, 3}));
+    const auto local = to_local(ones({4, 3}, mesh, {Shard(0)}));
+    EXPECT_EQ(local.sizes(), rank == 2 ? c10::IntArrayRef({0, 0}) : c10::IntArrayRef({2, 3}));
     const auto meta = zeros({4, 3}, init_device_mesh("meta", {3}, {"a"}), {Shard(0)});
     EXPECT_TRUE(meta.is_meta());
     EXPECT_EQ(meta.sizes(), c10::IntArrayRef({4, 3}));

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Everything that makes distributed tensors, moves them, and leads back to plain ones.
+/// All functions that make distributed tensors, redistribute them, and convert them to plain tensors.
 
 #include "weft/tensor/boundary/distribute_tensor.h"
 #include "weft/tensor/boundary/from_local.h"

@@ -9,7 +9,7 @@ namespace weft {
 
 namespace {
 
-/// A tensor whose part on this rank is make(local shape, options of the local tensor).
+/// A distributed tensor whose local tensor on this rank is make(local shape, options of the local tensor).
 template <class Make>
 at::Tensor made(
     const char* where,

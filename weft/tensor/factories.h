@@ -7,13 +7,13 @@
 namespace weft {
 
 struct FactoryOptions {
-  /// As torch chooses where none is given: the default dtype, and for `full` that of the value.
+  /// Without one, torch's choice: the default dtype, and for `full` the dtype of the value.
   std::optional<at::ScalarType> dtype = std::nullopt;
   bool requires_grad = false;
 };
 
-/// New distributed tensors of a global shape. Each rank makes its own part; nothing is communicated. On a rank that is
-/// not in the mesh that part is empty.
+/// New distributed tensors of a global shape. Each rank makes its local tensor; nothing is communicated. On a rank that
+/// is not in the mesh the local tensor is empty.
 ///
 ///   auto bias = zeros({8}, mesh, {Shard(0)}, {.dtype = at::kDouble, .requires_grad = true});
 at::Tensor zeros(
