@@ -108,7 +108,7 @@ def _refuse_memory(method):
         if _is_dtensor(self):
             raise RuntimeError(
                 f"[{method.__name__}] a tensor with memory of its own is required, but got {_C.spec(self)}, of which a rank "
-                "holds only its part. Use full_tensor() for the global tensor, or to_local() for this rank's local tensor."
+                "holds only its local tensor. Use full_tensor() for the global tensor, or to_local() for this rank's local tensor."
             )
         return method(self, *arguments, **options)
 
