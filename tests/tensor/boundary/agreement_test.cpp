@@ -17,7 +17,7 @@ SpecPtr spec(const DeviceMesh& mesh, const Layout& layout, c10::IntArrayRef size
 TEST(Agreement, LocalTensorsAgreeIfEachHasTheShapeThatFollowsFromTheSpec) {
   const auto global = whole_numbers({5, 3});
   on_all_layouts(2, all_placements(2), [&](const DeviceMesh& mesh, const Layout& layout) {
-    check_parts_agree("here", part_of(global, mesh, layout), *spec(mesh, layout, {5, 3}), /*shape_is_given=*/true);
+    check_locals_agree("here", part_of(global, mesh, layout), *spec(mesh, layout, {5, 3}), /*shape_is_given=*/true);
   });
 }
 
@@ -26,11 +26,11 @@ TEST(Agreement, NumbersOfDimsMustAgree) {
     const auto local = mesh.rank(0) == 0 ? at::ones({2}) : at::ones({});
     const auto own = spec(mesh, {Replicate()}, local.sizes());
     EXPECT_EQ(
-        error_text<c10::ValueError>([&] { check_parts_agree("here", local, *own, false); }),
+        error_text<c10::ValueError>([&] { check_locals_agree("here", local, *own, false); }),
         "[here] all ranks must give tensors of one dtype and number of dims, but rank 0 gave f32 of 1 dims and rank 1 "
         "gave f32 of 0 dims. Convert them first.");
     EXPECT_EQ(
-        error_text<c10::ValueError>([&] { check_wholes_agree("there", local, mesh); }),
+        error_text<c10::ValueError>([&] { check_globals_agree("there", local, mesh); }),
         "[there] all ranks must give tensors of one dtype and number of dims, but rank 0 gave f32 of 1 dims and rank 1 "
         "gave f32 of 0 dims. Convert them first.");
   });
@@ -82,8 +82,8 @@ TEST(Agreement, WithoutDataThereIsNothingToCompare) {
   on_mesh({2}, [](const DeviceMesh& /*mesh*/) {
     const auto mesh = init_device_mesh("meta", {2}, {"a"});
     const auto local = at::empty({2}, at::device(at::kMeta));
-    check_parts_agree("here", local, *spec(mesh, {Replicate()}, {2}), false);
-    check_wholes_agree("here", local, mesh);
+    check_locals_agree("here", local, *spec(mesh, {Replicate()}, {2}), false);
+    check_globals_agree("here", local, mesh);
     check_replicas_agree("here", local, *spec(mesh, {Replicate()}, {2}), ReplicaClaim::Values);
   });
 }
