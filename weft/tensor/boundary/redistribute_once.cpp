@@ -54,8 +54,8 @@ bool is_still(const SharedMove& move, const at::Tensor& tensor, const Layout& la
 at::Tensor view_behind(const at::Tensor& tensor, NodePtr node) {
   const auto view = view_of(tensor);
   auto* meta = torch::autograd::impl::get_view_autograd_meta(view);
-  meta->set_creation_meta(
-      torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION); // as for the output of any function: no writes in place
+  // As for the output of any custom function: autograd refuses writes in place.
+  meta->set_creation_meta(torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION);
   torch::autograd::impl::set_gradient_edge(view, {std::move(node), 0});
   return view;
 }
