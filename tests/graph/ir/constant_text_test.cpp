@@ -27,7 +27,7 @@ c10::TypePtr optional(const c10::TypePtr& type) {
   return c10::OptionalType::create(type);
 }
 
-/// That the constant has this text where the schema wants this type, and the text is this constant.
+/// Expects that the constant is printed as this text for an argument of this type, and that the text parses back.
 void expect_text(const IValue& value, const std::string& text, const c10::TypePtr& type = c10::AnyType::get()) {
   EXPECT_EQ(constant_text(value, *type), text);
   const auto back = parsed(text, type);

@@ -25,7 +25,7 @@ IValue call(const std::string& name, const std::vector<IValue>& arguments) {
   return function->call(arguments);
 }
 
-/// That it gives this value, and of this type.
+/// Expects this value, of this type.
 void expect_result(const std::string& name, const std::vector<IValue>& arguments, const IValue& expected) {
   const auto result = call(name, arguments);
   EXPECT_EQ(result.tagKind(), expected.tagKind()) << name;

@@ -29,7 +29,7 @@ c10::OperatorHandle op(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
 }
 
-/// A program with the input %x and the return of it.
+/// A program that returns its input %x.
 Program small_program() {
   return parse_program("program\ninput %x: f32[4] = user\n  %relu: f32[4] = aten::relu(%x)\noutput %x = user\n");
 }
@@ -98,8 +98,8 @@ TEST(Verify, AStepGoesFromItsOperandsLayoutToItsOutputs) {
 }
 
 TEST(Verify, LayoutsAreOfTensorsOfTheirRankAndOfTheMesh) {
-  expect_contains(error_of("%y: f32[4] {S(1)} = aten::relu(%x)"), "a layout cuts dims that the tensor has, in: %y");
-  expect_contains(error_of("%y: f32[4] {S(-1)} = aten::relu(%x)"), "a layout cuts dims that the tensor has");
+  expect_contains(error_of("%y: f32[4] {S(1)} = aten::relu(%x)"), "a layout shards dims that the tensor has, in: %y");
+  expect_contains(error_of("%y: f32[4] {S(-1)} = aten::relu(%x)"), "a layout shards dims that the tensor has");
   expect_contains(error_of("%y: f32[4] {R, R} = aten::relu(%x)"), "all layouts are of one mesh");
   expect_contains(error_of("%y: int {R} = aten::sym_size.int(%x, 0)"), "only a tensor has a layout");
   auto program = parse_program("program @ mesh(dp=2,tp=2)\ninput %x: f32[4] {R} = user\noutput %x = user\n");
@@ -238,7 +238,7 @@ TEST(Verify, TakesLinearTimeAndParsingToo) {
     last = name;
   }
   text += "output %" + last + " = user\n";
-  // Of this process, since others may keep the machine busy.
+  // CPU time of this process, because other processes may keep the machine busy.
   const auto seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
   const auto start = seconds();
   const auto program = parse_program(text);

@@ -7,8 +7,8 @@
 
 namespace weft::graph {
 
-/// An argument of a node: a constant, one of the node's operands by number, a list of these, or absent, where the
-/// operator's default holds.
+/// An argument of a node: a constant, one of the node's operands by index, a list of these, or absent. The operator's
+/// default applies to an absent argument.
 ///
 ///   view(%x, [%s, 4])      Argument::operand(0), Argument::list({Argument::operand(1), 4})
 class Argument {
@@ -51,14 +51,14 @@ class Argument {
   size_t operand() const {
     return operand_;
   }
-  /// Constants and operands; a list without operands is a constant as a whole.
+  /// A list holds constants and operands; a list without operands is one constant.
   const std::vector<Argument>& elements() const {
     static const std::vector<Argument> none;
     return elements_ == nullptr ? none : *elements_;
   }
 
  private:
-  // Small, since a node has many: few are lists, and copies share theirs.
+  // Kept small because a node has many arguments. Few are lists, and copies of an argument share its list.
   Kind kind_ = Kind::Absent;
   uint32_t operand_ = 0;
   c10::IValue constant_;

@@ -7,28 +7,28 @@
 
 namespace weft::graph {
 
-/// How one operator is run on the ranks' parts of its tensors: what differs from the whole call, the same on every rank.
+/// How one operator runs on local tensors: what differs from the call on global tensors. It is the same on every rank.
 struct CallSharding {
-  /// An argument that states sizes: locally it states what this layout leaves of them.
+  /// An argument that states sizes. The local call states the local sizes of this layout instead.
   struct SizeArgument {
     size_t argument;
-    std::vector<int64_t> sizes; // whole; of symbols, what they were taken for
+    std::vector<int64_t> sizes; // global; symbols are replaced by their trial values
     Layout layout;
   };
-  /// An operand that holds positions along a dim that is cut: a rank looks up those it holds.
+  /// An operand that holds positions along a sharded dim: a rank looks up only the positions that its shard contains.
   struct Lookup {
     size_t operand;
     int64_t size;      // of the dim
-    Layout layout;     // of a tensor of that dim alone
-    bool masks_output; // or else the first operand
-    size_t table;      // where it masks the output: the operand that the positions are in, and the dim
+    Layout layout;     // of a tensor that has only this dim
+    bool masks_output; // otherwise the first operand is masked
+    size_t table;      // if the output is masked: the operand that is looked up, and its dim
     int64_t table_dim;
   };
 
   std::vector<SizeArgument> size_arguments = {};
   std::optional<Lookup> lookup = std::nullopt;
   bool is_fallback = false;
-  std::string reason; // why it is run so, for people
+  std::string reason; // why the rule chose this, for reports
 };
 
 } // namespace weft::graph

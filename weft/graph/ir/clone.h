@@ -4,7 +4,7 @@
 
 namespace weft::graph {
 
-/// A program of its own that is the same: values have the same names, tensors are shared.
+/// A copy of the program with its own graph. Values keep their names, and both programs share the tensors.
 Program clone(const Program& program);
 
 } // namespace weft::graph

@@ -17,7 +17,7 @@ namespace {
 using c10::IValue;
 using c10::TypeKind;
 
-// The names that Python has for them.
+// The names that Python uses for them.
 constexpr std::array<std::pair<std::string_view, c10::Layout>, 8> kLayouts = {{
     {"strided", c10::kStrided},
     {"sparse_coo", c10::kSparse},
@@ -62,7 +62,7 @@ std::string integer_text(int64_t number, const c10::Type& type) {
       try {
         return std::string(dtype_text(static_cast<c10::ScalarType>(number)));
       } catch (const c10::Error&) {
-        return std::to_string(number); // a dtype that the notation has no name for
+        return std::to_string(number); // the notation has no name for this dtype
       }
     case TypeKind::LayoutType:
       return named_number(kLayouts, number);
@@ -80,7 +80,7 @@ std::string float_text(double number) {
   std::array<char, 32> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
   const std::string text(buffer.data(), end);
-  // An integer is another constant than the float of the same value.
+  // An integer and the float of the same value are different constants.
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
@@ -143,7 +143,7 @@ std::string_view token_ahead(TextCursor& cursor, bool with_colon) {
 }
 
 template <class Number>
-std::optional<Number> whole_number(std::string_view token) {
+std::optional<Number> number_in_token(std::string_view token) {
   Number number = 0;
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), number);
   return error == std::errc() && end == token.data() + token.size() ? std::optional(number) : std::nullopt;
@@ -156,7 +156,7 @@ std::optional<IValue> number_or_word(std::string_view token, const c10::Type& ty
   if (token == "True" || token == "False") {
     return IValue(token == "True");
   }
-  std::optional<int64_t> number = whole_number<int64_t>(token);
+  std::optional<int64_t> number = number_in_token<int64_t>(token);
   switch (type.kind()) {
     case TypeKind::LayoutType:
       number = number ? number : number_named(kLayouts, token);
@@ -174,11 +174,11 @@ std::optional<IValue> number_or_word(std::string_view token, const c10::Type& ty
   if (number) {
     return IValue(*number);
   }
-  const auto real = whole_number<double>(token);
+  const auto real = number_in_token<double>(token);
   return real ? std::optional<IValue>(*real) : std::nullopt;
 }
 
-/// The number that stands for a tensor, as `add(x, 1)` has it.
+/// The number that a wrapped-number tensor holds, as in `add(x, 1)`.
 std::optional<IValue> wrapped_number(const IValue& value) {
   if (!value.isTensor() || !value.toTensor().defined() || value.toTensor().dim() != 0 ||
       !value.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
@@ -187,7 +187,7 @@ std::optional<IValue> wrapped_number(const IValue& value) {
   return IValue(value.toTensor().item());
 }
 
-/// Where the schema wants a tensor, a number is one.
+/// Converts a number to a tensor where the schema takes a tensor.
 IValue in_place_of(const c10::Type& type, IValue value) {
   if (type.kind() != TypeKind::TensorType || value.isNone()) {
     return value;
@@ -199,7 +199,7 @@ IValue in_place_of(const c10::Type& type, IValue value) {
 
 double parse_float(TextCursor& cursor) {
   const auto token = token_ahead(cursor, false);
-  const auto number = whole_number<double>(token);
+  const auto number = number_in_token<double>(token);
   if (!number) {
     cursor.fail("a number");
   }
@@ -340,7 +340,7 @@ IValue parse_constant(TextCursor& cursor, const c10::TypePtr& type) {
   try {
     value = number_or_word(token, bare);
   } catch (const c10::Error&) {
-    cursor.fail("a constant of type " + bare.str()); // with the place, which the dtype's or the device's error has not
+    cursor.fail("a constant of type " + bare.str()); // adds the position, which the error of the dtype or device lacks
   }
   if (!value) {
     cursor.fail("a constant of type " + bare.str());

@@ -6,7 +6,7 @@ namespace weft::graph {
 
 namespace {
 
-/// What an operator's values are called: "aten::add_.Tensor" gives "add_".
+/// The base name of an operator's outputs: "add_" for "aten::add_.Tensor".
 std::string base_name(const Target& target) {
   if (const auto* op = std::get_if<c10::OperatorHandle>(&target)) {
     const auto& name = op->schema().name();

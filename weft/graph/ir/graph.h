@@ -10,15 +10,15 @@
 
 namespace weft::graph {
 
-/// What a new node gives: a value for every type, none for nullopt.
+/// The outputs of a new node: one value per type, and no value for nullopt.
 struct OutputTypes {
   c10::SmallVector<std::optional<Type>, 1> types;
-  std::vector<int64_t> lists = {};             // as Node::output_lists; all single where empty
-  c10::SmallVector<std::string, 1> names = {}; // made from the operator's where empty or taken
+  std::vector<int64_t> lists = {};             // as Node::output_lists; if empty, no return is a list
+  c10::SmallVector<std::string, 1> names = {}; // derived from the operator's name if empty or already used
 };
 
-/// Nodes in an order in which every value is made before it is used. Inserting, erasing and replacing are constant-time
-/// per use; nodes and values stay where they are in memory, those that were made one after the other side by side.
+/// Nodes in an order in which every value is computed before it is used. Inserting, erasing and replacing take constant
+/// time per use. Nodes and values keep their addresses, and those that were created in sequence are adjacent in memory.
 class Graph {
  public:
   Graph() = default;
@@ -30,9 +30,9 @@ class Graph {
   const std::vector<Value*>& inputs() const {
     return inputs_;
   }
-  /// A node before another; at the end for nullptr.
+  /// Inserts the node before another one; at the end for nullptr.
   Node* insert(Node* before, Target target, Arguments arguments, c10::ArrayRef<Value*> operands, OutputTypes outputs);
-  /// What the graph gives, as the last node's operands. Called once.
+  /// Sets what the graph returns, as the operands of the last node. Called once.
   Node* set_return(c10::ArrayRef<Value*> values);
   Node* return_node() const {
     return return_;
@@ -45,11 +45,11 @@ class Graph {
     return size_;
   }
   void move_before(Node* node, Node* before);
-  /// Whose outputs must be unused.
+  /// Requires that the node's outputs are unused.
   void erase(Node* node);
   void replace_all_uses(Value* value, Value* by);
 
-  /// Above all numbers that nodes and values have.
+  /// Greater than the ids of all nodes and values.
   size_t node_ids() const {
     return node_ids_;
   }

@@ -7,10 +7,10 @@ namespace weft::graph {
 
 namespace {
 
-// What stands in place of a stack where a node has none.
+// The key that torch.export writes if a node has no stack.
 constexpr std::string_view kNoModule = "_empty_nn_module_stack_from_metadata_hook";
 
-/// "key,path,type": at commas, those inside of brackets being part of a name.
+/// Splits "key,path,type" at commas, except for commas inside of brackets, which belong to a name.
 std::array<std::string_view, 3> split(std::string_view entry) {
   std::array<std::string_view, 3> fields;
   size_t field = 0;
@@ -43,7 +43,7 @@ std::vector<ModuleCall> module_calls(const Origin& origin) {
     text.remove_prefix(std::min(entry.size() + 1, text.size()));
     const auto [key, path, type] = split(entry);
     if (key != kNoModule) {
-      // A module that is called again has the number of the call behind an @.
+      // The second and later calls of a module end with @ and the number of the call.
       calls.push_back({path.substr(0, path.find('@')), type, entry});
     }
   }

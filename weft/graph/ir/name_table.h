@@ -9,25 +9,25 @@
 
 namespace weft::graph {
 
-/// The names of a graph's values, each once. A name stays taken, and where it is.
+/// The unique names of a graph's values. A name is never freed and keeps its address.
 class NameTable {
  public:
-  /// The name, or where it is taken one that is made of it, as exported programs count: add, add_1, add_2.
+  /// The given name, or if it is taken a numbered one, as in exported programs: add, add_1, add_2.
   const std::string* fresh(std::string_view wanted);
 
  private:
-  /// nullptr where it is taken.
+  /// Returns nullptr if the name is taken.
   const std::string* add(std::string_view name);
   void grow();
 
-  /// Looked up among hashes that lie together, so that of the names themselves few are touched.
+  /// A slot stores the hash, so that a lookup reads adjacent hashes and compares few of the names themselves.
   struct Slot {
     uint32_t hash = 0;
-    uint32_t place = 0; // of the name, counted from one; none: empty
+    uint32_t place = 0; // index of the name plus one; 0 marks an empty slot
   };
 
   std::deque<std::string> names_;
-  std::vector<Slot> slots_; // a power of two of them, at most half in use
+  std::vector<Slot> slots_; // their number is a power of two, and at most half are in use
   std::unordered_map<std::string, size_t> next_suffix_;
 };
 

@@ -15,7 +15,7 @@ namespace weft::graph {
 
 class Graph;
 
-/// A step of a redistribution, which copies share: it is larger than all else that a node may do.
+/// A step of a redistribution. Copies share it because it is larger than the other kinds of targets.
 class SharedStep {
  public:
   SharedStep(Step step) : step_(std::make_shared<const Step>(std::move(step))) {}
@@ -30,7 +30,7 @@ class SharedStep {
   std::shared_ptr<const Step> step_;
 };
 
-/// What a node does: an operator, a function of numbers, one step of a redistribution, or what ends the graph.
+/// What a node runs: an operator, a function of numbers, a step of a redistribution, or the return of the graph.
 struct Return {};
 using Target = std::variant<c10::OperatorHandle, const ScalarFunction*, SharedStep, Return>;
 
@@ -42,7 +42,7 @@ class Node {
   const Target& target() const {
     return target_;
   }
-  /// nullptr where the node is no operator.
+  /// nullptr if the node does not call an operator.
   const c10::OperatorHandle* op() const {
     return std::get_if<c10::OperatorHandle>(&target_);
   }
@@ -58,11 +58,11 @@ class Node {
     return std::holds_alternative<Return>(target_);
   }
 
-  /// Of an operator, one per argument of its schema.
+  /// For an operator, one argument per argument of its schema.
   const Arguments& arguments() const {
     return arguments_;
   }
-  /// An argument that has no operands, in place of one that has none.
+  /// Replaces an argument that has no operands by a constant.
   void set_constant(size_t argument, c10::IValue value);
   size_t operand_count() const {
     return operands_.size();
@@ -72,14 +72,15 @@ class Node {
   }
   void set_operand(size_t number, Value* value);
 
-  /// What it gives, in order; the tensors of a list one by one; nullptr where nothing comes out.
+  /// The outputs in order; the tensors of a list are separate outputs. nullptr for a return without a
+  /// value.
   const Outputs& outputs() const {
     return outputs_;
   }
   Value* output(size_t number = 0) const {
     return outputs_[number];
   }
-  /// Per return of the operator: how many of the outputs are its list, or kSingle.
+  /// For every return of the operator, the number of outputs that are the elements of its list, or kSingle.
   static constexpr int64_t kSingle = -1;
   const std::vector<int64_t>& output_lists() const {
     return *output_lists_;
@@ -88,11 +89,11 @@ class Node {
   Graph& graph() const {
     return *graph_;
   }
-  /// The number of the node among those that its graph ever had, by which tables of nodes go (value_table.h).
+  /// The id of the node, unique among all nodes that its graph ever had. It indexes NodeTable (value_table.h).
   size_t id() const {
     return id_;
   }
-  /// Of the graph, in order; nullptr at the ends.
+  /// The neighbours in the graph's order; nullptr at the ends.
   Node* next() const {
     return next_;
   }
@@ -101,14 +102,14 @@ class Node {
   }
 
   Origin origin;
-  /// How an operator is run on parts of tensors; none where it is run as it stands.
+  /// How an operator runs on local tensors; none if the call is the same on local tensors.
   std::shared_ptr<const CallSharding> sharding;
 
  private:
   friend class Graph;
   struct Operand {
     Value* value;
-    size_t use; // its place among the value's uses
+    size_t use; // its index among the value's uses
   };
 
   Node(Graph* graph, size_t id, Target target, Arguments arguments)
@@ -121,14 +122,14 @@ class Node {
   Arguments arguments_;
   c10::SmallVector<Operand, 3> operands_;
   Outputs outputs_;
-  const std::vector<int64_t>* output_lists_ = nullptr; // one of the graph's, or of those that all graphs share
+  const std::vector<int64_t>* output_lists_ = nullptr; // owned by the graph, or one of those that all graphs share
   Graph* graph_;
   size_t id_;
 };
 
 /// "aten::linear", "aten::add.Tensor", "_operator.floordiv", "all_gather", "return".
 std::string target_name(const Node& node);
-/// Whether that is the name of what an operator's node calls.
+/// Whether an operator's node calls the operator of this name.
 bool calls(const Node& node, std::string_view op);
 
 } // namespace weft::graph

@@ -16,7 +16,7 @@ std::string text_of(const std::exception& error) {
   return torch_error == nullptr ? error.what() : torch_error->what_without_backtrace();
 }
 
-/// Of a stack trace as Python prints it, the innermost line: "line 12 of model.py"; empty where there is none.
+/// The innermost line of a stack trace as Python prints it: "line 12 of model.py"; empty if there is none.
 std::string source_line(const Origin& origin) {
   for (const auto& [key, trace] : origin.metadata) {
     const auto file = key == "stack_trace" ? trace.rfind("File \"") : std::string::npos;
@@ -76,7 +76,7 @@ void rethrow_for(const Node& node) {
     const std::string text = error.what_without_backtrace();
     const bool is_own = !text.empty() && text[0] == '[';
     if (!is_own && !is_defect(error)) {
-      error.add_context("in " + describe(node)); // a kernel's complaint about what the program calls it with
+      error.add_context("in " + describe(node)); // a kernel of torch rejected the program's arguments
     }
     if (is_own || !is_defect(error)) {
       throw;

@@ -7,7 +7,7 @@
 
 namespace weft::graph {
 
-/// A text that never changes. Copies share it: passes make nodes of nodes, and many nodes are of one module.
+/// An immutable text. Copies share it because passes derive nodes from nodes, and many nodes belong to one module.
 class Text {
  public:
   Text() = default;
@@ -32,7 +32,7 @@ class Text {
   std::shared_ptr<const std::string> text_;
 };
 
-/// Pairs of texts. Copies share them: a program's file says much of every node.
+/// Pairs of texts. Copies share them because a program's file stores many texts per node.
 class Metadata {
  public:
   using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -56,11 +56,11 @@ class Metadata {
   std::shared_ptr<const Pairs> pairs_;
 };
 
-/// Where a node comes from, for people and for plans.
+/// Where a node comes from. Plans and messages use it.
 struct Origin {
   Text module;      // "layers.0.attention.wq"; empty for the model itself
   Text module_type; // "torch.nn.modules.linear.Linear"
-  /// What the program's file says of it beside, kept as it is: "stack_trace", "nn_module_stack", ...
+  /// Other metadata of the node in the program's file, kept unchanged: "stack_trace", "nn_module_stack", ...
   Metadata metadata;
 };
 

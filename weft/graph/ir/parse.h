@@ -6,8 +6,8 @@
 
 namespace weft::graph {
 
-/// The program that to_string (print.h) wrote; raises with the line and the column where the text is none. Empty lines and
-/// those that begin with # are skipped, and spaces do not count. Whether the program is a valid one is for verify to say.
+/// Parses the text that to_string (print.h) writes; raises with line and column if it does not parse. Empty lines and
+/// lines that begin with # are skipped, and spaces do not matter. Does not verify the program.
 ///
 ///   auto program = parse_program(R"(
 ///     program

@@ -7,8 +7,8 @@
 
 namespace weft::graph {
 
-/// Memory for objects of one type, side by side in the order in which it is taken, so that a walk over them is one over
-/// memory. What is given back is taken again. Objects are made and destroyed by those who take it.
+/// Memory for objects of one type, adjacent in the order of allocation, so that a walk over the objects reads memory in
+/// order. Freed memory is used again. The caller constructs and destroys the objects.
 template <class T>
 class Pool {
  public:
@@ -33,7 +33,7 @@ class Pool {
   static constexpr size_t kFirst = 8;
   static constexpr size_t kMost = 1024;
   struct alignas(T) Place {
-    Place() {} // not even zeros: the memory is touched when it is taken
+    Place() {} // left uninitialized, so that a page is first touched when it is allocated from
     std::byte bytes[sizeof(T)];
   };
 

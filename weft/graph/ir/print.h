@@ -4,8 +4,9 @@
 
 namespace weft::graph {
 
-/// A program as text; parse_program reads it. Its tensors, its calling convention and what files say of nodes beside
-/// their module are not part of it. A name or a module that is more than letters, digits, underscores (and dots) is quoted.
+/// A program as text; parse_program reads it. The text leaves out the program's tensors, its calling convention, and
+/// the metadata of nodes other than their module. A name or a module with characters other than letters, digits,
+/// underscores (and dots) is quoted.
 ///
 ///   program @ mesh(tp=4)
 ///   symbol s77 = 4 in [2, 1024]
@@ -17,10 +18,11 @@ namespace weft::graph {
 ///   output %values = user
 ///   output None = user
 ///
-/// Behind a call stands what of it differs on the ranks: `sizes(size: [4,8] {S(1)})`, `lookup(...)`, `fallback`.
+/// The end of a call's line states what differs on local tensors: `sizes(size: [4,8] {S(1)})`, `lookup(...)`,
+/// `fallback`.
 std::string to_string(const Program& program);
 
-/// The node's line. It knows no names of mesh dims and numbers them.
+/// The node's line. Mesh dims are printed as numbers because a graph does not know their names.
 std::string to_string(const Node& node);
 
 } // namespace weft::graph

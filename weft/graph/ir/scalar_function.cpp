@@ -12,26 +12,26 @@ namespace {
 using c10::IValue;
 using Numbers = c10::ArrayRef<IValue>;
 
-/// Python's numbers: integers stay integers, and a truth value counts as one.
-bool is_whole(const IValue& value) {
+/// Converts as Python does: integers stay integers, and a bool counts as an integer.
+bool is_integer_value(const IValue& value) {
   return value.isInt() || value.isBool();
 }
-int64_t whole(const IValue& value) {
+int64_t integer_value(const IValue& value) {
   return value.isBool() ? static_cast<int64_t>(value.toBool()) : value.toInt();
 }
 double real(const IValue& value) {
-  return is_whole(value) ? static_cast<double>(whole(value)) : value.toDouble();
+  return is_integer_value(value) ? static_cast<double>(integer_value(value)) : value.toDouble();
 }
 
 template <class Operation>
 IValue arithmetic(Numbers values, Operation operation) {
-  if (is_whole(values[0]) && is_whole(values[1])) {
-    return operation(whole(values[0]), whole(values[1]));
+  if (is_integer_value(values[0]) && is_integer_value(values[1])) {
+    return operation(integer_value(values[0]), integer_value(values[1]));
   }
   return operation(real(values[0]), real(values[1]));
 }
 
-/// What Python's integers could hold and these cannot is an error.
+/// Raises on overflow: Python's integers are unbounded, these have 64 bits.
 template <class... Numbers>
 int64_t checked(bool overflows, const int64_t& result, const char* name, Numbers... numbers) {
   TORCH_CHECK_VALUE(
@@ -68,7 +68,7 @@ void check_divisor(Number a, Number b) {
 int64_t remainder(int64_t a, int64_t b) {
   check_divisor(a, b);
   if (b == -1) {
-    return 0; // the smallest number divided by it has no quotient
+    return 0; // avoids the overflow of INT64_MIN % -1
   }
   const auto rest = a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
@@ -88,7 +88,7 @@ int64_t floor_division(int64_t a, int64_t b) {
   return quotient * b != a && ((a < 0) != (b < 0)) ? quotient - 1 : quotient;
 }
 double floor_division(double a, double b) {
-  // Exact where a / b would be rounded up to the next whole number.
+  // Computes the exact quotient where a / b would be rounded up to the next integer.
   const auto quotient = (a - remainder(a, b)) / b;
   const auto below = std::floor(quotient);
   return quotient - below > 0.5 ? below + 1 : below;
@@ -100,7 +100,7 @@ double true_division(double a, double b) {
 }
 
 IValue power(Numbers values) {
-  if (!is_whole(values[0]) || !is_whole(values[1]) || whole(values[1]) < 0) {
+  if (!is_integer_value(values[0]) || !is_integer_value(values[1]) || integer_value(values[1]) < 0) {
     const auto base = real(values[0]);
     const auto exponent = real(values[1]);
     TORCH_CHECK_VALUE(
@@ -111,8 +111,8 @@ IValue power(Numbers values) {
     return std::pow(base, exponent);
   }
   int64_t result = 1;
-  auto base = whole(values[0]);
-  for (auto exponent = whole(values[1]); exponent > 0;) {
+  auto base = integer_value(values[0]);
+  for (auto exponent = integer_value(values[1]); exponent > 0;) {
     if (exponent % 2 == 1) {
       result = multiply(result, base);
     }
@@ -122,11 +122,11 @@ IValue power(Numbers values) {
   return result;
 }
 
-/// An integer as it is; a float rounded by `rounding`.
+/// Returns an integer unchanged, and a float rounded by `rounding`.
 template <class Rounding>
-IValue to_whole(const IValue& value, Rounding rounding) {
-  if (is_whole(value)) {
-    return whole(value);
+IValue to_integer(const IValue& value, Rounding rounding) {
+  if (is_integer_value(value)) {
+    return integer_value(value);
   }
   const auto rounded = rounding(value.toDouble());
   constexpr double kEnd = 9223372036854775808.0;
@@ -159,9 +159,9 @@ const std::unordered_map<std::string, ScalarFunction>& functions() {
     define("_operator.truediv", 2, [](Numbers v) { return IValue(true_division(real(v[0]), real(v[1]))); });
     define("_operator.pow", 2, power);
     define("_operator.neg", 1, [](Numbers v) {
-      return is_whole(v[0]) ? IValue(subtract(int64_t{0}, whole(v[0]))) : IValue(-real(v[0]));
+      return is_integer_value(v[0]) ? IValue(subtract(int64_t{0}, integer_value(v[0]))) : IValue(-real(v[0]));
     });
-    define("_operator.pos", 1, [](Numbers v) { return is_whole(v[0]) ? IValue(whole(v[0])) : v[0]; });
+    define("_operator.pos", 1, [](Numbers v) { return is_integer_value(v[0]) ? IValue(integer_value(v[0])) : v[0]; });
     define("_operator.eq", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(a == b); }); });
     define("_operator.ne", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(a != b); }); });
     define("_operator.lt", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(a < b); }); });
@@ -170,11 +170,11 @@ const std::unordered_map<std::string, ScalarFunction>& functions() {
     define("_operator.ge", 2, [](Numbers v) { return arithmetic(v, [](auto a, auto b) { return IValue(a >= b); }); });
     define("_operator.and_", 2, [](Numbers v) {
       const bool is_logical = v[0].isBool() && v[1].isBool();
-      return is_logical ? IValue(v[0].toBool() && v[1].toBool()) : IValue(whole(v[0]) & whole(v[1]));
+      return is_logical ? IValue(v[0].toBool() && v[1].toBool()) : IValue(integer_value(v[0]) & integer_value(v[1]));
     });
     define("_operator.or_", 2, [](Numbers v) {
       const bool is_logical = v[0].isBool() && v[1].isBool();
-      return is_logical ? IValue(v[0].toBool() || v[1].toBool()) : IValue(whole(v[0]) | whole(v[1]));
+      return is_logical ? IValue(v[0].toBool() || v[1].toBool()) : IValue(integer_value(v[0]) | integer_value(v[1]));
     });
     define("torch.sym_max", 2, [](Numbers v) {
       return arithmetic(v, [](auto a, auto b) { return IValue(std::max(a, b)); });
@@ -184,14 +184,14 @@ const std::unordered_map<std::string, ScalarFunction>& functions() {
     });
     define("torch.sym_not", 1, [](Numbers v) { return IValue(!v[0].toBool()); });
     define("torch.sym_float", 1, [](Numbers v) { return IValue(real(v[0])); });
-    define("torch.sym_int", 1, [](Numbers v) { return to_whole(v[0], [](double a) { return std::trunc(a); }); });
+    define("torch.sym_int", 1, [](Numbers v) { return to_integer(v[0], [](double a) { return std::trunc(a); }); });
     define("torch.sym_ite", 3, [](Numbers v) { return v[0].toBool() ? v[1] : v[2]; });
     define("torch._sym_sqrt", 1, [](Numbers v) { return IValue(std::sqrt(real(v[0]))); });
     define("math.sqrt", 1, [](Numbers v) { return IValue(std::sqrt(real(v[0]))); });
-    define("math.ceil", 1, [](Numbers v) { return to_whole(v[0], [](double a) { return std::ceil(a); }); });
-    define("math.floor", 1, [](Numbers v) { return to_whole(v[0], [](double a) { return std::floor(a); }); });
-    define("math.trunc", 1, [](Numbers v) { return to_whole(v[0], [](double a) { return std::trunc(a); }); });
-    define("round", 1, [](Numbers v) { return to_whole(v[0], [](double a) { return std::nearbyint(a); }); });
+    define("math.ceil", 1, [](Numbers v) { return to_integer(v[0], [](double a) { return std::ceil(a); }); });
+    define("math.floor", 1, [](Numbers v) { return to_integer(v[0], [](double a) { return std::floor(a); }); });
+    define("math.trunc", 1, [](Numbers v) { return to_integer(v[0], [](double a) { return std::trunc(a); }); });
+    define("round", 1, [](Numbers v) { return to_integer(v[0], [](double a) { return std::nearbyint(a); }); });
     return table;
   }();
   return *all;

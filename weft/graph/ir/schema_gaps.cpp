@@ -11,7 +11,7 @@ std::optional<size_t> position_of(const c10::FunctionSchema& schema, const std::
   return found ? std::optional<size_t>(*found) : std::nullopt;
 }
 
-/// An argument that is not known to be false.
+/// Whether the argument is true, or not known before the program runs.
 bool may_be_true(const Node& node, const std::string& name) {
   const auto position = position_of(node.op()->schema(), name);
   return position &&
@@ -26,7 +26,7 @@ std::vector<size_t> silently_written_arguments(const Node& node) {
       "aten::batch_norm",    "aten::native_batch_norm", "aten::_batch_norm_impl_index",
       "aten::instance_norm", "aten::cudnn_batch_norm",  "aten::miopen_batch_norm"};
   std::vector<size_t> written;
-  // The name's ending is told sooner than its hash.
+  // Compares the end of the name first because that is cheaper than hashing it.
   if (node.op() == nullptr || node.op()->schema().name().find("_norm") == std::string::npos ||
       norms.count(node.op()->schema().name()) == 0 ||
       !(may_be_true(node, "training") || may_be_true(node, "use_input_stats"))) {

@@ -4,12 +4,13 @@
 
 namespace weft::graph {
 
-/// What operators do to memory and their schemas do not say.
+/// Effects of operators on memory that their schemas do not declare.
 
-/// Arguments that the node writes to beside those that its schema marks: running statistics of batch norms in training.
+/// The arguments that the node writes to although its schema does not mark them: running statistics of batch norms in
+/// training.
 std::vector<size_t> silently_written_arguments(const Node& node);
 
-/// Whether the operator may give back its operand as it is, as dropout does when it drops nothing, or a view of it.
+/// Whether the operator may return its operand or a view of it, as dropout does when it drops nothing.
 bool may_give_back_operand(const c10::OperatorHandle& op);
 
 } // namespace weft::graph

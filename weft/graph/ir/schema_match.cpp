@@ -51,7 +51,7 @@ bool constant_matches(const c10::IValue& value, const c10::Type& type) {
              });
     }
     default:
-      return true; // objects of which a program knows nothing
+      return true; // custom objects, which are not checked
   }
 }
 

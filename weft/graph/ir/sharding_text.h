@@ -8,16 +8,16 @@
 
 namespace weft::graph {
 
-/// "dp,tp: {S(0), S(1)} -> {R, R}": the mesh dims, by number without a mesh, and the layouts before and after.
+/// "dp,tp: {S(0), S(1)} -> {R, R}": the mesh dims (as numbers if there is no mesh) and the layouts before and after.
 std::string step_text(const Step& step, const DeviceMesh* mesh);
 Step parse_step(TextCursor& cursor, StepKind kind, const std::optional<DeviceMesh>& mesh);
 
 /// " sizes(size: [4,8] {S(1)})", " lookup(1: [50] {S(0)}, masks output, table 0 dim 0)", " fallback because \"...\"":
-/// what differs on the ranks, one after another. The lookup's numbers are those of operands.
+/// what differs on local tensors, one after another. The numbers of a lookup are indices of operands.
 std::string sharding_text(const CallSharding& sharding, const c10::FunctionSchema& schema);
 CallSharding parse_sharding(TextCursor& cursor, const c10::FunctionSchema& schema);
 
-/// The number of the argument whose name is next.
+/// Parses the name of an argument and returns its index.
 size_t parse_argument_name(TextCursor& cursor, const c10::FunctionSchema& schema);
 
 } // namespace weft::graph

@@ -9,7 +9,7 @@ namespace weft::graph {
 
 struct Size::Term {
   Kind kind;
-  int64_t number = 0; // one that is too large to be kept in place
+  int64_t number = 0; // a number that is too large to be stored inline
   std::string name = {};
   std::vector<Size> operands = {};
   mutable std::atomic<int64_t> references = 1;
@@ -26,7 +26,7 @@ int64_t multiply_sizes(int64_t a, int64_t b) {
 int64_t divide_down(int64_t a, int64_t b) {
   TORCH_CHECK_VALUE(b != 0, "[Size] a divisor must not be zero, in ", a, "//0.");
   if (b == -1) {
-    return multiply_sizes(a, b); // the smallest number has no such quotient
+    return multiply_sizes(a, b); // INT64_MIN / -1 overflows
   }
   const auto quotient = a / b;
   return quotient * b != a && ((a < 0) != (b < 0)) ? quotient - 1 : quotient;
@@ -70,7 +70,7 @@ int64_t compute(Size::Kind kind, int64_t a, int64_t b) {
   }
 }
 
-/// Python's precedence, and one higher for what needs no parentheses.
+/// Python's precedence; numbers, symbols and functions have the highest because they need no parentheses.
 int precedence(Size::Kind kind) {
   switch (kind) {
     case Size::Kind::Sum:
@@ -118,7 +118,8 @@ class SizeParser {
   }
 
  private:
-  // More than any program needs, and no danger to the stack: sums are nested as deep as they are long.
+  // Limits the nesting to protect the stack: a sum nests as deep as it has terms. No real program comes near the
+  // limits.
   static constexpr int kMaxDepth = 200;
   static constexpr int kMaxTerms = 2000;
 
@@ -371,7 +372,7 @@ std::string Size::to_string() const {
     const auto text = operand.to_string();
     return is_negative || inner < own || (inner == own && is_right) ? "(" + text + ")" : text;
   };
-  // Python's ** is the one that groups to the right.
+  // ** groups to the right, unlike the other operators.
   const bool right = term().kind != Kind::Power;
   return nested(a, !right) + operator_text(term().kind) + nested(b, right);
 }

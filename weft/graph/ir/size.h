@@ -11,12 +11,12 @@
 
 namespace weft::graph {
 
-/// A size that is a number, or an expression of symbols where a program takes tensors of many shapes.
+/// A size: a number, or an expression of symbols if the program accepts tensors of several shapes.
 ///
 ///   8      s77      2*s77      (s77 + 3)//4      Max(0, Min(3, s77 - 3))
 ///
-/// An immutable value of eight bytes, since every tensor of a program has some. Its text form is Python's, as torch.export
-/// writes it, and parses back.
+/// An immutable value of eight bytes, because every tensor of a program has several. Its text form is Python's, as
+/// torch.export writes it, and parses back.
 class Size {
  public:
   enum class Kind : uint8_t {
@@ -54,7 +54,7 @@ class Size {
     }
   }
   static Size symbol(std::string name);
-  /// Raises where the text is not of the form above.
+  /// Raises if the text does not have the form above.
   static Size parse(std::string_view text);
 
   bool is_number() const {
@@ -68,26 +68,26 @@ class Size {
     return kind() == Kind::Symbol;
   }
   Kind kind() const;
-  /// Of a symbol.
+  /// The name of a symbol.
   const std::string& name() const;
-  /// Of an operation, in order.
+  /// The operands of an operation, in order.
   const std::vector<Size>& operands() const;
 
-  /// The number that comes out for these values of the symbols; raises for a symbol without one.
+  /// The number for these values of the symbols; raises for a symbol without a value.
   int64_t evaluate(const Values& values) const;
-  /// Every symbol in it, each once, in order of appearance.
+  /// Every symbol of the expression, once, in order of appearance.
   std::vector<std::string> symbols() const;
-  /// The same expression of other symbols' values.
+  /// The expression with symbols replaced by other expressions.
   Size substitute(const std::unordered_map<std::string, Size>& sizes) const;
 
   std::string to_string() const;
-  /// Whether they are written alike.
+  /// Whether both are written in the same way: s0 + 1 and 1 + s0 differ.
   friend bool operator==(const Size& a, const Size& b);
 
   friend Size operator+(const Size& a, const Size& b);
   friend Size operator-(const Size& a, const Size& b);
   friend Size operator*(const Size& a, const Size& b);
-  /// Rounded down, as Python's // and % do.
+  /// Rounds down, as Python's // and % do.
   friend Size floor_divide(const Size& a, const Size& b);
   friend Size remainder(const Size& a, const Size& b);
   friend Size power(const Size& a, const Size& b);
@@ -98,7 +98,7 @@ class Size {
   struct Term;
   static constexpr uint64_t kZero = 1;
 
-  /// Takes over the one reference to a new term.
+  /// Takes ownership of the only reference to a new term.
   static Size of(const Term* term);
   static Size operation(Kind kind, const Size& a, const Size& b);
 
@@ -116,10 +116,10 @@ class Size {
   void share() const;
   void release() const;
 
-  uint64_t bits_; // a number of 63 bits and a one behind it, or the address of a term
+  uint64_t bits_; // a number of 63 bits followed by a bit that is 1, or the address of a term
 };
 
-/// In place up to four dims.
+/// Stores up to four dims inline.
 using Sizes = c10::SmallVector<Size, 4>;
 
 } // namespace weft::graph

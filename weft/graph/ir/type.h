@@ -10,7 +10,7 @@
 
 namespace weft::graph {
 
-/// What is known of a tensor before the program runs.
+/// The metadata of a tensor that is known before the program runs.
 struct TensorType {
   c10::ScalarType dtype = c10::ScalarType::Float;
   Sizes sizes;
@@ -30,10 +30,10 @@ TensorType contiguous_type(c10::ScalarType dtype, Sizes sizes, c10::Device devic
 
 enum class NumberKind : uint8_t { Int, Float, Bool };
 
-/// A number that is known when the program runs: a size, or what is computed of sizes.
+/// A number that is known when the program runs: a size, or a number that is computed from sizes.
 struct NumberType {
   NumberKind kind = NumberKind::Int;
-  /// What it is of the program's symbols, as Python writes it; empty where that is not known.
+  /// The number as an expression of the program's symbols in Python's syntax; empty if it is not known.
   std::string expression;
 
   friend bool operator==(const NumberType&, const NumberType&) = default;

@@ -27,7 +27,7 @@ std::string tensor_text(const TensorType& type) {
   return text + (type.requires_grad ? " grad" : "");
 }
 
-/// Whether the text can stand between parentheses.
+/// Whether the text can be printed inside of parentheses.
 bool is_balanced(std::string_view text) {
   int depth = 0;
   for (const char c : text) {
@@ -47,7 +47,7 @@ std::string number_text(const NumberType& type) {
   return kind + "(" + (is_balanced(type.expression) ? type.expression : quoted_text(type.expression)) + ")";
 }
 
-/// The length of what comes before the first of `ends` that is in no parentheses.
+/// The length of the text before the first of `ends` outside of parentheses.
 size_t length_before(std::string_view text, std::string_view ends) {
   int depth = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -70,7 +70,7 @@ Sizes parse_sizes(TextCursor& cursor) {
     try {
       sizes.push_back(Size::parse(rest.substr(0, length)));
     } catch (const c10::Error&) {
-      cursor.fail("a size"); // with the place in the whole text
+      cursor.fail("a size"); // reports the position in the text of the program
     }
     cursor.skip(length);
   } while (cursor.accept(","));

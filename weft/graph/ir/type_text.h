@@ -5,7 +5,8 @@
 
 namespace weft::graph {
 
-/// "f32[4,8|1,4] cuda:0 grad", "int(s77 + 1)", "bool": strides where it is not contiguous, a device that is not the CPU.
+/// "f32[4,8|1,4] cuda:0 grad", "int(s77 + 1)", "bool". Strides are printed if the tensor is not contiguous, a device if
+/// it is not the CPU.
 std::string to_string(const Type& type);
 Type parse_type(TextCursor& cursor);
 

@@ -7,10 +7,10 @@ namespace weft::graph {
 
 class Node;
 
-/// A tensor or a number that a program computes: an input of the graph, or what a node gives.
+/// A tensor or a number of a program: an input of the graph, or an output of a node.
 class Value {
  public:
-  /// A place where the value is used: operand `operand` of `node`.
+  /// A use of the value: operand `operand` of `node`.
   struct Use {
     Node* node;
     size_t operand;
@@ -20,7 +20,7 @@ class Value {
   const std::string& name() const {
     return *name_;
   }
-  /// The number of the value among those that its graph ever had, by which tables of values go (value_table.h).
+  /// The id of the value, unique among all values that its graph ever had. It indexes ValueTable (value_table.h).
   size_t id() const {
     return id_;
   }
@@ -39,7 +39,8 @@ class Value {
   }
 
   Type type;
-  /// How the tensor lies on the program's mesh. Without one the value is as it is: a whole program's, or a number.
+  /// The layout of a global tensor on the program's mesh. None in a program that is not sharded, in the program of one
+  /// rank, and for a number.
   std::optional<Layout> layout;
 
  private:
@@ -49,7 +50,7 @@ class Value {
       : type(std::move(type_)), id_(id), name_(name), producer_(producer) {}
 
   size_t id_;
-  const std::string* name_; // of the graph's names
+  const std::string* name_; // owned by the graph's name table
   Node* producer_;
   Uses uses_;
 };

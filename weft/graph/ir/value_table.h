@@ -4,8 +4,8 @@
 
 namespace weft::graph {
 
-/// Something of every value, or of every node, of one graph: T() until it is set. By their numbers, so that looking
-/// something up is one access to memory, and memory is read in about the order in which the graph was made.
+/// Maps every value, or every node, of one graph to a T, which is T() until it is set. The ids are the indices, so that
+/// a lookup is one memory access, and a walk over the graph reads memory almost in order.
 ///
 ///   ValueTable<Value*> local(graph);
 ///   local[value] = copy;
@@ -13,7 +13,7 @@ template <class Key, class T>
 class IdTable {
  public:
   IdTable() = default;
-  /// With room for what the graph has so far.
+  /// Allocates room for the values that the graph has now.
   explicit IdTable(size_t ids) : entries_(ids) {}
 
   T& operator[](const Key* key) {
@@ -22,7 +22,7 @@ class IdTable {
     }
     return entries_[key->id()];
   }
-  /// T() where nothing was set.
+  /// T() if nothing was set.
   T get(const Key* key) const {
     return key->id() < entries_.size() ? entries_[key->id()] : T();
   }
@@ -45,7 +45,7 @@ class NodeTable : public IdTable<Node, T> {
   explicit NodeTable(const Graph& graph) : IdTable<Node, T>(graph.node_ids()) {}
 };
 
-/// Some values of one graph.
+/// A set of values of one graph.
 class ValueSet {
  public:
   void insert(const Value* value) {
@@ -54,13 +54,13 @@ class ValueSet {
   bool contains(const Value* value) const {
     return table_.get(value) == current_;
   }
-  /// At no cost.
+  /// Clears the set in constant time.
   void clear() {
     ++current_;
   }
 
  private:
-  ValueTable<uint32_t> table_; // the turn in which a value was put in
+  ValueTable<uint32_t> table_; // the number of clear() calls before the value was inserted, plus one
   uint32_t current_ = 1;
 };
 

@@ -19,7 +19,7 @@ void check_operands(const Node& node) {
   std::vector<bool> is_named(node.operand_count());
   const auto check = [&](const Argument& argument) {
     if (argument.is_operand()) {
-      // The node cannot be printed.
+      // This error names only the operator because the node cannot be printed.
       TORCH_CHECK_VALUE(
           argument.operand() < is_named.size(), "[verify] an argument is one of the node's ", is_named.size(),
           " operands, but got operand ", argument.operand(), ", in a call of ", target_name(node), ".");
@@ -61,7 +61,7 @@ void check_operator(const Node& node) {
   for (size_t i = 0; i < lists.size(); ++i) {
     const auto& type = without_none(*schema.returns()[i].real_type());
     const bool is_list = type.kind() == c10::TypeKind::ListType;
-    // An operator may return anything at all; what it is then is for its outputs to say.
+    // An operator may declare a return of any type; its output then states the type.
     const bool is_any = type.kind() == c10::TypeKind::AnyType;
     WEFT_VERIFY(
         is_any || is_list == (lists[i] != Node::kSingle), node, "return ", i, " is ", is_list ? "a list" : "no list");
@@ -118,7 +118,7 @@ void check_sharding(const Node& node) {
   if (node.sharding == nullptr) {
     return;
   }
-  // A node whose sharding is of no argument cannot be printed.
+  // These errors name only the operator because a node with such a sharding cannot be printed.
   const auto& sharding = *node.sharding;
   const auto name = target_name(node);
   TORCH_CHECK_VALUE(node.op() != nullptr, "[verify] only an operator is sharded, but got one of ", name, ".");
@@ -148,7 +148,7 @@ void check_node(const Node& node) {
   }
 }
 
-/// Values one after another, each with what holds for it alone.
+/// Visits values in order and checks each of them by itself.
 class ValueCheck {
  public:
   void define(const Value& value, const Node* producer) {
@@ -170,7 +170,7 @@ class ValueCheck {
     }
     if (value.layout) {
       check(value.is_tensor(), "only a tensor has a layout");
-      check(is_normalized(*value.layout, value.tensor().dim()), "a layout cuts dims that the tensor has");
+      check(is_normalized(*value.layout, value.tensor().dim()), "a layout shards dims that the tensor has");
       layout_ndim_ = layout_ndim_ < 0 ? value.layout->ndim() : layout_ndim_;
       check(value.layout->ndim() == layout_ndim_, "all layouts are of one mesh");
     }
@@ -185,7 +185,7 @@ class ValueCheck {
     operands_ += node.operand_count();
   }
 
-  /// Every use is of an operand that is the value; so if there are as many, every operand has its use.
+  /// Every use was checked to be an operand that is the value. Equal numbers thus mean that every operand has its use.
   void finish() const {
     TORCH_CHECK_VALUE(
         uses_ == operands_, "[verify] every operand is a use of its value, but there are ", operands_, " operands and ",
@@ -240,7 +240,7 @@ void check_inputs(const Program& program) {
       " and the program ", at, ".");
 }
 
-/// Per kind of mutation the inputs that can be meant, by name.
+/// For every kind of mutation, the names of the inputs that it may refer to.
 std::set<std::pair<OutputKind, std::string>> mutable_inputs(const Program& program) {
   std::set<std::pair<OutputKind, std::string>> names;
   for (const auto& input : program.inputs) {
@@ -276,7 +276,8 @@ void check_outputs(const Program& program) {
       unnamed - is_output.begin(), " is none.");
 }
 
-/// What a number is of the symbols; nothing where that is not known, or no size: files write numbers in many forms.
+/// A number as a size of the program's symbols; nothing if it is not known or no size, since files write numbers in
+/// many forms.
 std::optional<Size> size_of(const NumberType& number) {
   if (number.kind != NumberKind::Int || number.expression.empty()) {
     return std::nullopt;
@@ -288,7 +289,7 @@ std::optional<Size> size_of(const NumberType& number) {
   }
 }
 
-/// Symbols of sizes and layouts of the mesh: what a graph without its program does not know.
+/// Checks the symbols of sizes and the mesh of layouts, which a graph without its program does not know.
 void check_in_program(const Program& program, const Value& value) {
   const auto check_sizes = [&](const Sizes& sizes) {
     for (const auto& size : sizes) {

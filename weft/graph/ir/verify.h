@@ -4,16 +4,17 @@
 
 namespace weft::graph {
 
-/// Raises where the graph is not one that can be run, with the rule that is broken and the node as it is printed:
-/// every value is made once, under a name of its own, before it is used, and knows its uses; arguments and outputs are
-/// what the operator's schema says; a layout is one of a tensor of this rank; a step begins and ends with the layouts of
-/// its operand and its output and changes nothing else; the return is the last node. Linear in the size of the graph.
+/// Raises if the graph cannot be run, with the violated rule and the printed node: every value is computed once, under
+/// a unique name, before it is used, and lists its uses; arguments and outputs match the operator's schema; a layout
+/// fits its tensor's ndim; a step begins and ends with the layouts of its operand and its output and changes nothing
+/// else; the return is the last node. Linear in the size of the graph.
 ///
-/// As in Python, a number may stand where the schema wants a tensor, and an integer where it wants a float.
+/// As in Python, a number is accepted for a tensor, and an integer for a float.
 void verify(const Graph& graph);
 
-/// The graph; and inputs and outputs are those of the graph, mutations are of inputs that there are, layouts have a
-/// placement per dim of the program's mesh, and sizes consist of symbols that the program declares.
+/// Verifies the graph and in addition: the program's inputs and outputs are those of the graph, mutations refer to
+/// existing inputs, layouts have a placement per dim of the program's mesh, and sizes use only symbols that the program
+/// declares.
 void verify(const Program& program);
 
 } // namespace weft::graph
