@@ -104,7 +104,7 @@ def test_a_written_program_runs_with_what_was_fused(exported, tmp_path):
         "shard", path, "--mesh", "tp=2", "--plan", tmp_path / "plan.json", "-o", tmp_path / "out", "--overlap", "force"
     )
     assert done.returncode == 0, done.stderr
-    assert f"{4 * LAYERS + 1} of them beside matmuls" in done.stdout
+    assert f"{4 * LAYERS + 1} of them overlapping matmuls" in done.stdout
     done = command("run", tmp_path / "out", "--input", tmp_path / "x.safetensors", "--output", tmp_path / "y.safetensors")
     assert done.returncode == 0, done.stderr
     torch.testing.assert_close(load_file(tmp_path / "y.safetensors")["output_0"], expected[0], rtol=1e-4, atol=1e-4)

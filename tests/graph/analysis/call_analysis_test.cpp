@@ -36,7 +36,7 @@ TEST(CallAnalysis, EqualCallsAreDecidedOnce) {
   EXPECT_EQ(stationary->targets[0].to_string(), "{R}");
 }
 
-TEST(CallAnalysis, WhatDrawsRandomNumbersDrawsThoseOfTheWhole) {
+TEST(CallAnalysis, ARandomOperatorDrawsTheNumbersOfTheGlobalTensor) {
   const auto whole = program();
   const TrialValues values(whole);
   CallAnalysis analysis(*whole.mesh, values);

@@ -7,7 +7,7 @@
 namespace weft::graph {
 
 namespace effects_test {
-/// The nodes of a program with an input %x: f32[4], by what they give.
+/// The nodes of a program with an input %x: f32[4], by the names of their outputs.
 class Effects : public ::testing::Test {
  protected:
   const Node& node(const std::string& line) {

@@ -46,9 +46,9 @@ TEST(FusedNode, CountsAsItsCollective) {
   EXPECT_EQ(summary.collectives.at("all_gather"), 1);
   EXPECT_EQ(summary.collectives.at("reduce_scatter"), 1);
   EXPECT_EQ(summary.overlapped, 2);
-  // A rank lacks half of the 2 x 6 x 8 that its group gathers, and of what is reduced gets as much.
+  // A rank receives half of the 2 x 6 x 8 elements that its group gathers, and as many of the reduced ones.
   EXPECT_EQ(summary.bytes, 2 * 2 * 3 * 8 * 4);
-  EXPECT_NE(summary.to_string().find("2 of them beside matmuls"), std::string::npos) << summary.to_string();
+  EXPECT_NE(summary.to_string().find("2 of them overlapping matmuls"), std::string::npos) << summary.to_string();
 }
 
 TEST(FusedNode, OfARankHasLocalSizesAndTheGroupsName) {
@@ -72,7 +72,7 @@ TEST(FusedNode, IsNeededByOthersOnceItIsARanks) {
 }
 
 TEST(FusedNode, KeepsItsPlaceAmongCollectives) {
-  // The all_reduces could start at once, or be one, if it were not in between.
+  // Without the fused node in between, both all_reduces could start at once or be bucketed.
   const std::string text = R"(program @ mesh(tp=2)
 input %w: f32[8,8] = user
 input %x: f32[4,8] = user

@@ -53,12 +53,12 @@ TEST(GraphBuilder, NodesGoBeforeTheOneThatIsNamed) {
   EXPECT_EQ(graph.first()->next(), last);
 }
 
-TEST(GraphBuilder, ASymbolThatNobodyKnowsIsAnError) {
+TEST(GraphBuilder, ASymbolWithoutAValueIsAnError) {
   Graph graph;
   GraphBuilder build(graph);
   expect_contains(
       error_text<c10::NotImplementedError>([&] { build.number(Size::symbol("s0") + Size(1)); }),
-      "[localize] the size s0 must be that of a dim of an input which every rank is given whole.");
+      "[localize] the size s0 must be that of a dim of a replicated input, which every rank knows.");
 }
 
 } // namespace graph_builder_test

@@ -37,7 +37,7 @@ TEST(LocalSizes, AreThoseOfShardMathForNumbersAndForSymbols) {
       local_shape_and_offset({11}, turned, place.shape, place.coordinate).shape[0]);
 }
 
-TEST(LocalSizes, ThePartOfAValueLiesAsTheWholeDoes) {
+TEST(LocalSizes, ALocalTensorHasTheMemoryOrderOfTheGlobalOne) {
   Graph graph;
   const auto type_of = [&](Sizes strides, Layout layout) {
     auto type = contiguous_type(c10::kFloat, {4, 6});
@@ -54,7 +54,7 @@ TEST(LocalSizes, ThePartOfAValueLiesAsTheWholeDoes) {
   EXPECT_EQ(local_type(*number, {{2}, {1}}), number->type);
 }
 
-TEST(LocalSizes, PiecesTakeTheirFullSizeFirst) {
+TEST(LocalSizes, ShardsTakeTheirFullSizeFirst) {
   const auto part = chunk(Size(10), 4, 3);
   EXPECT_EQ(part.begin.number(), 9);
   EXPECT_EQ(part.length.number(), 1);
@@ -65,11 +65,11 @@ TEST(LocalSizes, PiecesTakeTheirFullSizeFirst) {
   EXPECT_EQ(first.length.to_string(), "(s0 + 3)//4");
 }
 
-TEST(LocalSizes, AStridedCutOfASymbolIsRefused) {
+TEST(LocalSizes, AStridedShardOfASymbolIsRefused) {
   expect_contains(
       error_text<c10::NotImplementedError>(
           [] { local_size(Size::symbol("s0"), 0, Layout({StridedShard(0, 2)}), MeshPlace{{2}, {0}}); }),
-      "[localize] the size s0 of a dim cut as {SS(0,2)} must be a number, or one that its 2 pieces divide. Export the "
+      "[localize] the size s0 of a dim sharded as {SS(0,2)} must be a number, or a multiple of 2. Export the "
       "program with a fixed size there.");
 }
 
@@ -84,7 +84,7 @@ TEST(LocalSizes, AQuotientIsOneWhateverTheSymbolsAre) {
   EXPECT_EQ(text("(s0 + 1)*4", "s0 + 1"), "4");
   EXPECT_EQ(text("12", "4"), "3");
   EXPECT_EQ(text("0", "4"), "0");
-  // Of none of these the quotient is known, although numbers in them could be divided and rounded.
+  // None of these quotients is known, although their numbers could be divided and rounded.
   EXPECT_EQ(text("s0", "2"), "none");
   EXPECT_EQ(text("8*s0", "3"), "none");
   EXPECT_EQ(text("2*s0*(3*s1)", "4"), "none");
@@ -93,7 +93,7 @@ TEST(LocalSizes, AQuotientIsOneWhateverTheSymbolsAre) {
   EXPECT_EQ(text("s0", "0"), "none");
 }
 
-TEST(LocalSizes, StridedPiecesThatDivideASymbolAreCut) {
+TEST(LocalSizes, StridedShardsThatDivideASymbolAreComputed) {
   const Layout layout({StridedShard(0, 3), Shard(0)});
   for (int64_t rank = 0; rank < 4; ++rank) {
     const MeshPlace place{{2, 2}, {rank / 2, rank % 2}};

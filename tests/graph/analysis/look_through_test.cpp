@@ -7,7 +7,7 @@
 namespace weft::graph {
 
 namespace look_through_test {
-/// The first node of a program that has these nodes and a last one.
+/// The first node of a program with these nodes followed by a return.
 struct OneNode {
   explicit OneNode(const std::string& nodes, const std::string& mesh = "")
       : program(parse_program(
@@ -28,7 +28,7 @@ TEST(LookThrough, ViewsThatKeepTheLastDimKeepTheRows) {
   EXPECT_FALSE(keeps_rows(OneNode("%y: f32[2,3,4] = aten::relu(%x)").node));
 }
 
-TEST(LookThrough, AViewThatCutsTheLastDimInAnotherWayDoesNot) {
+TEST(LookThrough, AViewThatShardsTheLastDimInAnotherWayDoesNot) {
   EXPECT_TRUE(keeps_rows(OneNode("%y: f32[2,3,4] {S(1)} = aten::clone(%x)", " @ mesh(tp=2)").node));
   EXPECT_FALSE(keeps_rows(OneNode("%y: f32[6,4] {S(1)} = aten::view(%x, [6, 4])", " @ mesh(tp=2)").node));
 }

@@ -45,7 +45,7 @@ using namespace weft::testing;
 
 using Inputs = std::unordered_set<const Value*>;
 
-/// The inputs that an executor takes to be written to.
+/// The inputs that an executor regards as written to.
 Inputs written_inputs(const Graph& graph) {
   const MemoryWrites writes(graph, Forwarding::Known);
   Inputs inputs;

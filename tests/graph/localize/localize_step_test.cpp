@@ -203,7 +203,7 @@ TEST(LocalizeStep, StridedBlocksOfASymbolThatTheyMayNotDivideAreRefused) {
       expect_contains(
           text,
           source[0] == StridedShard(0, 2)
-              ? "[localize] the size s0 of a dim cut as {SS(0,2)} must be a number, or one that"
+              ? "[localize] the size s0 of a dim sharded as {SS(0,2)} must be a number, or a multiple of 2."
               : " needs sizes that are numbers, but got s0. ");
       expect_contains(text, "Export the program with a fixed size there.");
     }

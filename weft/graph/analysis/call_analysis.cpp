@@ -12,13 +12,13 @@ namespace weft::graph {
 
 namespace {
 
-/// Stands for every tensor among the arguments: rules see their sizes elsewhere.
+/// Replaces every tensor among the arguments: rules get the sizes of tensors separately.
 const at::Tensor& some_tensor() {
   static const auto tensor = at::empty({0}, at::device(at::kMeta));
   return tensor;
 }
 
-/// As eager calls, but for numbers too, whose values some rules look at (a dropout of nothing, say).
+/// The same key as for eager calls, plus the numbers, because some rules read their values (a dropout with p=0, say).
 void add_value(CallKey& key, const c10::IValue& value) {
   if (value.isDouble()) {
     key.add(CallKey::kDouble);
@@ -41,14 +41,14 @@ void add_value(CallKey& key, const c10::IValue& value) {
   }
 }
 
-/// Whether the operator says by an argument that it draws nothing, which its rule then looks at.
+/// Whether an argument of the operator tells its rule that the operator draws no random numbers.
 bool may_draw_nothing(const c10::FunctionSchema& schema) {
   return std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const auto& argument) {
     return argument.name() == "dropout_p" || argument.name() == "train" || argument.name() == "training";
   });
 }
 
-/// Everything replicated: every rank then draws what a single device would.
+/// Replicates all operands, so that every rank draws the numbers that a single device would draw.
 Decision drawn_alike(const DeviceMesh& mesh, c10::ArrayRef<CallOperand> operands) {
   Decision decision;
   for (const auto& operand : operands) {
@@ -56,7 +56,7 @@ Decision drawn_alike(const DeviceMesh& mesh, c10::ArrayRef<CallOperand> operands
     decision.targets.push_back(replicated(mesh));
   }
   decision.is_fallback = true;
-  decision.reason = "random numbers: every rank draws those of the whole tensor";
+  decision.reason = "random numbers: every rank draws those of the global tensor";
   return decision;
 }
 

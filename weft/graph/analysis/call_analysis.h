@@ -8,31 +8,33 @@
 
 namespace weft::graph {
 
-/// Decides how a graph's operators are run on a mesh, by the rules and costs that distributed tensors go by. Equal calls
+/// Decides how the operators of a graph run on a mesh, by the same rules and costs as distributed tensors. Equal calls
 /// are decided once.
 class CallAnalysis {
  public:
   CallAnalysis(const DeviceMesh& mesh, const TrialValues& values) : mesh_(mesh), values_(values) {}
 
-  /// What is known of an operator.
+  /// The registered properties of an operator.
   const OperatorTraits& traits(const c10::OperatorHandle& op);
   /// The spec of a tensor that has a layout.
   SpecPtr spec(const Value* value) const;
   SpecPtr spec(const TensorType& type, const Layout& layout) const;
 
-  /// A random operator runs on replicated tensors, so that every rank draws what a single device would, if all begin with
-  /// the same seed. `is_stationary(value)`: whether a tensor should stay where it is. The decision's operands are those of
-  /// `tensor_operands`. `decomposes`: whether it may be to run the call as other operators.
+  /// A random operator runs on replicated tensors, so that every rank draws the numbers that a single device would
+  /// draw, provided that all ranks start from the same seed. `is_stationary(value)` tells whether a tensor should keep
+  /// its layout. The operands of the decision are those of `tensor_operands`. `decomposes` permits the decision to run
+  /// the call as other operators.
   std::shared_ptr<const Decision> decide(
       const Node& node,
       const std::function<bool(const Value*)>& is_stationary,
       bool decomposes = true);
 
-  /// What the rules say of this call, for its tensors in the order of `tensor_operands`; none where they say nothing, or
-  /// something of each element of lists.
+  /// The rule of this call, for its tensors in the order of `tensor_operands`; none if there is no rule, or if the rule
+  /// is about the elements of lists.
   std::optional<Rule> rule(const Node& node);
 
-  /// A tensor among a node's arguments: which argument, where in a list or -1, which of the node's operands.
+  /// A tensor among a node's arguments: the index of the argument, the index in a list or -1, and the index of the
+  /// operand.
   struct TensorOperand {
     int32_t argument;
     int32_t position;
@@ -48,7 +50,7 @@ class CallAnalysis {
       c10::ArrayRef<c10::IValue> arguments,
       c10::ArrayRef<CallOperand> operands,
       bool decomposes) const;
-  /// The arguments as values: numbers by their trial values, tensors by one that stands for all.
+  /// The arguments as IValues: numbers are their trial values, and one placeholder tensor replaces every tensor.
   std::vector<c10::IValue> arguments_of(const Node& node) const;
   c10::IValue value_of(const Node& node, const Argument& argument, const c10::Argument& formal) const;
 

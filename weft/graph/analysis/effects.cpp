@@ -48,9 +48,9 @@ bool has_side_effects(const Node& node) {
     return node.is_return();
   }
   if (is_fused_operator(node)) {
-    return !node.output()->layout; // like a step, it is the same on all ranks before it is one rank's
+    return !node.output()->layout; // with layouts it is a step, the same on all ranks
   }
-  // What returns nothing is called for something else: _assert_scalar, sym_constrain_range, _assert_tensor_metadata.
+  // An operator without returns is called for its effect: _assert_scalar, sym_constrain_range, _assert_tensor_metadata.
   const auto& schema = node.op()->schema();
   constexpr std::array<std::string_view, 2> kChecks = {"aten::_assert", "aten::_functional_assert"};
   return schema.is_mutable() || !silently_written_arguments(node).empty() || schema.returns().empty() ||

@@ -5,21 +5,22 @@
 
 namespace weft::graph {
 
-/// A collective that is under way when it returns: `_c10d_functional.all_reduce` and its like, which give a new tensor.
+/// A collective that is still running when the call returns: `_c10d_functional.all_reduce` and the others that return a
+/// new tensor.
 bool starts_collective(const Node& node);
-/// `_c10d_functional.wait_tensor`, whose output is its operand when it has arrived.
+/// `_c10d_functional.wait_tensor`, which waits for the collective and returns its operand.
 bool waits_for_collective(const Node& node);
-/// Whether other ranks take part: a collective that is started, one in place, a message.
+/// Whether the call communicates with other ranks: a collective that is started, one in place, or a message.
 bool communicates(const Node& node);
 
 using weft::is_random;
-/// Of the operator that the node calls.
+/// The same for the operator that the node calls.
 bool is_random(const Node& node);
 
 /// Whether the node does more than to compute its outputs: it writes to memory, checks something, ends the graph, or
-/// communicates. Steps of a redistribution do nothing more, nor what became of them in a program with layouts: they are the
-/// same on all ranks. A rank's collectives are not:
-/// where one rank has no use for what comes, another may.
+/// communicates. Steps of a redistribution, and the fused nodes that replace them in a program with layouts, have no
+/// effect: they are the same on all ranks, so that all ranks can drop them. The collectives of one rank's program have
+/// an effect, because another rank may need the result that this rank does not use.
 bool has_side_effects(const Node& node);
 
 } // namespace weft::graph

@@ -53,7 +53,7 @@ Value* GraphBuilder::number(const Size& size) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
       !size.is_symbol(), "[localize] the size ", text,
-      " must be that of a dim of an input which every rank is given whole. Leave that input replicated.");
+      " must be that of a dim of a replicated input, which every rank knows. Leave that input replicated.");
   std::vector<Value*> operands;
   Arguments arguments;
   for (const auto& operand : size.operands()) {

@@ -11,7 +11,7 @@ namespace weft::graph {
 
 namespace {
 
-/// A product as the number in it and its other factors.
+/// A product, split into its number and its other factors.
 struct Factors {
   int64_t number = 1;
   std::vector<Size> others;
@@ -31,14 +31,14 @@ Factors factors_of(const Size& size) {
   return result;
 }
 
-/// Strides of sizes in the order in which other strides lie; dims that are expanded stay so.
+/// Strides for `sizes` with the dims in the same memory order as under other strides; expanded dims stay expanded.
 Sizes strides_like(const Sizes& sizes, const Sizes& strides) {
   if (std::any_of(strides.begin(), strides.end(), [](const Size& stride) { return !stride.is_number(); })) {
     return contiguous_strides(sizes);
   }
   c10::SmallVector<size_t, 8> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // Dims that lie equally far apart are ordered as in a contiguous tensor.
+  // Dims of equal stride are ordered as in a contiguous tensor.
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return strides[a].number() == strides[b].number() ? a > b : strides[a].number() < strides[b].number();
   });
@@ -109,12 +109,12 @@ Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, cons
       continue;
     }
     const auto split = written_out(layout[m].split_factor(), place.stand_ins);
-    const auto piece = quotient(length, split);
+    const auto block = quotient(length, split);
     TORCH_CHECK_NOT_IMPLEMENTED(
-        piece, "[localize] the size ", size.to_string(), " of a dim cut as ", layout,
-        " must be a number, or one that its ", split.to_string(),
-        " pieces divide. Export the program with a fixed size there.");
-    length = split * chunk(*piece, place.shape[m], place.coordinate[m]).length;
+        block, "[localize] the size ", size.to_string(), " of a dim sharded as ", layout,
+        " must be a number, or a multiple of ", split.to_string(),
+        ". Export the program with a fixed size there.");
+    length = split * chunk(*block, place.shape[m], place.coordinate[m]).length;
   }
   return length;
 }

@@ -5,33 +5,36 @@
 
 namespace weft::graph {
 
-/// The place of a rank in a mesh.
+/// The coordinate of a rank in a mesh.
 struct MeshPlace {
   std::vector<int64_t> shape;
   std::vector<int64_t> coordinate;
-  StandIns stand_ins = {}; // what symbols are called in strided placements
+  StandIns stand_ins = {}; // the primes that strided placements have in place of symbols
 };
-/// Raises for a rank that is not in the mesh.
+/// Raises for a rank outside of the mesh.
 MeshPlace place_in(const DeviceMesh& mesh, int64_t rank);
 
-/// The part of a dim that a rank holds: as weft/core/shard_math.h has it, of sizes that may be expressions.
+/// The indices of a dim that a rank holds, as in weft/core/shard_math.h, for sizes that may be expressions.
 struct Part {
   Size begin;
   Size length;
 };
 
-/// Piece `index` of `parts` of `length` indices: of ceil(length / parts), the last ones shorter or empty.
+/// Shard `index` of `length` indices that are divided into `parts`: each has ceil(length / parts), the last ones fewer
+/// or none.
 Part chunk(const Size& length, int64_t parts, int64_t index);
-/// The size of the first, which is the largest.
+/// The size of the first shard, which is the largest.
 Size chunk_length(const Size& length, int64_t parts);
 
-/// a / b where b divides a whatever the symbols are: 4*s0 by 2*s0 is 2. Nothing where that is not known, as of s0 by 2.
+/// a / b if b divides a for all values of the symbols: 4*s0 by 2*s0 is 2. Nothing if that is not known, as for s0 by 2.
 std::optional<Size> quotient(const Size& a, const Size& b);
 
-/// How many indices of a dim the rank holds. Raises for strided pieces of a size that they are not known to divide.
+/// The number of indices of a dim that the rank holds. Raises for a strided shard unless its size is known to divide
+/// evenly.
 Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, const MeshPlace& place);
 Sizes local_sizes(const Sizes& sizes, const Layout& layout, const MeshPlace& place);
-/// The type of the rank's part of a value, whose dims lie in the order of the whole's; of a number, its own.
+/// The type of the value's local tensor on the rank. Its dims have the memory order of the global tensor. The type of a
+/// number is unchanged.
 Type local_type(const Value& value, const MeshPlace& place);
 
 } // namespace weft::graph

@@ -18,16 +18,16 @@ bool has_one_result(const Node& node) {
       node.operand_count() > 0 && node.operand(0)->is_tensor() && operand_at(node, 0) == node.operand(0);
 }
 
-/// Whether the last dims of two tensors are cut by the same mesh dims.
-bool cuts_last_dim_alike(const Value& a, const Value& b) {
+/// Whether the same mesh dims shard the last dim of both tensors.
+bool shards_last_dim_alike(const Value& a, const Value& b) {
   if (!a.layout || !b.layout) {
     return a.layout.has_value() == b.layout.has_value();
   }
   for (int64_t m = 0; m < a.layout->ndim(); ++m) {
-    const bool cuts_a = (*a.layout)[m].is_shard(a.tensor().dim() - 1);
-    const bool cuts_b = (*b.layout)[m].is_shard(b.tensor().dim() - 1);
-    if (cuts_a != cuts_b || (*a.layout)[m].is_partial() != (*b.layout)[m].is_partial() ||
-        (cuts_a && (*a.layout)[m].split_factor() != (*b.layout)[m].split_factor())) {
+    const bool shards_a = (*a.layout)[m].is_shard(a.tensor().dim() - 1);
+    const bool shards_b = (*b.layout)[m].is_shard(b.tensor().dim() - 1);
+    if (shards_a != shards_b || (*a.layout)[m].is_partial() != (*b.layout)[m].is_partial() ||
+        (shards_a && (*a.layout)[m].split_factor() != (*b.layout)[m].split_factor())) {
       return false;
     }
   }
@@ -51,7 +51,7 @@ bool keeps_rows(const Node& node) {
   const auto& before = node.operand(0)->tensor();
   const auto& after = node.output()->tensor();
   return before.dim() > 0 && after.dim() > 0 && before.dtype == after.dtype &&
-      before.sizes.back() == after.sizes.back() && cuts_last_dim_alike(*node.operand(0), *node.output());
+      before.sizes.back() == after.sizes.back() && shards_last_dim_alike(*node.operand(0), *node.output());
 }
 
 bool is_cast(const Node& node) {

@@ -4,19 +4,20 @@
 
 namespace weft::graph {
 
-/// Operators that stand between a collective and a matmul and change how a tensor is written, not what it is.
+/// Operators between a collective and a matmul that change a tensor's shape or memory but not its contents.
 
-/// Whether the node gives the rows of its first operand, in order, under other leading dims or none: views and reshapes that
-/// keep the last dim, copies. Of tensors with layouts, the last dim is cut alike before and behind it.
+/// Whether the node returns the rows of its first operand in the same order, with other leading dims or none: copies,
+/// and views and reshapes that keep the last dim. If the tensors have layouts, the same mesh dims must shard the last
+/// dim of operand and output.
 bool keeps_rows(const Node& node);
 
-/// Whether it only changes the dtype of its operand: _to_copy, to.dtype, convert_element_type.
+/// Whether the node only changes the dtype of its operand: _to_copy, to.dtype, convert_element_type.
 bool is_cast(const Node& node);
 
-/// Of t, transpose and permute: the operand's dim that each dim of the output is.
+/// For t, transpose and permute: for each dim of the output, the operand's dim.
 std::optional<std::vector<int64_t>> permutation_of(const Node& node);
 
-/// The operand that an argument is; nullptr for anything else.
+/// The operand that is the argument; nullptr if the argument is not an operand.
 Value* operand_at(const Node& node, size_t argument);
 
 } // namespace weft::graph

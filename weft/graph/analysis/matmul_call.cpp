@@ -17,14 +17,14 @@ bool is_one(const Argument& argument) {
         (argument.constant().isDouble() && argument.constant().toDouble() == 1)));
 }
 
-/// The one matrix that a batch of them repeats, and how it lies there.
+/// Finds the one matrix that is repeated along the batch, and the dims it has there.
 void take_repeated(MatmulCall& call) {
   const auto& sizes = call.other->tensor().sizes;
   const auto take_first = [&](Value* batch) {
     call.other = batch;
     call.form = MatmulCall::Form::BatchOfOne;
     if (batch->layout && !batch->layout->shard_order(0).empty()) {
-      call.refused = "the batch of its right-hand side is cut";
+      call.refused = "the batch of its right-hand side is sharded";
     }
   };
   if (sizes[0] == Size(1)) {
@@ -48,7 +48,7 @@ void take_repeated(MatmulCall& call) {
   }
 }
 
-/// An addend that is the same for all rows.
+/// Sets the bias: a term that is the same for all rows.
 void take_bias(MatmulCall& call, const Argument& argument) {
   if (is_none(argument)) {
     return;
@@ -87,7 +87,7 @@ std::optional<MatmulCall> matmul_of(Node& node) {
   }
   const auto& name = node.op()->schema().name();
   if (!node.op()->schema().overload_name().empty()) {
-    return std::nullopt; // they write to a tensor that is given
+    return std::nullopt; // out variants, which write to an argument
   }
   MatmulCall call{.node = &node};
   const bool is_addmm = name == "aten::addmm";

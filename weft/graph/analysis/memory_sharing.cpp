@@ -27,7 +27,7 @@ std::vector<Value*> all_operands(const Node& node) {
   return found;
 }
 
-/// Of the operators that give back an operand it is one of the first: of einsum's list, not of its equation.
+/// An operator that may return an operand returns one of its first argument: for einsum an element of its list.
 std::vector<Value*> first_operands(const Node& node) {
   std::vector<Value*> found;
   for (size_t i = 0; i < node.arguments().size() && found.empty(); ++i) {
@@ -98,7 +98,7 @@ MemorySharing::MemorySharing(const Graph& graph, Forwarding forwarding) : forwar
 void MemorySharing::add(const Node& node) {
   if (node.op() == nullptr) {
     if (node.step() != nullptr) {
-      join(node.output(), node.operand(0)); // a slice may keep all
+      join(node.output(), node.operand(0)); // a slice of the full dim may return its operand
     }
     return;
   }
@@ -111,7 +111,8 @@ void MemorySharing::add(const Node& node) {
   }
   if (may_give_back_operand(*node.op())) {
     const auto operands = first_operands(node);
-    if (operands.size() == 1 || operands.size() == node.outputs().size()) { // a product of several is a new tensor
+    // An einsum of several operands returns a new tensor.
+    if (operands.size() == 1 || operands.size() == node.outputs().size()) {
       join_all(node.outputs(), operands);
     }
   }
@@ -162,7 +163,7 @@ const Value* MemorySharing::memory_of(const Value* value) const {
   while (const auto* parent = parents_.get(root)) {
     root = parent;
   }
-  // The next time the way is short.
+  // Shortens the path for the next lookup.
   while (value != root) {
     value = std::exchange(parents_[value], root);
   }

@@ -7,7 +7,7 @@
 
 namespace weft::graph {
 
-/// Which nodes of a graph write to which memory. In a graph that writes to nothing it costs a look at each node.
+/// Which nodes of a graph write to which memory. For a graph without writes it costs one test per node.
 ///
 ///   %view = view(%x), %add = add_(%view, 1): %x, %view and %add are written to, by the second node
 class MemoryWrites {
@@ -21,13 +21,15 @@ class MemoryWrites {
   bool is_written(const Value* value) const {
     return !writers_of(value).empty();
   }
-  /// As MemorySharing's; every value by itself in a graph that writes to nothing, since it makes no difference there.
+  /// As in MemorySharing. In a graph without writes every value has its own memory, because sharing does not matter
+  /// there.
   const Value* memory_of(const Value* value) const {
     return sharing_ ? sharing_->memory_of(value) : value;
   }
 
-  /// The number of the first node behind a place that writes to the value's memory; nothing where there is none.
-  /// `number_of(node)` counts nodes in their order, which may have changed since, but not among those that write.
+  /// The number of the first node after a position that writes to the value's memory; nothing if there is none.
+  /// `number_of(node)` numbers the nodes in their order. Nodes may have been moved since, but not relative to the nodes
+  /// that write.
   template <class Number, class NumberOf>
   std::optional<Number> next_write(const Value* value, Number behind, const NumberOf& number_of) const {
     const auto writers = writers_of(value);
@@ -35,7 +37,7 @@ class MemoryWrites {
         writers.begin(), writers.end(), [&](const Node* writer) { return number_of(writer) <= behind; });
     return next == writers.end() ? std::nullopt : std::optional<Number>(number_of(*next));
   }
-  /// Of the last node before a place.
+  /// The same for the last node before a position.
   template <class Number, class NumberOf>
   std::optional<Number> last_write(const Value* value, Number before, const NumberOf& number_of) const {
     const auto writers = writers_of(value);
@@ -48,7 +50,7 @@ class MemoryWrites {
   /// In the order of the graph.
   c10::ArrayRef<const Node*> writers_of(const Value* value) const;
 
-  std::optional<MemorySharing> sharing_;                               // where anything is written to
+  std::optional<MemorySharing> sharing_;                               // only if the graph writes to memory
   std::unordered_map<const Value*, std::vector<const Node*>> writers_; // by memory
 };
 

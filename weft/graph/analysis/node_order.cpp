@@ -6,10 +6,10 @@ namespace weft::graph {
 
 namespace {
 
-/// Room between two nodes for those that are inserted there. Each new one leaves most of it behind itself, since nodes come
-/// mostly one after the other.
+/// The gap between the numbers of two nodes. A node inserted there leaves most of the gap after itself, because nodes
+/// are mostly inserted in order.
 constexpr int64_t kRoom = int64_t{1} << 32;
-constexpr int64_t kShare = 256;
+constexpr int64_t kGapDivisor = 256;
 
 } // namespace
 
@@ -40,7 +40,7 @@ void NodeOrder::place(const Node* node) {
   if (room < 2) {
     renumber(node->graph());
   } else {
-    numbers_[node] = after + std::max<int64_t>(room / kShare, 1);
+    numbers_[node] = after + std::max<int64_t>(room / kGapDivisor, 1);
   }
 }
 

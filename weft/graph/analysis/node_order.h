@@ -8,29 +8,29 @@ namespace weft::graph {
 using NodeNumbers = std::unordered_map<const Node*, size_t>;
 NodeNumbers number_nodes(const Graph& graph);
 
-/// Where the nodes of a graph stand, by number, and who writes to which memory, for passes that move nodes: what is asked
-/// takes no walk over the graph. Values that came later are taken for memory of their own.
+/// The order of a graph's nodes as numbers, and the nodes that write to each memory, for passes that move nodes.
+/// Queries do not walk the graph. A value that was added later counts as having its own memory.
 class NodeOrder {
  public:
   explicit NodeOrder(Graph& graph);
 
-  /// Greater behind; of a node of the graph that the order knows.
+  /// Greater for later nodes. The node must be in the order.
   int64_t number(const Node* node) const {
     return numbers_.at(node);
   }
-  /// A node that was inserted or moved, by where it stands now.
+  /// Adds or updates a node that was inserted or moved, at its current position.
   void place(const Node* node);
-  /// All nodes just before this one that the order does not know.
+  /// Adds all nodes directly before this one that are not in the order yet.
   void place_before(const Node* node);
-  /// A node that is about to be erased.
+  /// Removes a node that is about to be erased.
   void forget(const Node* node) {
     numbers_.erase(node);
   }
-  /// Whether anything is written to: then an order is of the values that there were when it was made.
+  /// Whether the graph writes to memory. If so, the order is valid only for the values that existed when it was built.
   bool has_writes() const {
     return writes_.is_any_written();
   }
-  /// Whether a node whose number is between the two, neither of them included, writes to the value's memory.
+  /// Whether a node with a number strictly between the two writes to the value's memory.
   bool is_written_between(const Value* value, int64_t from, int64_t to) const;
 
  private:

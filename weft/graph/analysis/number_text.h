@@ -5,7 +5,7 @@
 
 namespace weft::graph {
 
-/// A number for people: "1,234,567".
+/// A number with thousands separators: "1,234,567".
 inline std::string count_text(int64_t count) {
   auto text = std::to_string(count);
   for (auto place = static_cast<int64_t>(text.size()) - 3; place > (count < 0 ? 1 : 0); place -= 3) {
@@ -14,7 +14,7 @@ inline std::string count_text(int64_t count) {
   return text;
 }
 
-/// Bytes for people, with about three digits that matter: "832 bytes", "1.5 KB", "24.1 MB".
+/// A number of bytes with about three significant digits: "832 bytes", "1.5 KB", "24.1 MB".
 inline std::string byte_text(int64_t bytes) {
   constexpr int64_t kThousand = 1000;
   if (bytes < kThousand) {

@@ -11,7 +11,7 @@ namespace weft::graph {
 
 namespace {
 
-/// The wait for what a collective gives, and who else uses it.
+/// Finds the wait for the collective's result, and the other uses of the result.
 void find_wait(const Node& node, RankCollective& collective) {
   if (node.output() == nullptr) {
     collective.refused = "nothing comes of it";

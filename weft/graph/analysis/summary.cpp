@@ -20,7 +20,7 @@ int64_t elements(const Sizes& sizes) {
   return count;
 }
 
-/// What a step's node costs, sizes of symbols being what they were at the export.
+/// The cost of a step's node. Symbols have the values of the export.
 class StepCosts {
  public:
   explicit StepCosts(const Program& program)
@@ -154,7 +154,8 @@ std::string Summary::to_string() const {
   text += "a call       " +
       (kinds.empty()
            ? "nothing is communicated"
-           : c10::Join(", ", kinds) + (overlapped == 0 ? "" : c10::str(", ", overlapped, " of them beside matmuls")) +
+           : c10::Join(", ", kinds) +
+               (overlapped == 0 ? "" : c10::str(", ", overlapped, " of them overlapping matmuls")) +
                "; a rank receives " + byte_text(bytes)) +
       "\n";
   std::vector<std::string> without_rule;

@@ -17,7 +17,7 @@ bool is_prime(int64_t number) {
   return number > 1;
 }
 
-/// The numbers among a program's sizes and those of its mesh, each once.
+/// The distinct numbers among the program's sizes and the sizes of its mesh.
 std::vector<int64_t> numbers_in(const Program& program) {
   std::unordered_set<int64_t> found;
   if (program.mesh) {
