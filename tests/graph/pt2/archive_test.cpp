@@ -17,7 +17,7 @@ std::string error_of(const std::string& bytes) {
   return error_text<c10::ValueError>([&] { archive_of(bytes); });
 }
 
-/// The place of the last entry of this name in the directory at the end.
+/// The position of the last entry of this name in the directory at the end of the file.
 size_t directory_entry(const std::string& bytes, const std::string& name) {
   return bytes.rfind("archive/" + name) - 46;
 }
@@ -100,7 +100,7 @@ TEST(Archive, RecordsOutsideOfTheFileAreNamed) {
   auto bytes = zip_file({{"a", "one"}});
   const auto entry = directory_entry(bytes, "a");
   bytes[entry + 23] = bytes[entry + 27] = 0x70;
-  expect_contains(error_of(bytes), "archive/a: the record of 1879048195 bytes lies outside of the file");
+  expect_contains(error_of(bytes), "archive/a: the record of 1879048195 bytes is outside of the file");
   bytes = zip_file({{"a", "one"}});
   bytes[entry + 42] = 1;
   expect_contains(error_of(bytes), "archive/a: the record is not at the place that is given for it, byte 1");
@@ -115,7 +115,7 @@ TEST(Archive, TwoRecordsOfOneNameRaise) {
 }
 
 TEST(Archive, NumbersOfSixtyFourBitsAreTakenWhereTheyStand) {
-  // The directory's size and place as written by whoever has more than 4 GiB, of a file that is small.
+  // The directory's size and position in the 64-bit form of files over 4 GiB, although this file is small.
   const auto bytes = zip_file({{"a", "one"}});
   const auto end = bytes.rfind("PK\5\6");
   const auto text = [](uint64_t value) { return std::string(reinterpret_cast<const char*>(&value), 8); };

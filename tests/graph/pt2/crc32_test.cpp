@@ -18,7 +18,7 @@ std::string text_of(size_t size) {
   return text;
 }
 
-/// Bit by bit, as the definition has it.
+/// Computes the checksum bit by bit, as its definition says.
 uint32_t slow_crc32(std::string_view bytes) {
   auto value = ~uint32_t{0};
   for (const char byte : bytes) {

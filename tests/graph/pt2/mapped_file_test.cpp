@@ -24,7 +24,7 @@ class MappedFileTest : public ::testing::Test {
   std::string path_ = ::testing::TempDir() + "mapped_file_test." + std::to_string(::getpid());
 };
 
-/// How many bytes of files this process has in memory.
+/// The number of bytes of files that this process has in memory.
 int64_t resident_file_bytes() {
   int64_t total = 0;
   int64_t resident = 0;

@@ -27,7 +27,7 @@ class ReadArguments : public ::testing::Test {
     const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(op, overload);
     return read_arguments(record, handle.schema(), values_);
   }
-  /// The one argument of this name, of a call with x as self.
+  /// The argument of this name in a call with x as self.
   Argument argument(const char* op, const char* overload, const std::string& name, const json& value) {
     const auto call = read(op, overload, {named_argument("self", tensor_argument("x")), named_argument(name, value)});
     const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(op, overload);

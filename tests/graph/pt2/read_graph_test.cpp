@@ -85,10 +85,10 @@ TEST(ReadGraph, FunctionsOfNumbersTakeNumbers) {
   expect_contains(error_of(file), "nodes[3].inputs: _operator.mul takes numbers, but got the tensor x");
 }
 
-TEST(ReadGraph, RegionsWithoutGradientsBecomePartOfTheGraph) {
+TEST(ReadGraph, RegionsWithoutGradientsAreInlinedIntoTheGraph) {
   auto file = linear_pt2();
   file.add_node("torch.ops.higher_order.wrap_with_set_grad_enabled", json::array(), "after");
-  // Inside, names are the region's own.
+  // The region has its own names.
   Pt2File region = linear_pt2();
   region.node(1)["inputs"][0] = named_argument("self", tensor_argument("x"));
   region.graph()["nodes"].erase(0);

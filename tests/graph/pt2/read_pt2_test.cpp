@@ -110,7 +110,7 @@ TEST(ReadPt2, TensorsThatAreNotWhatTheGraphTakesThemForAreNamed) {
   expect_contains(error_of(file.bytes()), "signature.input_specs[1]: the file has no tensor \"wq.bias\"");
 }
 
-/// What the fuzzers found interesting; under fuzz/corpus beside the tests.
+/// The inputs that the fuzzers found interesting, in the folder fuzz/corpus of the project.
 TEST(ReadPt2, EveryFileOfTheFuzzersCorpusRaisesOrReads) {
   const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().parent_path();
   size_t programs = 0;
@@ -125,7 +125,7 @@ TEST(ReadPt2, EveryFileOfTheFuzzersCorpusRaisesOrReads) {
   EXPECT_GE(programs, 4u); // what it began with
 }
 
-/// Every field of the program removed, or replaced by something of another type: an error that names the record, no crash.
+/// Removes every field of the program, or replaces it by another type: an error names the record, without a crash.
 void change_each(json& value, const std::function<void()>& check) {
   const std::vector<json> others = {nullptr, true, -1, int64_t{1} << 62, "text", json::array(), json::object()};
   for (const auto& other : others) {

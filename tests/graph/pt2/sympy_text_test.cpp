@@ -27,7 +27,7 @@ TEST(SympyText, IsReadAsPeopleWriteIt) {
   EXPECT_EQ(text_of("CeilToInt(IntTrueDiv(" + kS + ", Integer(2)))"), "(s77 + 2 - 1)//2");
 }
 
-TEST(SympyText, FractionsThatComeOutWholeAreDivisions) {
+TEST(SympyText, FractionsThatAreIntegersAreDivisions) {
   EXPECT_EQ(text_of("Mul(Rational(1, 2), " + kS + ")"), "s77//2");
   EXPECT_EQ(text_of("Add(Mul(Rational(1, 2), " + kS + "), Rational(1, 2))"), "(s77 + 1)//2");
   EXPECT_EQ(text_of("Mul(" + kS + ", Pow(" + kT + ", Integer(-1)))"), "s77//s0");

@@ -118,8 +118,8 @@ TEST_F(WritePt2, WhatFailsLeavesTheOldFileAndNothingElse) {
       "/no/m.pt2: cannot be created: No such file or directory");
 }
 
-/// How many bytes of files, and of its own, this process has in memory. What the allocator keeps of what was given back is
-/// neither: after a large tensor that is up to twice the tensor's size, or nothing, by where it lay.
+/// The bytes of files and the allocated bytes that this process has in memory. Freed memory that the allocator keeps is not
+/// counted: after a large tensor it is nothing or up to twice the tensor's size, depending on its address.
 int64_t resident_bytes() {
   ::malloc_trim(0);
   int64_t total = 0;
@@ -129,7 +129,7 @@ int64_t resident_bytes() {
 }
 
 TEST_F(WritePt2, OneTensorAtATimeIsInMemory) {
-  // 8 tensors of 16 MiB, each written as a half of its columns, which has to be copied.
+  // 8 tensors of 16 MiB, each written as a view of half of its columns, which has to be copied.
   constexpr int64_t kSide = 2048;
   Program program;
   auto& graph = *program.graph;

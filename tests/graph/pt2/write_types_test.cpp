@@ -59,7 +59,7 @@ TEST(WriteTypes, NumbersOfUnknownExpressionAreFoundFromTheirNodes) {
 
   TypeWriter types(kSymbols);
   EXPECT_EQ(types.number_of(more)["as_expr"]["hint"], json({{"as_int", 6}}));
-  // Nothing is known of it, so it is a symbol of its own, each time the same.
+  // Nothing is known of the number, so that it becomes a new symbol, the same one each time.
   EXPECT_EQ(types.number_of(odd)["as_expr"]["expr_str"], "Symbol('u4', integer=True)");
   EXPECT_EQ(types.number_of(odd), types.number_of(odd));
 }

@@ -21,33 +21,33 @@ constexpr size_t kDirectoryEndSize = 22;
 constexpr size_t kWideDirectoryEndSize = 56;
 constexpr size_t kLocatorSize = 20;
 constexpr size_t kMaxComment = 65535;
-// Where a field of 32 or 16 bits is too small, this stands there and the number elsewhere.
+// A field of 32 or 16 bits that is too small for its number has this value; the number is then in another field.
 constexpr uint64_t kElsewhere = 0xffffffff;
 constexpr uint64_t kElsewhereShort = 0xffff;
 constexpr uint16_t kWideExtra = 1;
 
-/// Of a name out of a file, what a message may show.
+/// A name from a file for a message: shortened, with unprintable characters replaced.
 std::string printable(std::string_view name) {
   std::string text(name.substr(0, 200));
   std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 32 || c > 126; }, '?');
   return text;
 }
 
-// A fuzzer gets no further than to the first checksum if it has to guess it.
+// Fuzzers skip the check, because they cannot guess a checksum and would never get past it.
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 constexpr bool kVerifies = false;
 #else
 constexpr bool kVerifies = true;
 #endif
 
-/// What was read for it is given back to the system, so that of large weights little is in memory at a time.
+/// Releases the pages after reading them, so that little of large weights is in memory at a time.
 uint32_t checksum_of(const MappedFile& file, std::string_view bytes) {
-  constexpr size_t kPieceBytes = size_t{64} << 20;
+  constexpr size_t kReadBytes = size_t{64} << 20;
   uint32_t result = 0;
-  for (size_t begin = 0; begin < bytes.size(); begin += kPieceBytes) {
-    const auto piece = bytes.substr(begin, kPieceBytes);
-    result = joined_crc32(result, crc32(piece), piece.size());
-    file.release(piece);
+  for (size_t begin = 0; begin < bytes.size(); begin += kReadBytes) {
+    const auto block = bytes.substr(begin, kReadBytes);
+    result = joined_crc32(result, crc32(block), block.size());
+    file.release(block);
   }
   return result;
 }
@@ -71,7 +71,7 @@ class ZipParser {
     }
     return entries;
   }
-  /// After `run`.
+  /// Valid after `run`.
   std::string_view directory() const {
     return bytes_.substr(directory_, directory_end_ - directory_);
   }
@@ -117,7 +117,7 @@ class ZipParser {
       directory_ = number(wide + 48, 8);
       directory_end_ = wide;
     }
-    check(fits(directory_, directory_size, directory_end_), "the zip file's directory lies outside of the file");
+    check(fits(directory_, directory_size, directory_end_), "the zip file's directory is outside of the file");
     directory_end_ = directory_ + directory_size;
     check(
         count_ <= directory_size / kDirectoryEntrySize, "the zip file's directory of ", directory_size,
@@ -151,7 +151,7 @@ class ZipParser {
     return entry;
   }
 
-  /// Numbers of 64 bits, those of them that did not fit.
+  /// Reads the 64-bit numbers of those fields that were too small.
   void read_wide(
       const std::string& name,
       uint64_t at,
@@ -189,7 +189,7 @@ class ZipParser {
         fits(name_at, name_size + extra_size, directory_) && bytes_.substr(name_at, name_size) == full_name, name,
         ": another record is at the place that is given for it, byte ", header);
     const auto begin = name_at + name_size + extra_size;
-    check(fits(begin, size, directory_), name, ": the record of ", size, " bytes lies outside of the file");
+    check(fits(begin, size, directory_), name, ": the record of ", size, " bytes is outside of the file");
     return bytes_.substr(begin, size);
   }
 

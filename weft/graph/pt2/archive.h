@@ -7,9 +7,9 @@
 
 namespace weft::graph {
 
-/// A zip file as torch writes it: records that are stored as they are, below one folder. A record is a view of the file.
-/// Nothing is believed: whatever does not lie inside the file raises, with the file's and the record's name, and so does a
-/// record that is not what its checksum was made of.
+/// A zip file as torch writes it: uncompressed records below one folder. A record is a view of the file. Every offset
+/// and size is checked: what is not inside of the file raises with the names of the file and the record, and so does a
+/// record whose bytes do not have the stored checksum.
 ///
 ///   Archive archive(MappedFile::open("model.pt2"));
 ///   archive.record("models/model.json");
@@ -23,11 +23,12 @@ class Archive {
   bool has(const std::string& name) const {
     return records_.count(name) != 0;
   }
-  /// Raises where there is none of this name, or where its bytes were changed since it was written: it is read once for that.
+  /// Raises if there is no such record, or if its bytes do not match the checksum; for that the record is read once.
   std::string_view record(const std::string& name) const;
-  /// The same for whoever asks for the record's size and place alone: its bytes are not read.
+  /// The same without reading the bytes, for callers that need only the size and the address of the record.
   std::string_view unread_record(const std::string& name) const;
-  /// A checksum of the file's directory, in which those of all records stand: files of other contents have another one.
+  /// A checksum of the file's directory, which contains the checksums of all records: it differs for files with other
+  /// contents.
   uint32_t digest() const {
     return digest_;
   }

@@ -45,7 +45,7 @@ int64_t count_user_outputs(const Program& program) {
   });
 }
 
-/// Whether the model's own entry is for as many inputs and outputs as there are.
+/// Whether the model's own entry has as many inputs and outputs as the program.
 bool fits(const json& entry, const Program& program) {
   try {
     const auto leaves = [&](const char* key) {
@@ -85,7 +85,7 @@ json flat_entry(const Program& program) {
         {"forward_arg_names", nullptr}}}};
 }
 
-/// What the user passes, as text: conditions on it hold only as long as it is the same.
+/// The user inputs as text. Guards in the file are valid only if this text is unchanged.
 std::string user_inputs_text(const Program& program) {
   std::string text;
   for (const auto& input : program.inputs) {
@@ -101,7 +101,7 @@ std::string user_inputs_text(const Program& program) {
   return text;
 }
 
-/// A module inside keeps its signature as long as the values that it names are there.
+/// Drops the signature of an inner module if a value that it names no longer exists.
 void drop_stale_signatures(json& entries, const Program& program) {
   std::unordered_set<std::string> names;
   for (const auto* input : program.graph->inputs()) {
@@ -128,16 +128,16 @@ void drop_stale_signatures(json& entries, const Program& program) {
         entry["signature"].is_object();
     if (has_signature) {
       auto& signature = entry["signature"];
-      const bool is_whole = signature.contains("inputs") && signature.contains("outputs") &&
+      const bool is_complete = signature.contains("inputs") && signature.contains("outputs") &&
           is_known(signature["inputs"]) && is_known(signature["outputs"]);
-      if (!is_whole) {
+      if (!is_complete) {
         signature = nullptr;
       }
     }
   }
 }
 
-/// What is there, as far as it fits the program, with what is not.
+/// The stored JSON, as far as it fits the program, completed with the missing keys.
 json completed(json result, const Program& program) {
   auto& entries = result["module_call_graph"];
   if (!entries.is_array() || entries.empty() || !fits(entries[0], program)) {

@@ -11,7 +11,7 @@ namespace weft::graph {
 
 namespace {
 
-// A bit stands for a power of x, the highest for x^0; the sum is modulo this polynomial.
+// A bit is the coefficient of a power of x, the highest bit that of x^0. Arithmetic is modulo this polynomial.
 constexpr uint32_t kPolynomial = 0xedb88320;
 constexpr uint32_t kOne = uint32_t{1} << 31;
 constexpr size_t kLanes = 16;
@@ -19,7 +19,7 @@ constexpr int64_t kChunkBytes = int64_t{4} << 20;
 
 using Table = std::array<uint32_t, 256>;
 
-/// tables[n][b]: what the byte b adds to the checksum when n bytes follow it.
+/// tables[n][b]: the contribution of the byte b to the checksum if n bytes follow it.
 constexpr std::array<Table, kLanes> make_tables() {
   std::array<Table, kLanes> tables = {};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -39,8 +39,8 @@ constexpr std::array<Table, kLanes> make_tables() {
 }
 constexpr auto kTables = make_tables();
 
-/// The checksum after the next bytes, one per lane, whose tables are looked up independently of each other. Unrolled, since
-/// compilers do that only when they optimise most.
+/// The checksum after the next bytes, one per lane. The table lookups of the lanes are independent of each other.
+/// Unrolled by hand because compilers unroll only at their highest optimization level.
 template <size_t... Lane>
 uint32_t behind_lanes(uint32_t value, const unsigned char* at, std::index_sequence<Lane...> /*lanes*/) {
   return (kTables[kLanes - 1 - Lane][at[Lane] ^ (Lane < 4 ? value >> 8 * (Lane % 4) & 0xff : 0)] ^ ...);
@@ -78,7 +78,7 @@ std::string checksum_text(uint32_t checksum) {
 
 uint32_t joined_crc32(uint32_t first, uint32_t second, uint64_t second_size) {
   auto shift = kOne;
-  auto power = kOne >> 8; // of one byte, then of two, of four, ...
+  auto power = kOne >> 8; // the shift by one byte, then by two, by four, ...
   for (auto left = second_size; left != 0; left >>= 1) {
     shift = (left & 1) != 0 ? multiplied(shift, power) : shift;
     power = multiplied(power, power);

@@ -6,13 +6,13 @@
 
 namespace weft::graph {
 
-/// The checksum that zip files have of their records. Large texts are read by all threads of at::parallel_for.
+/// The checksum of records in zip files. All threads of at::parallel_for read a large text.
 uint32_t crc32(std::string_view bytes);
 
-/// That of two texts, one behind the other, by those of each.
+/// The checksum of the concatenation of two texts, from the checksums of both.
 uint32_t joined_crc32(uint32_t first, uint32_t second, uint64_t second_size);
 
-/// Eight hexadecimal digits.
+/// The checksum as eight hexadecimal digits.
 std::string checksum_text(uint32_t checksum);
 
 } // namespace weft::graph

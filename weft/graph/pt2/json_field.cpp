@@ -10,7 +10,7 @@ using nlohmann::json;
 
 namespace {
 
-/// The path from `from` down to `to`, which is told by its address.
+/// The path from `from` down to `to`, which is identified by its address.
 bool find_path(const json& from, const json* to, std::string& path) {
   if (&from == to) {
     return true;

@@ -10,7 +10,7 @@
 
 namespace weft::graph {
 
-/// A record of a file, parsed. Raises for text that is no JSON, or that nests deeper than any program.
+/// A parsed record of a file. Raises for text that is not JSON, or that nests deeper than any program does.
 struct JsonRecord {
   JsonRecord(std::string file, std::string name, std::string_view text);
 
@@ -19,21 +19,21 @@ struct JsonRecord {
   nlohmann::json root;
 };
 
-/// A value inside a record. What is not there, or not of the type that is asked for, raises with the place where it is:
-/// "model.pt2: models/model.json: graph_module.graph.nodes[12].inputs[1]". Refers to the record, which must outlive it.
+/// A value inside of a record. A value that is missing or of another type raises an error with its path: "model.pt2:
+/// models/model.json: graph_module.graph.nodes[12].inputs[1]". Refers to the record, which must outlive it.
 class JsonField {
  public:
   JsonField(const JsonRecord& record) : JsonField(&record, &record.root) {}
 
-  /// Of an object; raises where it has no such key.
+  /// The value of a key of an object; raises if there is no such key.
   JsonField operator[](std::string_view key) const;
-  /// Of an object; none where the key is absent or its value is null.
+  /// The value of a key of an object; none if the key is absent or its value is null.
   std::optional<JsonField> find(std::string_view key) const;
-  /// Of a list.
+  /// The element of a list.
   JsonField operator[](size_t index) const;
-  /// Raises where this is no list.
+  /// Raises if this is not a list.
   size_t size() const;
-  /// Raises where this is no object.
+  /// Raises if this is not an object.
   const nlohmann::json::object_t& object() const;
   JsonField value_of(const nlohmann::json& value) const {
     return {record_, &value};
@@ -41,18 +41,18 @@ class JsonField {
 
   const std::string& text() const;
   int64_t integer() const;
-  /// Also of an integer, and of the words that torch writes for infinities and NaN.
+  /// Also accepts an integer, and the words that torch writes for infinities and NaN.
   double real() const;
   bool truth() const;
 
-  /// An object of one key that says what the value is: {"as_int": 2}.
+  /// An object with one key, which states the type of its value: {"as_int": 2}.
   struct Tagged;
   Tagged tagged() const;
 
   const nlohmann::json& json() const {
     return *value_;
   }
-  /// Where this is.
+  /// The path of this value.
   std::string place() const;
   template <class... Words>
   void check(bool condition, const Words&... words) const {

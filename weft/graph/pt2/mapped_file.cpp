@@ -15,7 +15,7 @@ namespace weft::graph {
 
 namespace {
 
-/// Where maps begin and end, so that a tensor's memory can be told from other memory.
+/// The address ranges of all maps, which tell whether a tensor's memory is mapped.
 struct Maps {
   std::mutex mutex;
   std::map<uintptr_t, uintptr_t> ends;
@@ -31,7 +31,7 @@ struct Maps {
   }
 };
 
-/// From the first to behind the last byte that the tensor's elements take.
+/// The addresses from the first byte of the tensor's elements to the byte after the last.
 std::pair<uintptr_t, uintptr_t> extent(const at::Tensor& tensor) {
   const auto begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
   int64_t last = 0;
@@ -41,8 +41,8 @@ std::pair<uintptr_t, uintptr_t> extent(const at::Tensor& tensor) {
   return {begin, begin + (last + 1) * tensor.element_size()};
 }
 
-/// Whole pages alone: what shares a page with these bytes may have been written to.
-void release_whole_pages(uintptr_t begin, uintptr_t end) {
+/// Releases only pages that are completely inside of the range: the other bytes of a page may have been written to.
+void release_inner_pages(uintptr_t begin, uintptr_t end) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto first = (begin + page - 1) / page * page;
   const auto last = end / page * page;
@@ -75,7 +75,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, cons
   if (result->size_ == 0) {
     return result;
   }
-  // Private and writable: a program that updates its buffers in place may do so on what was read.
+  // Private and writable, so that a program can update the buffers that it read in place.
   auto* data =
       ::mmap(nullptr, result->size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.value, /*offset=*/0);
   TORCH_CHECK_VALUE(data != MAP_FAILED, "[", where, "] ", path, ": cannot be mapped: ", std::strerror(errno), ".");
@@ -110,7 +110,7 @@ MappedFile::~MappedFile() {
 void MappedFile::release(std::string_view bytes) const {
   if (is_mapped_) {
     const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
-    release_whole_pages(begin, begin + bytes.size());
+    release_inner_pages(begin, begin + bytes.size());
   }
 }
 
@@ -123,7 +123,7 @@ void release_pages(const at::Tensor& tensor) {
   if (!Maps::all().holds(begin, end)) {
     return;
   }
-  release_whole_pages(begin, end);
+  release_inner_pages(begin, end);
 }
 
 } // namespace weft::graph

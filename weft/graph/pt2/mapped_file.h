@@ -8,13 +8,13 @@
 
 namespace weft::graph {
 
-/// The bytes of a file, mapped into memory: only what is touched is read. What is written into them stays in this process.
-/// Whoever reads from the bytes holds on to the object.
+/// The bytes of a file, mapped into memory: only the pages that are touched are read, and writes stay in this process.
+/// A reader of the bytes must keep the object alive.
 class MappedFile {
  public:
-  /// Errors begin with what is being done, `where`.
+  /// Errors begin with `where`, which names the caller.
   static std::shared_ptr<const MappedFile> open(const std::string& path, const std::string& where = "read_pt2");
-  /// Bytes that are in memory already; `name` is what errors call them.
+  /// Bytes that are already in memory; errors call them `name`.
   static std::shared_ptr<const MappedFile> from_bytes(std::string bytes, std::string name);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -26,22 +26,21 @@ class MappedFile {
   std::string_view bytes() const {
     return {data_, size_};
   }
-  /// Gives the memory of some of the bytes, which nobody has written to, back to the system; touched again, they are read
-  /// again.
+  /// Returns the memory of unmodified bytes to the system. Bytes that are touched later are read again from the file.
   void release(std::string_view bytes) const;
 
  private:
   MappedFile() = default;
 
   std::string name_;
-  std::string own_; // where the bytes are not a map
+  std::string own_; // the bytes if they are not mapped
   const char* data_ = nullptr;
   size_t size_ = 0;
   bool is_mapped_ = false;
 };
 
-/// Gives the memory of a tensor that was read from a mapped file back to the system. Touched again, it is read again. Does
-/// nothing for a tensor that is not of a mapped file, or that was written to since.
+/// Returns the memory of a tensor that was read from a mapped file to the system. It is read again if it is touched
+/// later. Does nothing for a tensor that is not in a mapped file, or that was written to.
 void release_pages(const at::Tensor& tensor);
 
 } // namespace weft::graph

@@ -13,17 +13,17 @@ namespace weft::graph {
 
 namespace {
 
-/// The path behind symbolic links, also where the file that they name does not exist yet.
+/// The path that symbolic links lead to, also if that file does not exist yet.
 std::string resolved(std::filesystem::path path) {
   std::error_code error;
-  constexpr int kMostLinks = 40; // as many as Linux follows
+  constexpr int kMostLinks = 40; // the limit of Linux
   for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, error); ++i) {
     path = path.parent_path() / std::filesystem::read_symlink(path, error);
   }
   return path.string();
 }
 
-/// A device, a pipe, a socket: what is written to it cannot be put in its place afterwards.
+/// Whether the path is a device, a pipe or a socket, which a temporary file cannot replace.
 bool is_special(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
@@ -55,7 +55,7 @@ NewFile::~NewFile() {
 void NewFile::write(const void* data, size_t size) {
   const auto* at = static_cast<const char*>(data);
   while (size > 0) {
-    // A call takes at most about 2 GiB.
+    // One call writes at most about 2 GiB.
     const auto written = ::write(file_, at, std::min(size, size_t{1} << 30));
     if (written < 0 && errno == EINTR) {
       continue;

@@ -4,14 +4,15 @@
 
 namespace weft::graph {
 
-/// A file that takes its name when it is complete; until then, or if it never is, nothing is there, or what was. A symbolic
-/// link stays one, and the file that it names is replaced. A device or a pipe is written to as it is.
+/// A file that appears under its name only when it is complete. Until then, or if it is never completed, the old file
+/// or no file has the name. A symbolic link stays, and the file that it names is replaced. A device or a pipe is
+/// written directly.
 ///
 ///   NewFile file("write_pt2", "model.pt2");
 ///   file.write(data, size);
 ///   file.complete();
 ///
-/// Errors begin with what is being done, the first argument.
+/// Errors begin with the first argument, which names the caller.
 class NewFile {
  public:
   NewFile(std::string where, const std::string& path);
@@ -28,7 +29,7 @@ class NewFile {
 
   std::string where_;
   std::string path_;
-  std::string target_; // what a link leads to; empty for a device or a pipe, as is the next
+  std::string target_; // what a link leads to; it and the next are empty for a device or a pipe
   std::string temporary_;
   int file_ = -1;
 };

@@ -14,7 +14,7 @@ namespace {
 using c10::IValue;
 using c10::TypeKind;
 
-/// The value that an argument names: {"name": "x"} of a tensor, {"as_name": "s"} of a number.
+/// The value that an argument names: {"name": "x"} for a tensor, {"as_name": "s"} for a number.
 std::optional<JsonField> named(std::string_view tag, const JsonField& value) {
   if (tag == "as_tensor") {
     return value["name"];
@@ -56,7 +56,7 @@ const c10::TypePtr& without_none(const c10::TypePtr& type) {
   return type->kind() == TypeKind::OptionalType ? type->expectRef<c10::OptionalType>().getElementType() : type;
 }
 
-/// Arguments of one call, by the types of its schema.
+/// Reads the arguments of one call by the types of its schema.
 class ArgumentReader {
  public:
   ArgumentReader(const NamedValues& values, std::vector<Value*>& operands) : values_(values), operands_(operands) {}
@@ -79,7 +79,7 @@ class ArgumentReader {
     if (is_list_tag(tag)) {
       return list(tag, value, element);
     }
-    // One number where a list of a given length is asked for stands for all.
+    // A single number for a list of fixed length is repeated.
     const auto one = single(field, element);
     const auto count = static_cast<size_t>(list_size.value_or(1));
     return gather(std::vector<Argument>(count, one), element);
@@ -112,7 +112,7 @@ class ArgumentReader {
       case TypeKind::DeviceObjType:
         require(field, tag == "as_device", type);
         return IValue(read_device(value));
-      case TypeKind::AnyType: // a group's name
+      case TypeKind::AnyType: // the name of a group
         return tag == "as_string" ? Argument(IValue(value.text())) : Argument(numeric(field));
       case TypeKind::OptionalType:
         return tag == "as_none" ? Argument(IValue())
@@ -129,7 +129,7 @@ class ArgumentReader {
     if (kind == TypeKind::OptionalType) {
       kind = type->castRaw<c10::OptionalType>()->getElementType()->kind();
     }
-    // A number does for a tensor, as in Python: it is one of no dims then.
+    // As in Python, a number is accepted for a tensor and becomes a tensor of no dims.
     name.check(
         !is_tensor || kind == TypeKind::TensorType, "an argument of type ", type->repr_str(),
         " is required, but got the tensor ", name.text().substr(0, 80));
@@ -163,7 +163,7 @@ class ArgumentReader {
     return gather(std::move(elements), element);
   }
 
-  /// A list without operands is a constant as a whole.
+  /// A list without operands is one constant.
   static Argument gather(std::vector<Argument> elements, const c10::TypePtr& element) {
     for (const auto& argument : elements) {
       if (!argument.is_constant()) {
@@ -218,9 +218,9 @@ class ArgumentReader {
     return json.is_number_integer() ? IValue(field.integer()) : IValue(field.real());
   }
 
-  /// Python's numbers are taken for one another where no information is lost.
+  /// Converts between Python's number types if no information is lost.
   static IValue converted(const JsonField& field, const IValue& number, const c10::TypePtr& type) {
-    const bool is_whole = number.isInt() || number.isBool();
+    const bool is_integer = number.isInt() || number.isBool();
     switch (type->kind()) {
       case TypeKind::TensorType:
         return wrapped_number(number.toScalar());
@@ -230,7 +230,7 @@ class ArgumentReader {
         return number.isComplexDouble() ? number : IValue(c10::complex<double>(number.toScalar().to<double>()));
       case TypeKind::FloatType:
       case TypeKind::SymFloatType:
-        require(field, is_whole || number.isDouble(), type);
+        require(field, is_integer || number.isDouble(), type);
         return number.toScalar().to<double>();
       case TypeKind::BoolType:
       case TypeKind::SymBoolType:
@@ -241,7 +241,7 @@ class ArgumentReader {
       case TypeKind::ScalarTypeType:
       case TypeKind::LayoutType:
       case TypeKind::MemoryFormatType:
-        require(field, is_whole, type);
+        require(field, is_integer, type);
         return number.toScalar().to<int64_t>();
       default:
         field.fail_not_implemented("an argument of type " + type->repr_str() + " is not supported");

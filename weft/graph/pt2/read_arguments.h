@@ -7,34 +7,34 @@
 
 namespace weft::graph {
 
-/// The values that a graph has so far, by the names that the file has for them.
+/// The values of the graph so far, by their names in the file.
 class NamedValues {
  public:
   void define(const JsonField& name, Value* value);
-  /// Raises for a name that is not defined, or not yet.
+  /// Raises for a name that is not defined yet.
   Value* find(const JsonField& name) const;
 
  private:
   std::unordered_map<std::string, Value*> values_;
 };
 
-/// What a node is called with: arguments in order, and the values that they refer to.
+/// The arguments of a node in order, and the operands that they refer to.
 struct ArgumentsAndOperands {
   Arguments arguments;
   std::vector<Value*> operands;
 };
 
-/// Of an operator: one argument per argument of its schema and of its type, absent where the node says nothing.
-/// A constant number where the schema has a tensor becomes the tensor of no dims that stands for a number in PyTorch; a
-/// number that is computed stays one.
+/// Reads the arguments of an operator: one per argument of its schema and of its type, absent if the node does not give
+/// it. A constant number for a tensor argument becomes PyTorch's wrapped number, a tensor of no dims; a computed number
+/// stays a number.
 ArgumentsAndOperands read_arguments(
     const JsonField& inputs,
     const c10::FunctionSchema& schema,
     const NamedValues& values);
-/// Of a function of numbers: in order.
+/// Reads the arguments of a function of numbers, in order.
 ArgumentsAndOperands read_numbers(const JsonField& inputs, const NamedValues& values);
 
-/// A constant {"as_int": 2}, {"as_none": true}, ...; none where it is no constant of one of these types.
+/// A constant {"as_int": 2}, {"as_none": true}, ...; none if it is not a constant of one of these types.
 std::optional<c10::IValue> read_constant(const JsonField& field);
 
 } // namespace weft::graph

@@ -17,7 +17,7 @@ bool begins_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
 
-/// "torch.ops.aten.add.Tensor" is aten::add.Tensor.
+/// Converts "torch.ops.aten.add.Tensor" to aten::add.Tensor.
 c10::OperatorHandle find_operator(const JsonField& target) {
   const auto& text = target.text();
   const auto name_at = text.find('.', kOperators.size());
@@ -162,8 +162,8 @@ class NodeReader {
     }
   }
 
-  /// wrap_with_set_grad_enabled(False, <graph>, x, ...): its nodes are run as any other, since what the program keeps for
-  /// a backward is not the file's to say.
+  /// wrap_with_set_grad_enabled(False, <graph>, x, ...): the region's nodes are inlined, because the file does not
+  /// decide what a backward keeps.
   void read_region(const JsonField& node) {
     const auto target = node["target"];
     if (target.text() != "torch.ops.higher_order.wrap_with_set_grad_enabled") {

@@ -4,15 +4,15 @@
 
 namespace weft::graph {
 
-/// What a file's graph says of a value that an argument names: {"as_tensor": {"name": "x"}}. Raises where the argument
-/// names none.
+/// The type that a file's graph states for the value that an argument names: {"as_tensor": {"name": "x"}}. Raises if
+/// the argument does not name a value.
 struct NamedType {
   JsonField name;
   Type type;
 };
 NamedType read_named_type(const JsonField& graph, const JsonField& argument, Program& program);
 
-/// Adds the nodes of a file's graph to the program's. A region without gradients becomes part of what is around it.
+/// Adds the nodes of a file's graph to the program's graph. A region without gradients is inlined.
 void read_nodes(const JsonField& graph, Program& program, NamedValues& values);
 
 } // namespace weft::graph

@@ -39,7 +39,7 @@ void check_format(const Archive& archive) {
   }
 }
 
-/// The name of the one program in the file.
+/// The name of the only program in the file.
 std::string model_name(const Archive& archive) {
   std::vector<std::string> models;
   for (const auto& name : archive.names()) {
@@ -61,10 +61,10 @@ void read_ranges(const JsonField& root, std::map<std::string, Symbol>& symbols) 
     const auto range = ranges.value_of(value);
     const auto bound = [&](const char* key) -> std::optional<int64_t> {
       const auto field = range.find(key);
-      // What does not fit is no bound.
+      // A number that does not fit into 64 bits is no bound.
       return field && !field->json().is_number_float() ? std::optional(field->integer()) : std::nullopt;
     };
-    // Of what is no symbol of the graph there is nothing to bound.
+    // Skips ranges of names that are no symbols of the graph.
     const auto found = symbols.find(name);
     if (found != symbols.end()) {
       found->second.min = bound("min_val");
@@ -73,7 +73,7 @@ void read_ranges(const JsonField& root, std::map<std::string, Symbol>& symbols) 
   }
 }
 
-/// Every parameter, buffer and constant must be there, and be what the graph takes it for.
+/// Checks that the file contains every parameter, buffer and constant, with the type that the graph states.
 void check_tensors(const JsonField& specs, const Program& program) {
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const auto& input = program.inputs[i];

@@ -6,20 +6,21 @@
 namespace weft::graph {
 
 struct ReadOptions {
-  /// Weights are read once and compared with the file's checksums. Not needed by those who ask for sizes and dtypes alone.
+  /// Reads the weights once and compares them with the file's checksums. Callers that need only sizes and dtypes can
+  /// turn it off.
   bool verifies_weights = true;
 };
 
 /// The program in a file that torch.export.save wrote (torch 2.11 to 2.13). Its tensors are views of the file, which is
-/// mapped into memory: beside being verified, only what is touched is read. A file that is not what it should be, or whose
-/// bytes were changed since it was written, raises, naming the record and the place inside of it; operators must be
-/// registered before.
+/// mapped into memory: apart from the verification, only the pages that are touched are read. A malformed or damaged
+/// file raises an error that names the record and the path inside of it. The program's operators must be registered
+/// before.
 ///
 ///   Program program = read_pt2("model.pt2");
 Program read_pt2(const std::string& path, const ReadOptions& options = {});
-/// The same of a file that is open already.
+/// The same for a file that is already open.
 Program read_pt2(const Archive& archive, const ReadOptions& options = {});
-/// The same of a file's bytes; `name` is what errors call them.
+/// The same for a file's bytes; errors call them `name`.
 Program read_pt2_bytes(std::string bytes, std::string name = "<bytes>");
 
 } // namespace weft::graph

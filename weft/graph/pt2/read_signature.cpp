@@ -6,7 +6,7 @@ namespace weft::graph {
 
 namespace {
 
-/// Of an input that is a tensor of the program's own.
+/// Reads an input that is a tensor of the program.
 Input read_own(const JsonField& spec, InputKind kind, const char* target_key, const JsonField& argument) {
   Input input;
   input.kind = kind;
@@ -68,7 +68,7 @@ Output read_output(const JsonField& field) {
   return output;
 }
 
-/// Whether the program has what an output updates.
+/// Whether the program has the input that an output updates.
 bool has_target(const Program& program, const Output& output) {
   for (const auto& input : program.inputs) {
     switch (output.kind) {

@@ -4,9 +4,9 @@
 
 namespace weft::graph {
 
-/// The graph's inputs, and what each of them is.
+/// Reads the graph's inputs and their kinds.
 void read_inputs(const JsonField& graph_module, Program& program, NamedValues& values);
-/// What the graph gives, and what each of that is.
+/// Reads the graph's outputs and their kinds.
 void read_outputs(const JsonField& graph_module, Program& program, const NamedValues& values);
 
 } // namespace weft::graph

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kMaxText = 4096;
 constexpr size_t kMaxDims = 64;
 
-/// Older files have Python's form.
+/// Older files have Python's syntax instead of sympy's.
 std::optional<Size> parse_size(const std::string& text) {
   if (auto size = size_of_sympy(text)) {
     return size;
@@ -25,7 +25,7 @@ std::optional<Size> parse_size(const std::string& text) {
   }
 }
 
-/// The expression's size where it is one; a symbol's hint is kept.
+/// The expression as a size, if it is one; keeps the hint of a symbol.
 std::optional<Size> read_expression(const JsonField& field, std::map<std::string, Symbol>& symbols) {
   auto size = parse_size(field["expr_str"].text());
   if (!size) {
@@ -89,7 +89,7 @@ c10::Device read_device(const JsonField& field) {
     index->check(number >= 0 && number < 128, "the number of a device is required, but got ", number);
     return {device.type(), static_cast<c10::DeviceIndex>(number)};
   } catch (const c10::ValueError&) {
-    throw; // the number's
+    throw; // the error about the number
   } catch (const c10::Error&) {
     field.fail("the name of a device is required, but got \"" + type.substr(0, 80) + "\"");
   }
@@ -118,7 +118,7 @@ TensorType read_tensor_type(const JsonField& field, std::map<std::string, Symbol
 NumberType read_number_type(const JsonField& field, NumberKind kind, std::map<std::string, Symbol>& symbols) {
   const auto [tag, value] = field.tagged();
   if (tag == "as_expr") {
-    // What is no size keeps the file's form.
+    // An expression that is not a size keeps the file's form.
     const auto size = read_expression(value, symbols);
     return {kind, size && kind == NumberKind::Int ? size->to_string() : value["expr_str"].text()};
   }

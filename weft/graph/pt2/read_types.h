@@ -5,11 +5,11 @@
 
 namespace weft::graph {
 
-/// {"as_int": 4} or {"as_expr": {"expr_str": "Symbol('s77', ...)", "hint": {"as_int": 3}}}. What a symbol was when the
-/// program was exported goes to `symbols`.
+/// {"as_int": 4} or {"as_expr": {"expr_str": "Symbol('s77', ...)", "hint": {"as_int": 3}}}. The value of a symbol at
+/// the export is stored in `symbols`.
 Size read_size(const JsonField& field, std::map<std::string, Symbol>& symbols);
 TensorType read_tensor_type(const JsonField& field, std::map<std::string, Symbol>& symbols);
-/// Of "sym_int_values", "sym_float_values" or "sym_bool_values".
+/// An entry of "sym_int_values", "sym_float_values" or "sym_bool_values".
 NumberType read_number_type(const JsonField& field, NumberKind kind, std::map<std::string, Symbol>& symbols);
 c10::ScalarType read_scalar_type(const JsonField& field);
 c10::Device read_device(const JsonField& field);

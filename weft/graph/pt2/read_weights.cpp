@@ -7,7 +7,8 @@ namespace weft::graph {
 
 namespace {
 
-/// The bytes of a record as memory of a tensor, which keeps the file mapped. Copied where they do not lie as numbers must.
+/// The bytes of a record as the memory of a tensor, which keeps the file mapped. Copies bytes that are not aligned for
+/// the dtype.
 c10::Storage storage_of(const Archive& archive, std::string_view bytes, size_t alignment) {
   if (reinterpret_cast<uintptr_t>(bytes.data()) % alignment != 0) {
     auto copy = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
@@ -32,7 +33,7 @@ std::vector<int64_t> numbers(const JsonField& field, const Sizes& sizes) {
   return result;
 }
 
-/// How many bytes a tensor takes from the beginning of its record; none for more than can be counted.
+/// The number of bytes that a tensor needs from the beginning of its record; none if it overflows.
 std::optional<uint64_t> bytes_needed(
     const std::vector<int64_t>& sizes,
     const std::vector<int64_t>& strides,

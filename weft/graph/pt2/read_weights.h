@@ -5,8 +5,8 @@
 
 namespace weft::graph {
 
-/// The tensors that belong to a program, as views of the file: parameters and persistent buffers, and constants and other
-/// buffers. Tensors that share memory when they are written share it here. Their bytes are read only to be verified.
+/// The tensors of a program as views of the file: parameters, buffers and constants. Tensors that shared memory when
+/// they were written share it again. Their bytes are read only for the verification.
 std::map<std::string, at::Tensor> read_weights(const Archive& archive, const std::string& model, bool verifies = true);
 
 } // namespace weft::graph

@@ -9,7 +9,7 @@
 
 namespace weft::graph {
 
-/// The numbers that files have for these, which are not c10's; none for a number or a value without a counterpart.
+/// The numbers of these enums in files, which differ from c10's; none for a number or a value without a counterpart.
 std::optional<c10::ScalarType> scalar_type_of_serialized(int64_t number);
 std::optional<int64_t> serialized_scalar_type(c10::ScalarType type);
 std::optional<c10::Layout> layout_of_serialized(int64_t number);

@@ -7,10 +7,10 @@ namespace weft::graph {
 
 namespace {
 
-// More than programs have, and no danger to the stack: sizes nest as their terms do.
+// Limits the nesting to protect the stack: sizes nest as deep as they have terms. No real program comes near it.
 constexpr int kMaxTerms = 1000;
 
-/// What comes out as an integer in the end may have parts that do not: a half of something.
+/// A fraction, because subexpressions of an integer expression may be no integers: the half of a sum, say.
 struct Fraction {
   Size top;
   Size bottom = 1;
@@ -36,7 +36,7 @@ bool is_taken_away(const Size& size) {
   return factor.is_number() && factor.number() < 0;
 }
 
-/// Numbers come last, and what is negative is taken away: as people write it.
+/// Orders the terms as people write them: numbers last, and negative terms subtracted.
 Size sum(const std::vector<Size>& terms) {
   std::optional<Size> result;
   Size constant = 0;
@@ -55,7 +55,7 @@ Size sum(const std::vector<Size>& terms) {
   return is_taken_away(constant) ? *result - Size(-1) * constant : *result + constant;
 }
 
-/// Calls of functions, whose arguments are calls, numbers and quoted names.
+/// Parses calls of functions, whose arguments are calls, numbers and quoted names.
 class SympyParser {
  public:
   explicit SympyParser(std::string_view text) : text_(text) {}
@@ -138,7 +138,7 @@ class SympyParser {
     return Fraction{*top, *bottom};
   }
 
-  /// 's77', and what is known of it, as in `positive=True, integer=True`.
+  /// Parses 's77' and the assumptions after it, as in `positive=True, integer=True`.
   std::optional<Fraction> symbol() {
     if (!take('\'')) {
       return std::nullopt;

@@ -39,7 +39,7 @@ const char* number_tag(const Value* value) {
   TORCH_INTERNAL_ASSERT(false);
 }
 
-/// Arguments of one node.
+/// Writes the arguments of one node.
 class ArgumentWriter {
  public:
   ArgumentWriter(const Node& node, const WrittenNames& names) : node_(node), names_(names) {}
@@ -105,7 +105,7 @@ class ArgumentWriter {
     if (value.isTensor()) {
       const auto& tensor = value.toTensor();
       if (!tensor.defined()) {
-        return write_constant(IValue()); // as a kernel in C++ leaves out an optional tensor
+        return write_constant(IValue()); // an undefined tensor is an absent optional tensor in C++
       }
       check(
           tensor.unsafeGetTensorImpl()->is_wrapped_number(),
@@ -150,7 +150,7 @@ class ArgumentWriter {
     }
     json values = json::array();
     const bool has_none = std::any_of(elements.begin(), elements.end(), [](const auto& each) { return each.isNone(); });
-    // Of what it is a list, if all is None, the format does not ask.
+    // If all elements are None, the format does not state their type.
     if (element_type->kind() == TypeKind::TensorType || has_none) {
       const bool is_of_tensors = element_type->kind() == TypeKind::TensorType;
       for (const auto& element : elements) {

@@ -9,7 +9,7 @@ using nlohmann::json;
 
 namespace {
 
-/// "aten::add.Tensor" is torch.ops.aten.add.Tensor, "aten::relu" torch.ops.aten.relu.default.
+/// Converts "aten::add.Tensor" to torch.ops.aten.add.Tensor, and "aten::relu" to torch.ops.aten.relu.default.
 std::string target_text(const Node& node) {
   if (node.op() == nullptr) {
     return target_name(node);
@@ -54,7 +54,7 @@ class GraphWriter {
   }
 
  private:
-  /// A value's argument, and its type among the graph's.
+  /// Writes a value as an argument, and adds its type to the graph's types.
   json declare(const Value* value) {
     const auto& name = names_.of(value);
     if (value->is_tensor()) {
@@ -130,7 +130,7 @@ json input_spec(const Input& input, size_t index, const WrittenNames& names) {
   }
 }
 
-/// What a user's input of this name is called in the file.
+/// The name in the file of the user input of this name.
 std::string input_name(const Program& program, const std::string& name, const WrittenNames& names) {
   for (const auto* input : program.graph->inputs()) {
     if (input->name() == name) {

@@ -5,9 +5,9 @@
 
 namespace weft::graph {
 
-/// The graph of a program as files state it.
+/// The graph of a program in the form of files.
 nlohmann::json write_graph(const Program& program, const WrittenNames& names, TypeWriter& types);
-/// What its inputs and outputs are.
+/// The signature of a program: the kinds of its inputs and outputs.
 nlohmann::json write_signature(const Program& program, const WrittenNames& names);
 
 } // namespace weft::graph

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kModel = "model";
 constexpr int kSchemaMajor = 8;
 constexpr int kSchemaMinor = 20;
-constexpr int kZipVersion = 6; // what torch.export.save asks for
+constexpr int kZipVersion = 6; // the version that torch.export.save writes
 
 void check_plain(const Program& program) {
   TORCH_CHECK_VALUE(
@@ -55,12 +55,12 @@ json write_program(const Program& program) {
       {"verifiers", convention["verifiers"]},
       {"torch_version", TORCH_VERSION},
       {"guards_code", convention["guards_code"]}};
-  result["range_constraints"] = types.ranges(); // of what was written above
+  result["range_constraints"] = types.ranges(); // needs the symbols that were written above
   return result;
 }
 
-/// The file as a zip writer takes it. The first error is kept until it is asked for: the writer ends its file in its
-/// destructor, while errors are on their way too, and nothing may be raised from there.
+/// The output of the zip writer. Keeps the first error until the caller asks for it: the writer ends its file in its
+/// destructor, which must not raise and may run while another error is propagated.
 class ZipTarget {
  public:
   explicit ZipTarget(NewFile& file) : file_(file) {}
@@ -90,7 +90,7 @@ class ZipTarget {
 
 void write_pt2(const Program& program, const std::string& path, const WriteOptions& options) {
   check_plain(program);
-  // Before the weights: what cannot be written is known at once.
+  // Written before the weights, so that a program that cannot be written raises at once.
   const auto text = write_program(program).dump();
   NewFile file("write_pt2", path);
   ZipTarget target(file);
@@ -104,7 +104,7 @@ void write_pt2(const Program& program, const std::string& path, const WriteOptio
     };
     write_weights(program, kModel, options, write);
     write(c10::str("models/", kModel, ".json"), text.data(), text.size());
-    // What the program was exported with is not kept.
+    // The example inputs of the export are not kept.
     write(c10::str("data/sample_inputs/", kModel, ".pt"), nullptr, 0);
     write("archive_format", "pt2", 3);
     write("archive_version", "0", 1);

@@ -125,7 +125,7 @@ json TypeWriter::number(const NumberType& type) {
   if (known && known->is_number()) {
     return {{"as_int", known->number()}};
   }
-  // What is no size is in the file's form already.
+  // An expression that is not a size has kept the file's form.
   return known ? expression(sympy_of_size(*known), &*known) : expression(text, nullptr);
 }
 
@@ -167,7 +167,7 @@ std::string TypeWriter::expression_of(const Value* value) {
       return found_[value] = size->to_string();
     }
   }
-  // Known when the program runs alone.
+  // A symbol that is known only when the program runs.
   const auto name = "u" + std::to_string(next_unknown_++);
   switch (type.kind) {
     case NumberKind::Int:

@@ -8,7 +8,7 @@
 
 namespace weft::graph {
 
-/// Types as files state them. Remembers the symbols that were written.
+/// Types in the form of files. Collects the symbols that were written.
 class TypeWriter {
  public:
   explicit TypeWriter(const std::map<std::string, Symbol>& symbols);
@@ -16,9 +16,9 @@ class TypeWriter {
   nlohmann::json size(const Size& size);
   nlohmann::json tensor(const TensorType& type);
   nlohmann::json number(const NumberType& type);
-  /// Where a number's type does not say what it is, that is found from the node that gives it, or it is a new symbol.
+  /// If a number's type has no expression, it is derived from the node that computes the number, or it is a new symbol.
   nlohmann::json number_of(const Value* value);
-  /// {"s77": {"min_val": 2, "max_val": 100}} of the symbols that were written.
+  /// {"s77": {"min_val": 2, "max_val": 100}} for the symbols that were written.
   nlohmann::json ranges() const;
 
  private:

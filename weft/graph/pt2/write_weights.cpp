@@ -9,17 +9,17 @@ using nlohmann::json;
 
 namespace {
 
-/// A tensor of the program, and where it goes.
+/// A tensor of the program, and the record it is written to.
 struct WrittenTensor {
   std::string name;
   at::Tensor tensor;
   bool is_parameter = false;
-  bool is_constant = false; // not of the state dict
+  bool is_constant = false; // not in the state dict
   bool requires_grad = false;
   c10::Device device = c10::kCPU;
 };
 
-/// In the order of the inputs; what no input takes comes last, as part of the state dict.
+/// The tensors in the order of the inputs. Tensors that no input uses come last, in the state dict.
 std::vector<WrittenTensor> entries_of(const Program& program, bool can_make) {
   std::vector<WrittenTensor> entries;
   std::set<std::string> seen;
@@ -42,7 +42,7 @@ std::vector<WrittenTensor> entries_of(const Program& program, bool can_make) {
   }
   for (const auto& [name, tensor] : program.tensors) {
     if (seen.count(name) == 0) {
-      // A parameter's other name.
+      // Another name of a parameter.
       const bool is_parameter = parameters.count(tensor.storage().unsafeGetStorageImpl()) != 0;
       entries.push_back({name, tensor, is_parameter, false, tensor.requires_grad(), tensor.device()});
     }
@@ -55,7 +55,7 @@ std::vector<WrittenTensor> entries_of(const Program& program, bool can_make) {
   return entries;
 }
 
-/// From the first to behind the last of a tensor's elements in its storage.
+/// The range of the storage from a tensor's first element to the element after its last.
 struct Extent {
   int64_t begin;
   int64_t end;
@@ -76,7 +76,7 @@ bool is_same_view(const at::Tensor& a, const at::Tensor& b) {
       a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
-/// Tensors of one record: all of them views of the base's memory, which has no gaps, or else all like the base.
+/// The tensors of one record: all are views of the base's memory, which has no gaps, or all are equal to the base.
 struct WrittenRecord {
   at::Tensor base;
   std::vector<const WrittenTensor*> members;
@@ -90,7 +90,7 @@ struct WrittenRecord {
   }
 };
 
-/// Views of the same memory share a record, so that they share memory after reading too.
+/// Views of the same memory share a record, so that they share memory again after reading.
 std::vector<WrittenRecord> group(const std::vector<WrittenTensor>& entries) {
   std::vector<WrittenRecord> groups;
   std::map<std::tuple<const void*, c10::ScalarType, bool>, std::vector<size_t>> of_storage;
@@ -98,7 +98,7 @@ std::vector<WrittenRecord> group(const std::vector<WrittenTensor>& entries) {
     const auto& tensor = entry.tensor;
     auto& own = of_storage[{tensor.storage().unsafeGetStorageImpl(), tensor.scalar_type(), entry.is_constant}];
     const auto found = std::find_if(own.begin(), own.end(), [&](size_t i) {
-      // The larger of the two may come second.
+      // The second of the two may be the larger one.
       return groups[i].takes(tensor) || WrittenRecord{tensor, {}}.takes(groups[i].base);
     });
     if (found == own.end()) {
@@ -113,23 +113,24 @@ std::vector<WrittenRecord> group(const std::vector<WrittenTensor>& entries) {
   return groups;
 }
 
-/// A contiguous copy. It is made piece by piece, so that of a mapped file little is in memory beside it.
+/// A contiguous copy. It is made slice by slice, so that few pages of a mapped file are in memory in addition to the
+/// copy.
 at::Tensor contiguous_copy(const at::Tensor& tensor) {
-  constexpr int64_t kPieceBytes = int64_t{32} << 20;
+  constexpr int64_t kCopyBytes = int64_t{32} << 20;
   int64_t dim = 0;
   for (int64_t d = 0; d < tensor.dim(); ++d) {
     dim = tensor.stride(d) > tensor.stride(dim) ? d : dim;
   }
   const auto step = tensor.dim() == 0 ? 0 : tensor.stride(dim) * tensor.element_size();
-  if (step == 0 || step * tensor.size(dim) <= kPieceBytes) {
+  if (step == 0 || step * tensor.size(dim) <= kCopyBytes) {
     return tensor.contiguous();
   }
   auto copy = at::empty(tensor.sizes(), tensor.options().requires_grad(false));
-  const auto length = std::max<int64_t>(1, kPieceBytes / step);
+  const auto length = std::max<int64_t>(1, kCopyBytes / step);
   for (int64_t begin = 0; begin < tensor.size(dim); begin += length) {
-    const auto piece = tensor.narrow(dim, begin, std::min(length, tensor.size(dim) - begin));
-    copy.narrow(dim, begin, piece.size(dim)).copy_(piece);
-    release_pages(piece);
+    const auto slice = tensor.narrow(dim, begin, std::min(length, tensor.size(dim) - begin));
+    copy.narrow(dim, begin, slice.size(dim)).copy_(slice);
+    release_pages(slice);
   }
   return copy;
 }
@@ -146,7 +147,7 @@ class WeightWriter {
         is_constant ? "tensor_" + std::to_string(constants_count_++) : "weight_" + std::to_string(weights_count_++);
     const auto base = group.base.is_meta() ? options_.make_tensor(group.members[0]->name) : group.base;
     const bool is_dense = base.is_non_overlapping_and_dense();
-    // What is in memory as it is to be stored is not copied.
+    // A tensor whose memory already has the stored form is not copied.
     auto stored = base.resolve_conj().resolve_neg().cpu();
     stored = is_dense ? stored : contiguous_copy(stored);
     write_(folder + path, stored.const_data_ptr(), stored.nbytes());

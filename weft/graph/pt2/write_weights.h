@@ -4,11 +4,11 @@
 
 namespace weft::graph {
 
-/// Takes a record's name and bytes.
+/// Receives a record's name and bytes.
 using WriteRecord = std::function<void(const std::string& name, const void* data, size_t size)>;
 
-/// The program's tensors and what is stated of them. One tensor at a time is in memory; those of a mapped file are given
-/// back to it. Tensors of the same memory are written once.
+/// Writes the program's tensors and their metadata. One tensor at a time is in memory; pages of a mapped file are
+/// released after writing. Tensors that share memory are written once.
 void write_weights(
     const Program& program,
     const std::string& model,

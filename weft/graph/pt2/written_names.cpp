@@ -4,7 +4,7 @@ namespace weft::graph {
 
 namespace {
 
-// What a variable cannot be called in Python.
+// Words that cannot be names of variables in Python.
 const std::unordered_set<std::string>& keywords() {
   static const std::unordered_set<std::string> all = {
       "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
@@ -29,7 +29,7 @@ std::string identifier(const std::string& name) {
 } // namespace
 
 WrittenNames::WrittenNames(const Program& program) {
-  // Values first: a node of several outputs, or of none, takes what they leave.
+  // Names the values first; a node with several outputs, or none, takes a name that is left.
   for (const auto* input : program.graph->inputs()) {
     values_.emplace(input, fresh(input->name()));
   }

@@ -7,7 +7,7 @@
 
 namespace weft::graph {
 
-/// What values and nodes are called in a file: names that Python takes for names, each once.
+/// The names of values and nodes in a file: unique names that are valid in Python.
 class WrittenNames {
  public:
   explicit WrittenNames(const Program& program);
@@ -15,11 +15,11 @@ class WrittenNames {
   const std::string& of(const Value* value) const {
     return values_.at(value);
   }
-  /// The node's own, which is its output's where there is one output.
+  /// The name of the node, which is that of its output if it has exactly one.
   const std::string& of(const Node* node) const {
     return nodes_.at(node);
   }
-  /// A name that nothing else has.
+  /// A name that is not used yet.
   std::string fresh(const std::string& wanted);
 
  private:
