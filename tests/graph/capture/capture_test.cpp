@@ -43,7 +43,7 @@ void expect_equal_all(const std::vector<at::Tensor>& actual, const std::vector<a
   }
 }
 
-/// Captures on some inputs, runs the program on others, and compares with the function there. Gives the operators.
+/// Captures on some inputs, runs the program on others, and compares with the function. Returns the operators.
 std::string captured(
     const CapturedFunction& fn,
     const std::vector<at::Tensor>& inputs,
@@ -75,7 +75,7 @@ TEST(Capture, AModelIsItsOperatorsOnNamedParameters) {
   EXPECT_EQ(capture(fn, {x}).inputs[0].target, "parameter_0") << "without names";
 }
 
-TEST(Capture, OperatorsMadeOfOthersStayWholeUnlessBackwardNeedsWhatIsInThem) {
+TEST(Capture, CompositeOperatorsAreOneCallUnlessBackwardNeedsTheirInnerTensors) {
   const auto w = at::randn({2, 4}).set_requires_grad(true);
   const auto forward = [&](const std::vector<at::Tensor>& in) {
     return std::vector<at::Tensor>{at::linear(in[0], w).relu()};

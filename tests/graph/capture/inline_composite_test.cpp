@@ -17,7 +17,7 @@ Argument operand(size_t number) {
   return Argument::operand(number);
 }
 
-/// A graph of one call on inputs like these, that returns all it gives.
+/// A graph of one call on inputs like these that returns all outputs of the call.
 struct OneCall {
   Graph graph;
   Node* node;
@@ -92,7 +92,7 @@ TEST(InlineComposite, ACallBecomesWhatItIsMadeOf) {
   expect_same(run_graph(call.graph, inputs), call.expected);
 }
 
-TEST(InlineComposite, OperatorsInsideStayWholeAndAreInlinedInTurn) {
+TEST(InlineComposite, InnerCompositeOperatorsAreNotExpandedUntilTheyAreInlined) {
   const std::vector<at::Tensor> inputs{at::randn({2, 4, 6, 6}), at::ones({4}), at::zeros({4})};
   OneCall call("aten::group_norm", "", {operand(0), c10::IValue(2), operand(1), operand(2)}, inputs);
   EXPECT_TRUE(inline_composite(call.graph, call.node));
@@ -159,7 +159,7 @@ const c10::KernelFunction& kernel_of(const Node& node) {
   return find_decomposition(target_name(node))->kernel;
 }
 
-/// The decomposition of the call, inlined for operands cut along this dim, runs alike on plain and distributed tensors.
+/// Checks that the decomposition of the call, inlined for operands sharded along this dim, runs on plain tensors too.
 std::string inlined(OneCall& call, const std::vector<at::Tensor>& inputs, int64_t cut) {
   const auto mesh = DeviceMesh(make_fake_world(4), c10::kCPU, {4}, {"tp"});
   for (auto* input : call.graph.inputs()) {
@@ -181,7 +181,7 @@ std::string inlined(OneCall& call, const std::vector<at::Tensor>& inputs, int64_
   return operators_of(call.graph);
 }
 
-TEST(InlineKernel, ADecompositionBecomesOperatorsOnWholeTensors) {
+TEST(InlineKernel, ADecompositionBecomesOperatorsOnGlobalTensors) {
   const std::vector<at::Tensor> inputs{at::randn({8, 6})};
   const auto dims = c10::IValue(std::vector<int64_t>{0});
   OneCall mean("aten::mean", "dim", {operand(0), dims}, inputs);
@@ -206,7 +206,7 @@ TEST(InlineKernel, ADecompositionBecomesOperatorsOnWholeTensors) {
   inlined(exponents, inputs, 0);
 }
 
-TEST(InlineKernel, WhatCannotBeSaidOfWholeTensorsRaises) {
+TEST(InlineKernel, WhatOperatorsOnGlobalTensorsCannotExpressRaises) {
   const std::vector<at::Tensor> inputs{at::randn({8, 6}), at::randn({8, 6})};
   const DeviceMesh mesh(make_fake_world(4), c10::kCPU, {4}, {"tp"});
   OneCall sum("aten::add", "Tensor", {operand(0), operand(1)}, inputs);

@@ -52,7 +52,7 @@ std::string text_of(const Program& program) {
   return text.str();
 }
 
-/// Captures on every rank, runs the program there, and compares with the function; gives the text, the same on all.
+/// Captures on every rank, runs the program there, and compares with the function. Returns the text, which all ranks share.
 std::string captured_on_ranks(
     const std::vector<int64_t>& mesh_shape,
     const std::function<std::vector<at::Tensor>(const DeviceMesh& mesh)>& make_inputs,
@@ -86,7 +86,7 @@ std::vector<at::Tensor> column_and_row(const DeviceMesh& mesh) {
       distribute_tensor(whole_numbers({8, 2}), mesh, {Shard(0)}).set_requires_grad(true)};
 }
 
-TEST(RecorderMoves, AProgramOfDistributedTensorsIsOfWholeOnesWithLayouts) {
+TEST(RecorderMoves, AProgramOfDistributedTensorsHasGlobalTensorsWithLayouts) {
   const auto text = captured_on_ranks({2}, column_and_row, [](const std::vector<at::Tensor>& in) {
     const at::NoGradGuard no_gradients;
     return std::vector<at::Tensor>{redistribute(in[0].mm(in[1]).relu().mm(in[2]), {Replicate()})};
@@ -157,7 +157,7 @@ TEST(RecorderMoves, AStepOfAnOptimizer) {
   });
 }
 
-TEST(RecorderMoves, PartsOfTensorsRaise) {
+TEST(RecorderMoves, LocalTensorsRaise) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto x = distribute_tensor(whole_numbers({4, 6}), mesh, {Shard(0)});
     const auto text = [&](const CapturedFunction& fn) {

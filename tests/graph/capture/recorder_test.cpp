@@ -107,7 +107,7 @@ TEST(Recorder, MemoryFilledPastTheOperatorsIsAConstant) {
   EXPECT_EQ(constants, 3U);
 }
 
-/// Keeps for backward what it made inside, and does not give it.
+/// Saves an inner tensor for the backward without returning it.
 struct Keeping : torch::autograd::Function<Keeping> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
     const at::AutoDispatchBelowADInplaceOrView below;

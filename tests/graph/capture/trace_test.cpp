@@ -19,7 +19,7 @@ std::vector<std::string> names(const Trace& trace) {
   return result;
 }
 
-TEST(Trace, ItsProgramIsTheWholeCallsOrThoseInside) {
+TEST(Trace, ItsProgramHasTheOuterCallsOrTheInnerOnes) {
   Trace trace;
   auto& linear = add(trace.calls, "aten::linear");
   add(linear.inner, "aten::t");

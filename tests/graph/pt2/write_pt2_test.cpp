@@ -118,8 +118,8 @@ TEST_F(WritePt2, WhatFailsLeavesTheOldFileAndNothingElse) {
       "/no/m.pt2: cannot be created: No such file or directory");
 }
 
-/// The bytes of files and the allocated bytes that this process has in memory. Freed memory that the allocator keeps is not
-/// counted: after a large tensor it is nothing or up to twice the tensor's size, depending on its address.
+/// The bytes of files and the allocated bytes that this process has in memory. Freed memory that the allocator keeps is
+/// not counted: after a large tensor it is nothing or up to twice the tensor's size, depending on its address.
 int64_t resident_bytes() {
   ::malloc_trim(0);
   int64_t total = 0;

@@ -10,7 +10,7 @@ namespace weft::graph {
 
 namespace {
 
-/// A value that comes from outside, and what it is.
+/// A value from outside of the function, and its kind.
 struct Outside {
   ValueId value;
   InputKind kind;
@@ -18,7 +18,7 @@ struct Outside {
   at::Tensor tensor;
 };
 
-/// Memory that calls write to, by their schemas.
+/// The memory that calls write to, by their schemas.
 std::unordered_set<const void*> written_memory(const Trace& trace, c10::ArrayRef<const TracedCall*> calls) {
   std::unordered_set<const void*> written;
   for (const auto* call : calls) {
@@ -71,14 +71,14 @@ const char* numbered_name(InputKind kind) {
   return "input_";
 }
 
-/// What a value of the graph is called, as exported programs do: p_layers_0_weight.
+/// The name of an input value, as in exported programs: p_layers_0_weight.
 std::string value_name(InputKind kind, const std::string& target) {
   auto name = (kind == InputKind::Parameter ? "p_" : kind == InputKind::Buffer ? "b_" : "c_") + target;
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
 }
 
-/// Makes a program of a trace.
+/// Builds a program from a trace.
 class CaptureWriter {
  public:
   explicit CaptureWriter(const Trace& trace) : trace_(trace), values_(trace.values.size()) {}
@@ -108,7 +108,7 @@ class CaptureWriter {
     for (size_t i = 0; i < call.outputs.size(); ++i) {
       if (const auto id = call.outputs[i]) {
         node->output(i)->layout = trace_.values[*id].layout;
-        // What a call gives back as it is has its value already.
+        // An output that is an operand returned unchanged already has a value.
         values_[*id] = values_[*id] == nullptr ? node->output(i) : values_[*id];
       }
     }
@@ -131,7 +131,7 @@ class CaptureWriter {
   Program program_;
 };
 
-/// What is not named, in the order in which it was met.
+/// Numbers the unnamed tensors in the order in which the function used them.
 void add_unnamed(
     const Trace& trace,
     c10::ArrayRef<const TracedCall*> calls,
@@ -155,7 +155,7 @@ Program program_of(const Trace& trace, std::vector<Outside> outside, c10::ArrayR
   const auto calls = trace.program();
   const auto is_used = used_values(trace, calls, outputs);
   add_unnamed(trace, calls, is_used, outside);
-  // As exported programs order them: parameters, buffers, constants, user inputs.
+  // The order of exported programs: parameters, buffers, constants, user inputs.
   std::stable_sort(outside.begin(), outside.end(), [](const Outside& a, const Outside& b) { return a.kind < b.kind; });
   CaptureWriter writer(trace);
   for (const auto& input : outside) {
@@ -183,7 +183,7 @@ Program capture(const CapturedFunction& fn, const std::vector<at::Tensor>& input
   }
   const auto add_named = [&](InputKind kind, const std::map<std::string, at::Tensor>& named) {
     for (const auto& [name, tensor] : named) {
-      // One that has two names, or is an input as well, has its first.
+      // A tensor with two names, or one that is also an input, keeps the first.
       if (tensor.defined() && !recorder.is_value(tensor)) {
         outside.push_back({recorder.input(tensor), kind, name, tensor});
       }

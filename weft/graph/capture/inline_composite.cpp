@@ -23,7 +23,7 @@ using torch::jit::Stack;
 struct Recording {
   Trace trace;
   std::unordered_map<ValueId, Value*> operands;
-  std::vector<std::optional<ValueId>> outputs; // as the node's
+  std::vector<std::optional<ValueId>> outputs; // in the order of the node's outputs
 };
 
 bool has_fixed_operands(const Node& node) {
@@ -40,7 +40,7 @@ c10::IValue element_of(const Argument& argument, c10::ArrayRef<at::Tensor> opera
   return argument.is_operand() ? c10::IValue(operands[argument.operand()]) : argument.constant();
 }
 
-/// A list of the type that the schema says.
+/// A list of the element type that the schema states.
 c10::IValue list_of(const c10::TypePtr& type, const Argument& argument, c10::ArrayRef<at::Tensor> operands) {
   auto known = type;
   if (const auto optional = known->cast<c10::OptionalType>()) {
@@ -86,7 +86,7 @@ void add_outputs(Recorder& recorder, const c10::IValue& output, std::vector<std:
   }
 }
 
-/// Runs a kernel on tensors made of the operands, one per value.
+/// Runs a kernel on tensors that are made from the operands, one per value.
 Recording record(
     const Node& node,
     const std::function<at::Tensor(const Value& value)>& make,
@@ -115,7 +115,7 @@ Recording record(
   return result;
 }
 
-/// The calls that the outputs come of, and those that write.
+/// The calls that the outputs depend on, and the calls that write to memory.
 std::vector<const TracedCall*> used_calls(const Recording& recording) {
   const auto& trace = recording.trace;
   std::vector<bool> is_used(trace.values.size());
@@ -140,7 +140,7 @@ std::vector<const TracedCall*> used_calls(const Recording& recording) {
   return result;
 }
 
-/// Writes a recording into a graph, in front of the node that it stands for.
+/// Writes a recording into a graph, before the node that it replaces.
 class Splice {
  public:
   Splice(Graph& graph, Node* node, const Recording& recording)
@@ -168,7 +168,7 @@ class Splice {
     return c10::kCPU;
   }
 
-  /// A number that the kernel made a tensor of.
+  /// A number that the kernel turned into a tensor.
   Value* number(ValueId id) {
     const auto& traced = recording_.trace.values[id];
     const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::scalar_tensor", "");
@@ -189,7 +189,7 @@ class Splice {
 
   void insert(const TracedCall& call) {
     if (std::holds_alternative<SharedStep>(call.target)) {
-      // Of the whole tensor a redistribution changes nothing.
+      // A redistribution does not change the global tensor.
       values_[*call.outputs[0]] = value(call.operands[0]);
       return;
     }
@@ -231,7 +231,7 @@ class Splice {
   c10::Device device_;
 };
 
-/// A constant that the calls or the outputs use and that is no number; nullptr where all can be written.
+/// A constant that the calls or the outputs use and that is not a number; nullptr if there is none.
 const at::Tensor* lost_constant(const Recording& recording, c10::ArrayRef<const TracedCall*> calls) {
   const auto& values = recording.trace.values;
   const auto is_lost = [&](ValueId id) {
@@ -287,7 +287,7 @@ bool inline_composite(Graph& graph, Node* node) {
         *node, [](const Value& value) { return meta_tensor(value.tensor()); },
         [&](Stack& stack) { op->callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack); });
   } catch (const c10::Error&) {
-    return false; // it asked for data
+    return false; // the kernel needs data
   }
   const auto calls = used_calls(recording);
   const bool is_itself =
@@ -314,7 +314,7 @@ void inline_kernel(Graph& graph, Node* node, const c10::KernelFunction& kernel, 
   if (const auto* lost = lost_constant(recording, calls)) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         false, "[inline_kernel] what ", target_name(*node),
-        " is made of must be made by operators on whole tensors, but got a tensor of shape ", lost->sizes(),
+        " is made of must be made by operators on global tensors, but got a tensor of shape ", lost->sizes(),
         " that is not. Give the operator operands that need no decomposition.");
   }
   Splice(graph, node, recording).write(calls);

@@ -7,21 +7,21 @@
 
 namespace weft::graph {
 
-/// Puts in place of a call what it is made of. The kernel is run without data, and what it calls is recorded: operators
-/// that are made of others again stay whole. The new nodes have the old one's origin. What they give is used where the
-/// old one's was; nodes that nothing uses are left out.
+/// Replaces the call of a composite operator by the operators that its kernel calls. The kernel runs without data and
+/// its calls are recorded; those that are composite themselves are not expanded further. The new nodes have the origin
+/// of the old one, and their outputs replace its outputs. Nodes without uses are left out.
 ///
 ///   %y = aten::linear(%x, %w, %b)
 ///   %t = aten::t(%w); %addmm = aten::addmm(%b, %x, %t)
 ///
-/// False where the operator has no kernel made of others, where a size is not a number, and where the kernel needs data;
-/// the graph is as it was then.
+/// Returns false and leaves the graph unchanged if the operator has no composite kernel, if a size is not a number, or
+/// if the kernel needs data.
 bool inline_composite(Graph& graph, Node* node);
 
-/// As above by another kernel, such as a Decomposition's, that takes distributed tensors: each operand of its layout, and
-/// replicated where it has none. The new values have no layouts, and redistributions are left out. Raises where the kernel fails, or does something that no
-/// operator on whole tensors says, and leaves the graph as it was. The mesh's world is never spoken to: one that is fake
-/// will do.
+/// The same with another kernel, such as a Decomposition's, that takes distributed tensors: each operand has its
+/// layout, and is replicated if it has none. The new values have no layouts, and redistributions are left out. Raises
+/// and leaves the graph unchanged if the kernel fails, or if it does something that no operator on global tensors
+/// expresses. The kernel never communicates over the mesh's world, so that a fake world suffices.
 void inline_kernel(Graph& graph, Node* node, const c10::KernelFunction& kernel, const DeviceMesh& mesh);
 
 } // namespace weft::graph

@@ -50,7 +50,7 @@ bool has_open_shape(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> ar
   }
   const auto& name = op.schema().name();
   if (name == "aten::repeat_interleave") {
-    return arguments.back().isNone(); // the size that comes out
+    return arguments.back().isNone(); // without the size of the result
   }
   if (name != "aten::index" && name != "aten::_unsafe_index") {
     return true;
@@ -67,7 +67,7 @@ std::optional<c10::OperatorHandle> taking_number(const c10::OperatorHandle& op) 
   if (!overload.starts_with("Tensor")) {
     return std::nullopt;
   }
-  // "Tensor" is "Scalar", "Tensor_mode" is "Scalar_mode", and "Tensor_Tensor" is "Tensor_Scalar".
+  // "Tensor" becomes "Scalar", "Tensor_mode" becomes "Scalar_mode", and "Tensor_Tensor" becomes "Tensor_Scalar".
   const auto wanted = overload == "Tensor_Tensor" ? std::string("Tensor_Scalar") : "Scalar" + overload.substr(6);
   const auto found = c10::Dispatcher::singleton().findSchema({name, wanted});
   const auto& arguments = op.schema().arguments();
@@ -82,7 +82,7 @@ std::optional<c10::IValue> wrapped_number(const c10::IValue& value) {
     return std::nullopt;
   }
   const auto& tensor = value.toTensor();
-  // Read as it lies: an operator would be recorded.
+  // Reads the memory directly, because an operator would be recorded.
   switch (tensor.scalar_type()) {
     case at::kDouble:
       return c10::IValue(*tensor.const_data_ptr<double>());

@@ -36,7 +36,7 @@ void check_no_autocast(const c10::OperatorHandle& op) {
 
 } // namespace
 
-/// The call that is being recorded, dropped where its kernel raises.
+/// The call that is being recorded; dropped if its kernel raises.
 class Recorder::OpenCall {
  public:
   OpenCall(Recorder& recorder, const c10::OperatorHandle& op) : recorder_(recorder) {
@@ -67,7 +67,7 @@ class Recorder::OpenCall {
 };
 
 Recorder::Recorder() : was_multithreaded_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) {
-  // Backward on this thread, whatever the device: another one would not be seen.
+  // Runs the backward on this thread for all devices, because a call on another thread would not be recorded.
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
@@ -132,7 +132,7 @@ ValueId Recorder::value_of(const at::Tensor& tensor) {
   return value;
 }
 
-/// Makes sure that the value is made by a call of the program: those around its maker that do not give it are expanded.
+/// Makes sure that a call of the program returns the value: outer calls that do not return it are expanded.
 void Recorder::use(ValueId value) {
   auto* maker = trace_.values[value].maker;
   for (auto* call = maker == nullptr ? nullptr : maker->outer; call != nullptr && !call->is_open; call = call->outer) {
@@ -180,7 +180,7 @@ Argument Recorder::read_argument(TracedCall& call, const c10::IValue& value) {
 
 void Recorder::read_arguments(TracedCall& call, c10::ArrayRef<c10::IValue> values) {
   const auto op = std::get<c10::OperatorHandle>(call.target);
-  // A tensor that stands for a number takes no part in the choice of a dtype, as a constant would.
+  // Records a wrapped number as a number, because a constant tensor would take part in the type promotion.
   const auto number = values.size() > 1 ? wrapped_number(values[1]) : std::nullopt;
   const auto of_number = number ? taking_number(op) : std::nullopt;
   if (of_number) {
@@ -194,7 +194,7 @@ void Recorder::read_arguments(TracedCall& call, c10::ArrayRef<c10::IValue> value
   }
 }
 
-/// Memory that is read before any operator has written to it was filled past the operators: its values are a constant.
+/// Memory that is read before an operator wrote to it was filled without operators: its values become a constant.
 void Recorder::fill_blank(const at::Tensor& tensor) {
   const auto found = blanks_.find(TensorTable::memory(tensor));
   if (found == blanks_.end()) {
@@ -231,14 +231,14 @@ void Recorder::note_blank(const TracedCall& call, const at::Tensor& tensor) {
   }
 }
 
-/// Whether the calls inside of it explain what it gives.
+/// Whether the inner calls produce all results of the call.
 bool Recorder::is_made_inside(const TracedCall& call, c10::ArrayRef<c10::IValue> outputs) const {
   const bool writes = is_mutating(call);
   bool result = true;
   for (const auto& output : outputs) {
     each_tensor(output, [&](const at::Tensor& tensor) {
       const auto known = tensors_.find_object(tensor);
-      // What is given back is an operand, unless the call was there to write to it and nobody inside did.
+      // The result is an operand, unless the call should write to it and no inner call did.
       const bool is_operand =
           known && std::find(call.operands.begin(), call.operands.end(), *known) != call.operands.end();
       result = result && known && !(is_operand && writes);
@@ -293,13 +293,13 @@ bool Recorder::are_known(c10::ArrayRef<c10::IValue> arguments) const {
   return result;
 }
 
-/// Whether what is called now is part of something that is recorded: of a kernel, or of a move.
+/// Whether the current call is inside of something that is recorded: a kernel or a redistribution.
 bool Recorder::is_inside() const {
   const auto& excluded = c10::impl::tls_local_dispatch_key_set().excluded_;
   return is_moving_ || (!open_.empty() && excluded.has(c10::DispatchKey::AutogradFunctionality));
 }
 
-/// A call that is part of a kernel: what it makes is not seen by the program.
+/// Records a call inside of a kernel: the program does not see its results.
 void Recorder::run_inside(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   run_without_data(op, keys, stack);
   const auto name = open_.empty() ? std::string("a redistribution") : name_of(*open_.front());
@@ -315,7 +315,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Sta
   }
   const auto arguments = torch::jit::last(*stack, schema.arguments().size());
   if (!open_.empty() && !are_known(arguments)) {
-    open_.back()->obstacle = "it works on parts of tensors";
+    open_.back()->obstacle = "it works on local tensors";
     return run_inside(op, keys, stack);
   }
   if (reads_numbers(op) || has_open_shape(op, arguments)) {
@@ -328,7 +328,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Sta
     return run_inside(op, keys, stack);
   }
   if (!gives_tensors(schema) && !schema.is_mutable() && !schema.returns().empty() && takes_tensors(arguments)) {
-    // Sizes, dtypes and the like: the same whenever the program runs.
+    // The result is metadata, such as a size or a dtype, and the same in every run of the program.
     return op.redispatchBoxed(keys, stack);
   }
   check_no_autocast(op);
@@ -338,7 +338,7 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Sta
   run_without_data(op, keys, stack);
   const auto outputs = torch::jit::last(*stack, schema.returns().size());
   call->is_composite = gives_tensors(schema) && is_made_inside(*call, outputs);
-  // What gives an operand back as it is, and does nothing else, is no call.
+  // A call that only returns its operand is not recorded.
   call->is_dropped = call->is_composite && call->inner.empty();
   set_outputs(*call, outputs);
   if (!call->outputs.empty() && call->outputs[0] && outputs[0].isTensor()) {

@@ -10,20 +10,21 @@
 
 namespace weft::graph {
 
-/// Records every operator that this thread calls while it lasts, as calls on values, forward and backward.
+/// Records every operator that this thread calls while the object exists, in forward and backward, as calls on values.
 ///
 ///   Recorder recorder;
 ///   const auto x = recorder.input(tensor);
 ///   const auto y = recorder.output(tensor.mul(2).relu());
 ///   const Trace trace = recorder.finish();      // mul.Scalar(x, 2), relu
 ///
-/// Operators that are made of others are recorded whole (aten::linear), unless backward uses what was made inside of them:
-/// then as those. Operators in place stay as they are: what they give is the tensor's value from then on, and views that
-/// were taken before are values that change with it, so that the order of the calls counts. A tensor that is neither an
-/// input nor made by operators is a constant. Numbers that are read out of tensors raise, since what is done with them
-/// could not be recorded.
+/// A composite operator is recorded as one call (aten::linear), unless the backward uses a tensor that was computed
+/// inside of it: then its inner calls are recorded. In-place operators stay in place: their result is the tensor's
+/// value from then on, and earlier views are values that change with it, so that the order of the calls matters. A
+/// tensor that is neither an input nor the result of an operator is a constant. Reading a number from a tensor raises,
+/// because the use of the number could not be recorded.
 ///
-/// Of distributed tensors the whole is recorded: redistributions as steps, and nothing of what operators move inside.
+/// Distributed tensors are recorded as global tensors: redistributions become steps, and communication inside of
+/// operators is left out.
 class Recorder : private CallMode, private MoveObserver {
  public:
   Recorder();
@@ -33,14 +34,14 @@ class Recorder : private CallMode, private MoveObserver {
   bool is_value(const at::Tensor& tensor) const {
     return tensors_.find(tensor).has_value();
   }
-  /// Of a tensor that was recorded or given, or of a constant.
+  /// The value of a tensor that was recorded or is an input; another tensor becomes a constant.
   ValueId output(const at::Tensor& tensor);
-  /// What was recorded so far; the recorder is done.
+  /// Returns the recorded calls and ends the recording.
   Trace finish();
 
  private:
   class OpenCall;
-  /// A tensor of no values yet, as factories for `empty` make them.
+  /// Registers a tensor of uninitialized memory, as factories such as `empty` return them.
   struct Blank {
     at::Tensor tensor;
     ValueId value;

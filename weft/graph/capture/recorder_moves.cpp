@@ -8,7 +8,7 @@
 
 namespace weft::graph {
 
-/// A call that was not made by the dispatcher.
+/// A call that did not go through the dispatcher.
 ValueId Recorder::add_call(Target target, Arguments arguments, ValueId operand, TracedValue value) {
   auto& calls = open_.empty() ? trace_.calls : open_.back()->inner;
   calls.push_back(std::make_unique<TracedCall>(
@@ -47,7 +47,7 @@ at::Tensor Recorder::observe(const at::Tensor& tensor, c10::function_ref<at::Ten
     return move();
   }
   if (!open_.empty() && !are_known({c10::IValue(tensor)})) {
-    open_.back()->obstacle = "it works on parts of tensors";
+    open_.back()->obstacle = "it works on local tensors";
     return move();
   }
   auto value = value_of(tensor);
@@ -66,8 +66,7 @@ at::Tensor Recorder::observe(const at::Tensor& tensor, c10::function_ref<at::Ten
   } else {
     TORCH_CHECK_NOT_IMPLEMENTED(
         spec->layout() == replicated(spec->mesh()),
-        "[capture] a program is of whole tensors: between plain and distributed tensors go replicated ones alone, but "
-        "got ",
+        "[capture] a program is of global tensors: only a replicated tensor may become plain or distributed, but got ",
         *spec, ". ",
         from != nullptr ? "Use full_tensor instead of to_local." : "Distribute the tensor outside of the function.");
     trace_.values[value].layout = spec->layout();

@@ -16,7 +16,7 @@ bool is_plain_meta(const c10::IValue& value) {
       value.toTensor().key_set().has_backend(c10::BackendComponent::MetaBit);
 }
 
-/// The value with every tensor in it, also in lists, changed by `fn`.
+/// The value with every tensor in it, also in lists, replaced by `fn` of it.
 template <class Fn>
 c10::IValue with_tensors(const c10::IValue& value, const Fn& fn) {
   if (value.isTensor()) {
@@ -42,7 +42,7 @@ bool takes_meta(c10::ArrayRef<c10::IValue> arguments) {
   });
 }
 
-/// Whether new tensors come out whose shapes follow from shapes.
+/// Whether the call returns new tensors whose shapes depend only on shapes.
 bool can_run_on_zeros(const c10::OperatorHandle& op) {
   const auto& returns = op.schema().returns();
   return !op.schema().is_mutable() && !op.hasTag(at::Tag::dynamic_output_shape) &&

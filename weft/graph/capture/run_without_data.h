@@ -5,9 +5,9 @@
 
 namespace weft::graph {
 
-/// Goes on with a call, as redispatchBoxed does. Where its tensors are on meta and the operator has no kernel for that, as
-/// few in C++ have, it is run on zeros on the CPU, and what it gives is put on meta: shapes, strides and dtypes are right.
-/// Raises where the operator fails there too, and where what it gives would depend on values.
+/// Redispatches a call, as redispatchBoxed does. If its tensors are on meta and the operator has no meta kernel, which
+/// is frequent for operators in C++, runs it on zeros on the CPU and moves the results to meta: shapes, strides and
+/// dtypes are right. Raises if the operator fails there too, or if its results would depend on values.
 void run_without_data(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 } // namespace weft::graph

@@ -8,7 +8,7 @@ namespace weft::graph {
 
 namespace {
 
-/// The tensor whose memory it is: of a distributed one, this rank's part.
+/// The tensor that owns the memory: for a distributed tensor, its local tensor.
 const at::Tensor& holder(const at::Tensor& tensor) {
   const auto* distributed = as_dtensor(tensor);
   return distributed == nullptr ? tensor : distributed->local();
@@ -24,7 +24,7 @@ void append(std::string& key, const T& value) {
   key.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-/// Memory and how it is seen, as bytes. A tensor without memory is known by its object.
+/// A key of the memory and the view of it, as bytes. A tensor without memory is identified by its object.
 std::string key_of(const at::Tensor& tensor) {
   std::string key;
   const auto& held = holder(tensor);
@@ -47,7 +47,7 @@ std::string key_of(const at::Tensor& tensor) {
   return key;
 }
 
-/// From the first byte to behind the last.
+/// The range from the first byte to the byte after the last.
 std::pair<int64_t, int64_t> bytes_of(const at::Tensor& tensor) {
   const auto& held = holder(tensor);
   const auto item = static_cast<int64_t>(held.itemsize());

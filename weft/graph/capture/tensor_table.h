@@ -8,27 +8,29 @@
 
 namespace weft::graph {
 
-/// Which value of a trace a tensor is. The same memory seen the same way is the same value, whichever tensor object says
-/// so: autograd gives back what it saved as other objects. Memory seen in two ways, by a tensor and a view of it, is two
-/// values. What is written in place gives a new value, which then is the one of the tensor and of its memory.
+/// Maps tensors to the values of a trace. Tensor objects with the same memory, sizes and strides are the same value,
+/// because autograd returns saved tensors as other objects. A tensor and a view of it are two values. An in-place write
+/// makes a new value, which becomes the value of the tensor and of its memory.
 ///
-/// Nothing is kept alive, but no address is used again while the table lasts: an address says which tensor it was.
+/// The table keeps the addresses, not the tensors, but no address is used again while it exists: an address identifies
+/// a tensor.
 class TensorTable {
  public:
   std::optional<ValueId> find(const at::Tensor& tensor) const;
-  /// Of this very object, unchanged.
+  /// The value of this very object, if it was not changed since.
   std::optional<ValueId> find_object(const at::Tensor& tensor) const;
   void set(const at::Tensor& tensor, ValueId value);
 
-  /// Whose address stands for the tensor's memory, of a distributed one for that of its part; nullptr where it has none.
+  /// The address that identifies the tensor's memory, for a distributed tensor that of its local tensor; nullptr if it
+  /// has none.
   static const void* memory(const at::Tensor& tensor);
 
-  /// Notes memory that was taken inside of an operator, by the operator's name, unless it is a value's.
+  /// Notes that an operator of this name allocated the memory, unless the memory belongs to a value.
   void set_hidden(const at::Tensor& tensor, const std::string& op);
-  /// The name of the operator inside of which the tensor's memory was taken; nullptr where that is not known.
+  /// The name of the operator that allocated the tensor's memory internally; nullptr if that is not known.
   const std::string* hidden_in(const at::Tensor& tensor) const;
 
-  /// A value whose memory this tensor shares, without being that value.
+  /// A value whose memory this tensor shares without being that value.
   std::optional<ValueId> overlapping(const at::Tensor& tensor) const;
 
  private:
@@ -52,7 +54,7 @@ class TensorTable {
   const Memory* memory_of(const at::Tensor& tensor) const;
 
   std::unordered_map<const c10::TensorImpl*, Object> objects_;
-  std::unordered_map<std::string, ValueId> values_; // by memory, as seen
+  std::unordered_map<std::string, ValueId> values_; // by memory and view
   std::unordered_map<const c10::StorageImpl*, Memory> memories_;
 };
 

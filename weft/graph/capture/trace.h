@@ -9,47 +9,47 @@
 
 namespace weft::graph {
 
-/// A tensor or a number of a trace, by its place among the trace's values.
+/// A tensor or a number of a trace, as the index among the trace's values.
 using ValueId = size_t;
 
-/// A call that was recorded, and those that its kernel made in turn where these say more than it does.
+/// A recorded call, and the calls that its kernel made if they contain more information than the call itself.
 struct TracedCall {
   Target target;
-  Arguments arguments = {}; // operands by their place in `operands`
+  Arguments arguments = {}; // operands by their index in `operands`
   std::vector<ValueId> operands = {};
   std::vector<std::optional<ValueId>> outputs = {};
   std::vector<int64_t> lists = {}; // as Node::output_lists
   std::vector<std::unique_ptr<TracedCall>> inner = {};
   TracedCall* outer = nullptr;
 
-  /// Whether what it gives was all made by `inner`, so that these can stand in its place.
+  /// Whether `inner` computes all results, so that the inner calls can replace this one.
   bool is_composite = false;
-  /// Whether they do, since something that they made and it does not give is used behind it.
+  /// Whether they replace it, because something later uses a value that only an inner call returns.
   bool is_expanded = false;
-  /// A copy that an operator made before it wrote, and that is used behind it.
+  /// Whether it is a copy that an operator made before it wrote, and that is used later.
   bool is_kept = false;
   bool is_open = true;
-  /// What was recorded of it is of no use: it failed, or its result was filled past the operators.
+  /// Whether the recording is unusable: the call failed, or its result was filled without operators.
   bool is_dropped = false;
-  /// Why it cannot be expanded; empty where it can.
+  /// Why the call cannot be expanded; empty if it can.
   std::string obstacle = {};
 };
 
 struct TracedValue {
   Type type;
   std::optional<Layout> layout = std::nullopt;
-  TracedCall* maker = nullptr;  // the innermost; none of an input and of a constant
-  at::Tensor constant = {};     // what was there before, or was not made by operators
+  TracedCall* maker = nullptr;  // the innermost call; none for an input or a constant
+  at::Tensor constant = {};     // existed before, or was not computed by operators
   const void* memory = nullptr; // the same for a tensor and its views
 };
 
-/// What was recorded, in order.
+/// The recorded calls in order.
 struct Trace {
   std::vector<TracedValue> values;
   std::vector<std::unique_ptr<TracedCall>> calls;
-  std::optional<DeviceMesh> mesh; // of the distributed tensors among the values
+  std::optional<DeviceMesh> mesh; // the mesh of the distributed tensors
 
-  /// The calls that make up a program: those that are expanded as the ones inside them.
+  /// The calls of the program: an expanded call is replaced by its inner calls.
   std::vector<const TracedCall*> program() const;
 };
 

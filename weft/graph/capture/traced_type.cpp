@@ -25,7 +25,7 @@ TensorType traced_type(const at::Tensor& tensor) {
   type.requires_grad = tensor.requires_grad();
   for (int64_t d = 0; d < tensor.dim(); ++d) {
     type.sizes.emplace_back(tensor.size(d));
-    // Those of a sparse tensor are not its own.
+    // A sparse tensor has no strides.
     type.strides.emplace_back(tensor.layout() == at::kStrided ? tensor.stride(d) : 0);
   }
   return type;

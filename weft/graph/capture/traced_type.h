@@ -7,13 +7,13 @@
 
 namespace weft::graph {
 
-/// What a program says of this tensor: of a distributed one, of the whole.
+/// The type of this tensor in a program; a distributed tensor has its global type.
 TensorType traced_type(const at::Tensor& tensor);
 
-/// nullopt for what is no number.
+/// nullopt if the value is not a number.
 std::optional<NumberType> traced_number(const c10::IValue& value);
 
-/// A tensor without data of this type, whose sizes must be numbers.
+/// A tensor of this type without data; its sizes must be numbers.
 at::Tensor meta_tensor(const TensorType& type);
 
 bool has_fixed_sizes(const TensorType& type);
