@@ -160,23 +160,23 @@ const c10::KernelFunction& kernel_of(const Node& node) {
 }
 
 /// Checks that the decomposition of the call, inlined for operands sharded along this dim, runs on plain tensors too.
-std::string inlined(OneCall& call, const std::vector<at::Tensor>& inputs, int64_t cut) {
+std::string inlined(OneCall& call, const std::vector<at::Tensor>& inputs, int64_t tensor_dim) {
   const auto mesh = DeviceMesh(make_fake_world(4), c10::kCPU, {4}, {"tp"});
   for (auto* input : call.graph.inputs()) {
-    input->layout = Layout{Shard(cut)};
+    input->layout = Layout{Shard(tensor_dim)};
   }
   inline_kernel(call.graph, call.node, kernel_of(*call.node), mesh);
   expect_same(run_graph(call.graph, inputs), call.expected);
   on_mesh({2}, [&](const DeviceMesh& ranks) {
-    std::vector<at::Tensor> parts;
+    std::vector<at::Tensor> distributed;
     for (const auto& input : inputs) {
-      parts.push_back(distribute_tensor(input, ranks, {Shard(cut)}));
+      distributed.push_back(distribute_tensor(input, ranks, {Shard(tensor_dim)}));
     }
-    std::vector<at::Tensor> wholes;
-    for (const auto& result : run_graph(call.graph, parts)) {
-      wholes.push_back(full_tensor(result));
+    std::vector<at::Tensor> results;
+    for (const auto& result : run_graph(call.graph, distributed)) {
+      results.push_back(full_tensor(result));
     }
-    expect_same(wholes, call.expected);
+    expect_same(results, call.expected);
   });
   return operators_of(call.graph);
 }

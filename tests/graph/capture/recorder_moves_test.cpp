@@ -52,7 +52,7 @@ std::string text_of(const Program& program) {
   return text.str();
 }
 
-/// Captures on every rank, runs the program there, and compares with the function. Returns the text, which all ranks share.
+/// Captures on every rank, runs the program there, and compares with the function. Returns the text.
 std::string captured_on_ranks(
     const std::vector<int64_t>& mesh_shape,
     const std::function<std::vector<at::Tensor>(const DeviceMesh& mesh)>& make_inputs,

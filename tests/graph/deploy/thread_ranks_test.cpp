@@ -134,7 +134,7 @@ TEST(ThreadRanks, SayWhyTheyCannotBeMade) {
   build.program().tensors.clear();
   const auto program = build.finish();
   const auto text = error_text([&] { ThreadRanks ranks({program, program}); });
-  expect_contains(text, "[Executor] the program must bring the tensor 'w'");
+  expect_contains(text, "[Executor] the program must contain the tensor 'w'");
   expect_contains(text, "on rank ");
 }
 

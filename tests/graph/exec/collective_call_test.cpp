@@ -18,7 +18,7 @@ using namespace weft::testing;
 using Build = std::function<void(ProgramBuilder& build, Value* x)>;
 using Define = std::function<at::Tensor(const std::vector<at::Tensor>& inputs, int64_t member)>;
 
-/// What a rank brings; some values differ and all are whole, so that sums are exact.
+/// A rank's operand; some values differ between ranks, and all are integers, so that sums are exact.
 at::Tensor input_of(int64_t rank) {
   return (whole_numbers({6, 2}) * (rank + 1)).remainder(7) + rank;
 }
@@ -152,7 +152,7 @@ TEST(CollectiveCall, GivesWhatTorchDefinesOnProcesses) {
   }
 }
 
-TEST(CollectiveCall, MovesPiecesOfOtherSizes) {
+TEST(CollectiveCall, MovesSlicesOfDifferentSizes) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     // Member 0 keeps one row and sends five; member 1 sends two and keeps four.
     const std::vector<std::vector<int64_t>> sends = {{1, 5}, {2, 4}};
@@ -171,8 +171,8 @@ TEST(CollectiveCall, MovesPiecesOfOtherSizes) {
 }
 
 TEST(CollectiveCall, IsUnderWayUntilItIsWaitedFor) {
-  // Every rank starts one collective with a neighbour that starts another one first: whoever waited at the start would
-  // wait for ever.
+  // Every rank starts one collective with a neighbour that starts another one first: a rank that waited for
+  // the start would wait for ever.
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
     const auto coordinate = mesh.coordinate();
     const bool a_first = coordinate[0] == coordinate[1];
@@ -275,7 +275,7 @@ TEST(CollectiveCall, AnErrorOnOneRankIsOneOnAll) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
 }
 
-/// x, gathered, times weights, and back: what the ranks have gathered is a whole of 6 rows each.
+/// Gathers x, multiplies it by weights and scatters the product: the gathered tensor has 6 rows.
 void add_fused(ProgramBuilder& build, Value* x, const std::string& group) {
   auto* up = build.parameter("up", whole_numbers({2, 3}));
   auto* down = build.parameter("down", whole_numbers({3, 2}));
@@ -300,7 +300,7 @@ void check_fused(const DeviceMesh& mesh, const std::string& group, const std::ve
   expect_equal(outputs.at(1), product * 2 * static_cast<int64_t>(ranks.size()));
 }
 
-TEST(CollectiveCall, MatmulsBesideACollectiveRunOnTheGroupsOfTheMesh) {
+TEST(CollectiveCall, MatmulsThatOverlapACollectiveRunOnTheGroupsOfTheMesh) {
   on_mesh({3}, [](const DeviceMesh& mesh) { check_fused(mesh, "a", {0, 1, 2}); });
   on_mesh({2, 2}, [](const DeviceMesh& mesh) {
     check_fused(mesh, "b", mesh.ranks_along({1}));
@@ -313,7 +313,7 @@ RANK_ROLE(runs_fused) {
   say("done");
 }
 
-TEST(CollectiveCall, MatmulsBesideACollectiveRunOnProcesses) {
+TEST(CollectiveCall, MatmulsThatOverlapACollectiveRunOnProcesses) {
   for (const auto& rank : run_process_ranks("runs_fused", 2)) {
     EXPECT_TRUE(rank.has_line("done")) << rank.output;
   }

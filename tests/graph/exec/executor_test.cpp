@@ -56,7 +56,7 @@ TEST(Executor, GivesInferenceTensors) {
   EXPECT_FALSE(c10::InferenceMode::is_enabled());
 }
 
-TEST(Executor, ReadsWeightsWhereTheyLie) {
+TEST(Executor, ReadsWeightsWithoutACopy) {
   const auto weight = whole_numbers({3, 4});
   Executor executor(linear_program(weight, whole_numbers({3})));
   EXPECT_EQ(executor.tensor("layer.weight").const_data_ptr(), weight.const_data_ptr());
@@ -207,7 +207,7 @@ TEST(Executor, RefusesAWeightThatIsNotThere) {
   const auto program = build.finish();
   EXPECT_EQ(
       error_text<c10::ValueError>([&] { Executor executor(program); }),
-      "[Executor] the program must bring the tensor 'w', but it has none of that name.");
+      "[Executor] the program must contain the tensor 'w', but it has none of that name.");
 }
 
 } // namespace executor_test

@@ -46,7 +46,7 @@ TORCH_LIBRARY(weft_test_prepare, library) {
   library.def("probe_two(Tensor x) -> (Tensor, Tensor)", probe_two);
 }
 
-/// Runs a program on x = ones(2) and gives how many of its values were alive at every step.
+/// Runs a program on x = ones(2) and returns the number of live values at every step.
 std::vector<size_t> alive_in(const std::function<void(ProgramBuilder& build, Value* x)>& add_nodes) {
   ProgramBuilder build;
   add_nodes(build, build.input("x", at::kFloat, {2}));
@@ -76,7 +76,7 @@ class WithCensus : public ::testing::Test {
 using Prepare = WithCensus;
 
 TEST_F(Prepare, FreesAValueAtItsLastUse) {
-  // Of a chain there are never more than two: what is read and what is made.
+  // A chain has at most two live values: the operand and the result of a node.
   const auto alive = alive_in([](auto& build, auto* x) {
     for (int i = 0; i < 6; ++i) {
       x = probed(build, x, x);

@@ -17,7 +17,7 @@ namespace weights_test {
 
 using namespace weft::testing;
 
-TEST(Weights, AreReadWhereTheyLieUnlessTheyAreChanged) {
+TEST(Weights, AreReadWithoutACopyUnlessTheyAreChanged) {
   ProgramBuilder build;
   const auto weight = whole_numbers({4, 2}).t().set_requires_grad(true);
   build.parameter("weight", weight);
@@ -49,7 +49,7 @@ TEST(Weights, OfOneTensorStayOne) {
   EXPECT_TRUE(weights.read_only().empty());
 }
 
-TEST(Weights, ThatAreChangedMustLieApart) {
+TEST(Weights, ThatAreChangedMustNotShareMemory) {
   ProgramBuilder build;
   const auto whole = whole_numbers({8});
   build.buffer("whole", whole);
@@ -68,7 +68,7 @@ TEST(Weights, ThatAreChangedMustLieApart) {
       "'first'.");
 }
 
-/// Memory that cannot be written to, as of a file that is mapped.
+/// Read-only memory, like that of a mapped file.
 class ReadOnlyMemory {
  public:
   ReadOnlyMemory() : memory_(mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
@@ -87,7 +87,7 @@ class ReadOnlyMemory {
   void* memory_;
 };
 
-TEST(Weights, MayLieInReadOnlyMemory) {
+TEST(Weights, MayBeStoredInReadOnlyMemory) {
   const ReadOnlyMemory by_signature_memory;
   const ReadOnlyMemory in_place_memory;
   const ReadOnlyMemory read_memory;
@@ -114,7 +114,7 @@ TEST(Weights, AreNotChangedByADetachInPlace) {
   expect_equal(executor.run({})[0].toTensor(), at::ones({2}));
 }
 
-// Gives its input back, and its schema does not say so.
+// Returns its input although its schema does not say so.
 TORCH_LIBRARY_FRAGMENT(weft_test, library) {
   library.def("same(Tensor x) -> Tensor", [](const at::Tensor& x) { return x; });
 }

@@ -26,7 +26,7 @@ output %d = user
   EXPECT_FALSE(canonicalize(*program.graph));
 }
 
-TEST(Canonicalize, WhatIsSaidOfWholeTensorsIsLeftOut) {
+TEST(Canonicalize, ChecksOfGlobalSizesAreRemoved) {
   auto program = parse_program(R"(
 program
 input %x: f32[2,8] = user

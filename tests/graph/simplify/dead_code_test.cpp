@@ -66,7 +66,7 @@ TEST(DeadCode, WritesAndChecksStay) {
 }
 
 TEST(DeadCode, CollectivesOfARankStay) {
-  // Where this rank has no use for what comes, another may have one, and would wait for this rank.
+  // Another rank may use a result that this rank does not use, and would wait for this rank.
   expect_unchanged(
       dead_code,
       R"(program @ mesh(tp=2)

@@ -13,7 +13,7 @@ namespace weft::graph {
 
 namespace {
 
-/// A collective that was started, and where its result will be.
+/// A collective that was started, and its result tensors.
 struct Started {
   at::Tensor output;
   Pending pending;
@@ -98,7 +98,7 @@ struct Implementation {
   Started (*start)(Group& group, const at::Tensor& input, CollectiveArguments arguments);
 };
 
-// Of a list they are the same, tensor by tensor.
+// The coalesced collectives do the same for each tensor of a list.
 constexpr Implementation kImplementations[] = {
     {"all_reduce", all_reduce},
     {"all_reduce_coalesced", all_reduce},
@@ -182,7 +182,7 @@ class CollectiveStart final : public Instruction {
 
  private:
   void start(Frame& frame, size_t number, const at::Tensor& tensor, CollectiveArguments arguments) const {
-    // Memory is what travels, and a conjugate or a negative that is still to be worked out is not in it.
+    // Resolves conjugate and negative views, because a collective sends the memory as it is.
     const auto input = tensor.resolve_conj().resolve_neg();
     auto started = implementation_.start(*group_, input, arguments);
     auto& transfer = frame.transfers[first_transfer_ + number];

@@ -5,23 +5,23 @@
 
 namespace weft::graph {
 
-/// Torch's functional collectives run on the groups of a mesh: a `group_name` of "tp" or "dp,tp" is the ranks that differ
-/// from this one only along these mesh dims. What they give is defined as torch defines it:
+/// Torch's functional collectives on the groups of a mesh: a `group_name` of "tp" or "dp,tp" is the group of the ranks
+/// that differ from this one only along these mesh dims. The results are as torch defines them:
 ///
-///   all_reduce(x, op, group)                       the reduction of everybody's x
-///   all_gather_into_tensor(x, n, group)            everybody's x, one after the other along dim 0
-///   reduce_scatter_tensor(x, op, n, group)         this member's n-th along dim 0 of the reduction
-///   all_to_all_single(x, outputs, inputs, group)   dim 0 cut by `inputs`, piece i to member i; what comes is `outputs` long
-///   broadcast(x, source, group)                    member `source`'s x
-///   *_coalesced                                    the same of each tensor of a list
+///   all_reduce(x, op, group)                       the reduction of the x of all members
+///   all_gather_into_tensor(x, n, group)            the x of all members, concatenated along dim 0
+///   reduce_scatter_tensor(x, op, n, group)         this member's n-th of the reduction along dim 0
+///   all_to_all_single(x, outputs, inputs, group)   slices of dim 0 of lengths `inputs`, slice i goes to member i
+///   broadcast(x, source, group)                    the x of member `source`
+///   *_coalesced                                    the same for each tensor of a list
 ///
-/// Each starts where it stands and is under way until wait_tensor.
+/// Each collective starts where its node is and runs until wait_tensor.
 
 bool is_collective(const c10::OperatorHandle& op);
 bool is_wait(const c10::OperatorHandle& op);
 
-/// Starts a collective, whose outputs are on their way as the transfers `first_transfer`, ... . Makes its group, in which
-/// its members meet. Raises for a collective that is not above.
+/// Starts a collective whose outputs become the transfers `first_transfer`, ... . Creates its group, which all members
+/// do together. Raises for a collective that is not in the list above.
 std::unique_ptr<Instruction> make_collective_start(
     const Node& node,
     std::vector<Source> arguments,
@@ -32,18 +32,18 @@ std::unique_ptr<Instruction> make_collective_start(
 /// Waits for a transfer.
 std::unique_ptr<Instruction> make_transfer_wait(uint32_t transfer);
 
-/// Whether an operator, of Weft's own library, communicates by itself: a matmul beside a collective. It is done when it
-/// returns. Its `group` is named as that of a collective is.
+/// Whether an operator of Weft's own library communicates by itself: a matmul that overlaps a collective. It is
+/// complete when it returns. Its `group` is named like that of a collective.
 bool names_group(const c10::OperatorHandle& op);
 
-/// Such an operator, on the groups of the mesh. Makes its group.
+/// An instruction for such an operator, on the groups of the mesh. Creates its group.
 std::unique_ptr<Instruction> make_group_call(
     const Node& node,
     std::vector<Source> arguments,
     OutputSlots outputs,
     const DeviceMesh& mesh);
 
-/// A value under another name.
+/// Gives a value a second slot.
 std::unique_ptr<Instruction> make_forward(Source source, uint32_t output);
 
 } // namespace weft::graph

@@ -38,17 +38,17 @@ struct Executor::State {
 
   std::vector<c10::IValue> run(std::vector<c10::IValue> inputs);
   void run_steps();
-  /// As before a run.
+  /// Clears the state of a run.
   void reset_frame();
 
   std::shared_ptr<const Program> program;
-  DeviceMesh mesh; // owns the world that the groups are of
+  DeviceMesh mesh; // owns the world of the groups
   PreparedProgram prepared;
   InputCheck input_check;
   std::vector<Mutation> mutations;
   RandomSource random;
-  std::vector<size_t> user_inputs;           // their numbers among Program::inputs
-  std::unordered_set<size_t> changed_inputs; // of these numbers, those that runs write to
+  std::vector<size_t> user_inputs;           // their indices in Program::inputs
+  std::unordered_set<size_t> changed_inputs; // those of these indices that runs write to
   Weights weights;
   Frame frame;
   std::atomic<bool> is_running = false;
@@ -114,7 +114,7 @@ void Executor::State::run_steps() {
   } catch (...) {
     rethrow_for(*step->node);
   }
-  // What nobody has waited for is over before the run is.
+  // Completes the transfers that no node waited for before the run returns.
   for (auto& transfer : frame.transfers) {
     transfer.pending.wait();
     transfer = {};
@@ -123,7 +123,7 @@ void Executor::State::run_steps() {
 
 std::vector<c10::IValue> Executor::State::run(std::vector<c10::IValue> inputs) {
   TORCH_CHECK(!is_running.exchange(true), "[Executor] one run at a time is possible, but another one is going on.");
-  // Its destructor runs while an error is on its way, so that what is under way is let go of, not waited for.
+  // The destructor runs while an error is propagated, so that running transfers are dropped instead of waited for.
   struct Scope {
     State& state;
     bool is_done = false;

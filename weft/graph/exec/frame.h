@@ -10,19 +10,19 @@ namespace weft::graph {
 
 class RandomSource;
 
-/// A collective that is under way, and the memory that it reads meanwhile.
+/// A running collective, and the memory that it reads.
 struct Transfer {
   Pending pending;
   c10::SmallVector<const void*, 1> reads;
 };
 
-/// What a run works on.
+/// The state of a run.
 struct Frame {
   std::vector<c10::IValue> slots;  // the values that are alive, by number
-  torch::jit::Stack stack;         // what operators are called with
+  torch::jit::Stack stack;         // the arguments of operators
   std::vector<Transfer> transfers; // by number
   RandomSource* random = nullptr;
-  /// The storages of weights that belong to the program, not to the executor: nothing may write there.
+  /// The storages of weights that belong to the program and not to the executor; operators must not write to them.
   std::unordered_set<const void*> read_only;
 };
 

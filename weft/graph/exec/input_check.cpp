@@ -46,7 +46,7 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
   return a.tagKind() == b.tagKind() && a == b;
 }
 
-/// Whether a size grows evenly with a symbol, so that the one can be told from the other.
+/// Whether a size is linear in one symbol, so that the symbol follows from the size.
 bool is_linear(const Size& size) {
   switch (size.kind()) {
     case Size::Kind::Number:
@@ -63,7 +63,7 @@ bool is_linear(const Size& size) {
   }
 }
 
-/// The symbol's value for which the size is `value`; none where that cannot be told.
+/// The symbol's value for which the size is `value`; none if it does not follow.
 std::optional<int64_t> solve(const Size& size, const std::string& symbol, Size::Values values, int64_t value) {
   if (!is_linear(size)) {
     return std::nullopt;
@@ -75,8 +75,8 @@ std::optional<int64_t> solve(const Size& size, const std::string& symbol, Size::
   return slope == 0 ? std::nullopt : std::optional((value - at_zero) / slope);
 }
 
-/// The sizes that an input brings, of a tensor or of a number.
-c10::SmallVector<int64_t, 5> brought(const c10::IValue& value) {
+/// The sizes of an input: those of a tensor, or the value of a number.
+c10::SmallVector<int64_t, 5> actual_sizes(const c10::IValue& value) {
   if (value.isTensor()) {
     const auto sizes = value.toTensor().sizes();
     return {sizes.begin(), sizes.end()};
@@ -86,7 +86,7 @@ c10::SmallVector<int64_t, 5> brought(const c10::IValue& value) {
 
 } // namespace
 
-/// What the symbols are in one call, and the input that says so.
+/// The values of the symbols in one call, and the input that determined each.
 struct InputCheck::Bound {
   Size::Values values;
   std::unordered_map<std::string, size_t> by_input;
@@ -163,7 +163,7 @@ void InputCheck::bind(size_t input, const c10::IValue& value, Bound& bound) cons
   if (expected.sizes.empty()) {
     return;
   }
-  const auto actual = brought(value);
+  const auto actual = actual_sizes(value);
   for (size_t d = 0; d < actual.size(); ++d) {
     const auto& size = expected.sizes[d];
     if (size.is_number()) {
@@ -189,7 +189,7 @@ void InputCheck::check_derived(size_t input, const c10::IValue& value, Bound& bo
   if (expected.sizes.empty()) {
     return;
   }
-  const auto actual = brought(value);
+  const auto actual = actual_sizes(value);
   for (size_t d = 0; d < actual.size(); ++d) {
     const auto& size = expected.sizes[d];
     if (size.is_number() || size.is_symbol()) {
@@ -207,7 +207,7 @@ void InputCheck::check_derived(size_t input, const c10::IValue& value, Bound& bo
         unknown.clear();
       }
     }
-    // What no input determines is not needed to run: the operators read sizes from tensors.
+    // A symbol that no input determines is not needed: the operators read sizes from tensors.
     if (!unknown.empty()) {
       continue;
     }
@@ -228,7 +228,8 @@ void InputCheck::check_ranges(c10::ArrayRef<c10::IValue> inputs, const Bound& bo
     if (found == symbols_.end()) {
       continue;
     }
-    // Exporting sets sizes of 0 and 1 apart and writes 2 for the least of the others; programs run with those too.
+    // torch.export specializes the sizes 0 and 1 and writes 2 as the minimum of a symbol; programs run with 0 and 1
+    // too.
     const auto min = found->second.min.value_or(0) > 2 ? found->second.min : std::nullopt;
     const auto max = found->second.max;
     const auto input = bound.by_input.at(name);

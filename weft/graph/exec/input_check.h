@@ -4,9 +4,9 @@
 
 namespace weft::graph {
 
-/// Checks what a program is called with against the types of its inputs: how many, which kind, dtype, number of dims and
-/// sizes. A symbol is what the first size of that name is; it must be the same everywhere, within the program's range, and
-/// what is derived of it must come out.
+/// Checks the arguments of a call against the types of the program's inputs: their number, kind, dtype, ndim and sizes.
+/// The first size that contains a symbol determines it. Other sizes must agree, and the symbol must be in the program's
+/// range.
 ///
 ///   [Executor] input 1 ('mask') must be bool[s0,8], but got bool[3,8]: dim 0 must be s0 = 4, as in input 0 ('x').
 class InputCheck {
@@ -20,12 +20,12 @@ class InputCheck {
   }
 
  private:
-  /// A size that an input has, or the number that it is.
+  /// A size of an input, or the value of a number.
   struct Expected {
     std::string name;
     std::optional<c10::IValue> constant;
     Type type;
-    Sizes sizes; // of a tensor; of an int what it is of the symbols, if that is known
+    Sizes sizes; // of a tensor; of an int its expression, if it is known
   };
   struct Bound;
 

@@ -7,7 +7,8 @@ namespace weft::graph {
 
 namespace {
 
-/// A program's memory is not written to, and what a collective still reads is not written to before it is done.
+/// Checks that an operator does not write to the program's memory, and waits for collectives that still read the memory
+/// it writes to.
 void before_write(Frame& frame, const c10::OperatorHandle& op, const c10::IValue& value) {
   if (value.isList()) {
     for (const auto& element : value.toListRef()) {

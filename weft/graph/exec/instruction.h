@@ -5,14 +5,14 @@
 
 namespace weft::graph {
 
-/// One step of a run, made ready: it takes what it needs from the frame and puts there what it gives.
+/// A prepared step of a run: it reads slots of the frame and writes its results to slots.
 class Instruction {
  public:
   virtual ~Instruction() = default;
   virtual void run(Frame& frame) const = 0;
 };
 
-/// The slots of what a node gives; kUnused where nobody reads it.
+/// The slots of a node's outputs; kUnused for an output without uses.
 struct OutputSlots {
   static constexpr uint32_t kUnused = ~uint32_t{0};
 
@@ -20,21 +20,21 @@ struct OutputSlots {
   std::vector<int64_t> lists; // as Node::output_lists
 };
 
-/// An operator, called through the dispatcher, which writes to the arguments at these positions.
+/// Calls an operator through the dispatcher. The operator writes to the arguments at these positions.
 std::unique_ptr<Instruction> make_operator_call(
     const c10::OperatorHandle& op,
     std::vector<size_t> written,
     std::vector<Source> arguments,
     OutputSlots outputs);
 
-/// A function of numbers.
+/// Calls a function of numbers.
 std::unique_ptr<Instruction> make_function_call(
     const ScalarFunction& function,
     std::vector<Source> arguments,
     OutputSlots outputs);
 
-/// sym_size.int, sym_stride.int, sym_numel and sym_storage_offset: what the dispatcher would take longer to find than it
-/// takes to read. nullptr for another operator.
+/// sym_size.int, sym_stride.int, sym_numel and sym_storage_offset, without the dispatcher, which would take longer than
+/// reading the number. nullptr for another operator.
 std::unique_ptr<Instruction> make_size_read(
     const c10::OperatorHandle& op,
     const std::vector<Source>& arguments,

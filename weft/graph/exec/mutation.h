@@ -4,16 +4,16 @@
 
 namespace weft::graph {
 
-/// An output that is written to a weight or to a user input when a run is over.
+/// An output that is written to a weight or to a user input at the end of a run.
 struct Mutation {
   size_t output;
-  size_t input; // its number among Program::inputs
+  size_t input; // its index in Program::inputs
 };
 
 std::vector<Mutation> find_mutations(const Program& program);
 
-/// Writes outputs to their targets, one per mutation. Every output is what it was before: one that lies in memory which is
-/// written to becomes a copy first.
+/// Writes outputs to their targets, one per mutation. An output whose memory one of the writes changes is copied first,
+/// so that every output keeps its value.
 void write_back(
     std::vector<c10::IValue>& outputs,
     c10::ArrayRef<Mutation> mutations,

@@ -20,8 +20,8 @@ bool is_list_of(const c10::TypePtr& type, c10::TypeKind kind) {
   return list && list->getElementType()->kind() == kind;
 }
 
-/// A constant as an operator takes it: Python passes an int where a float is meant, and one number for a list of equal
-/// ones.
+/// Converts a constant to the type that an operator takes: Python passes an int for a float, and one number for a list
+/// of equal numbers.
 c10::IValue as_argument(const c10::IValue& constant, const c10::Argument& argument) {
   const auto type = without_optional(argument.type());
   if (type->kind() == c10::TypeKind::FloatType && constant.isInt()) {
@@ -47,8 +47,8 @@ void for_each_operand(const Argument& argument, const Fn& fn) {
   }
 }
 
-/// A kernel may lay out a rank's part otherwise than the whole, so that what could be viewed there cannot be viewed here
-/// (attention does so). Where nobody writes to its memory, a copy is as good.
+/// A kernel may choose other strides for a local tensor than for the global one (attention does), so that a view of the
+/// program fails. A reshape replaces the view if no node writes to its memory, because a copy is equivalent then.
 const c10::OperatorHandle& operator_for(const Node& node, const MemoryWrites& writes) {
   static const auto reshape = c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "");
   return calls(node, "aten::view") && !writes.is_written(node.output()) ? reshape : *node.op();
@@ -93,7 +93,7 @@ class Preparer {
       const bool is_read = input.value != nullptr && uses_left_.count(input.value) > 0;
       prepared_.inputs.push_back(is_read ? slot_of(input.value) : OutputSlots::kUnused);
       if (is_read && input.kind != InputKind::User) {
-        ++uses_left_[input.value]; // by the runs that follow
+        ++uses_left_[input.value]; // the following runs use it too
       }
     }
   }
@@ -180,7 +180,7 @@ class Preparer {
     prepared_.steps.push_back({std::move(instruction), &node});
   }
 
-  /// Whoever reads what is on its way waits for it first.
+  /// Waits for a transfer before its first reader.
   void wait_for_operands(const Node& node) {
     for (size_t i = 0; i < node.operand_count(); ++i) {
       if (const auto found = on_the_way_.find(node.operand(i)); found != on_the_way_.end()) {
@@ -258,7 +258,7 @@ class Preparer {
   PreparedProgram prepared_;
   std::unordered_map<const Value*, uint32_t> slots_;
   std::unordered_map<const Value*, size_t> uses_left_;
-  std::unordered_map<const Value*, uint32_t> on_the_way_; // to their transfers
+  std::unordered_map<const Value*, uint32_t> on_the_way_; // the transfers of values that have not arrived
 };
 
 } // namespace

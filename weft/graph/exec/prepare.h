@@ -5,7 +5,7 @@
 
 namespace weft::graph {
 
-/// A program made ready to run on one rank: a flat list of instructions on numbered slots.
+/// A program prepared for one rank: a flat list of instructions on numbered slots.
 struct PreparedProgram {
   struct Step {
     std::unique_ptr<Instruction> instruction;
@@ -13,14 +13,14 @@ struct PreparedProgram {
   };
 
   std::vector<Step> steps;
-  std::vector<uint32_t> inputs; // of Program::inputs the slots; OutputSlots::kUnused where nobody reads it
-  std::vector<Source> results;  // of Program::outputs
+  std::vector<uint32_t> inputs; // the slots of Program::inputs; OutputSlots::kUnused if no node reads it
+  std::vector<Source> results;  // the sources of Program::outputs
   size_t slot_count = 0;
   size_t transfer_count = 0;
 };
 
-/// Values leave their slots at their last use; weights stay in theirs. Collectives are on the groups of `mesh`, which may
-/// be undefined for a program without.
+/// Values leave their slots at their last use; weights stay. Collectives use the groups of `mesh`, which may be
+/// undefined for a program without collectives.
 PreparedProgram prepare(const Program& program, const DeviceMesh& mesh);
 
 /// Whether a graph communicates.

@@ -18,7 +18,7 @@ bool takes_generator(const c10::Argument& argument) {
   return type->kind() == c10::TypeKind::GeneratorType;
 }
 
-/// Of the first tensor, or else as asked for.
+/// The device of the first tensor, or else of the device argument.
 c10::Device device_of(c10::ArrayRef<c10::IValue> arguments) {
   for (const auto& value : arguments) {
     if (value.isTensor() && value.toTensor().defined()) {
@@ -43,7 +43,8 @@ void set_state(at::Generator& generator, const at::Tensor& state) {
   generator.set_state(state);
 }
 
-/// Torch's default generator is in this generator's state while it lasts, and what is drawn counts for this one.
+/// While the object exists, torch's default generator has the state of this generator; at the end this one takes over
+/// its state.
 class InPlaceOfDefault {
  public:
   explicit InPlaceOfDefault(at::Generator own)

@@ -8,25 +8,26 @@
 
 namespace weft::graph {
 
-/// Where the random numbers of an executor come from. A process that is one rank draws from torch's default generators, as
-/// eager code does. Ranks that are threads of one process would draw from those in turns: each has generators of its own,
-/// which begin like torch's do, so that all ranks draw the same. So has an executor that was given a seed.
+/// The source of an executor's random numbers. A process that is one rank draws from torch's default generators, as
+/// eager code does. Ranks that are threads of one process would share those in an arbitrary order. Each of them has its
+/// own generators, which start with torch's seed, so that all ranks draw the same numbers. So does an executor with its
+/// own seed.
 class RandomSource {
  public:
   explicit RandomSource(bool has_own);
 
   void manual_seed(uint64_t seed);
-  /// nullopt: torch's own.
+  /// nullopt for torch's default generators.
   std::optional<at::Generator> generator(c10::Device device);
 
  private:
-  std::optional<uint64_t> seed_; // of own generators
+  std::optional<uint64_t> seed_; // of the executor's own generators
   std::unordered_map<c10::Device, at::Generator> own_;
 };
 
-/// A random operator, called with an executor's generator: handed over where the operator takes one, and in the place of
-/// torch's default generator while it runs where it does not. Executors take turns at that; code beside them that draws
-/// from the default generator at the same time is not kept from it.
+/// Calls a random operator with an executor's generator: as an argument if the operator takes one, and otherwise as
+/// torch's default generator for the duration of the call. A lock serializes the executors there, but other code that
+/// draws from the default generator at the same time is not locked out.
 class RandomOperator {
  public:
   explicit RandomOperator(const c10::FunctionSchema& schema);
@@ -35,7 +36,7 @@ class RandomOperator {
 
  private:
   size_t arguments_;
-  std::optional<size_t> generator_; // its position
+  std::optional<size_t> generator_; // the position of the generator argument
 };
 
 } // namespace weft::graph

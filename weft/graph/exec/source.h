@@ -8,9 +8,9 @@ namespace weft::graph {
 
 struct ListSource;
 
-/// Where an argument of a call comes from when the program runs: it is a constant, in a slot, or a list of such.
+/// Where an argument of a call comes from at run time: a constant, a slot, or a list of these.
 struct Source {
-  /// AsTensor: a number where the operator takes a tensor, which it is then as in Python.
+  /// AsTensor: a number for a tensor argument, which becomes a tensor as in Python.
   enum class Kind : uint8_t { Constant, Copy, Move, AsDouble, AsTensor, List };
 
   static Source constant_of(c10::IValue value) {
@@ -25,7 +25,7 @@ struct Source {
     return source;
   }
 
-  /// At a value's last use it leaves its slot, so that its memory is free as soon as the call is done.
+  /// Takes a value out of its slot at its last use, so that its memory is freed as soon as the call is done.
   void push(Frame& frame) const {
     switch (kind) {
       case Kind::Constant:

@@ -7,7 +7,7 @@ namespace weft::graph {
 
 namespace {
 
-/// The same memory as an inference tensor, whose views cost less.
+/// The same memory as an inference tensor, whose views are cheaper.
 at::Tensor as_inference(const at::Tensor& tensor) {
   const bool is_plain = tensor.layout() == c10::kStrided && tensor.has_storage() && !tensor.is_quantized() &&
       !tensor.is_conj() && !tensor.is_neg();
@@ -18,7 +18,7 @@ at::Tensor as_inference(const at::Tensor& tensor) {
   return same.set_(tensor.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
 }
 
-/// Where a tensor lies, and all its names.
+/// The memory range of a tensor, and all its names.
 struct Place {
   const char* begin;
   const char* end;
@@ -41,7 +41,7 @@ Place place_of(const std::string& name, const at::Tensor& tensor, bool is_change
   return {begin, begin + bytes, {name}, tensor, is_changed};
 }
 
-/// Puts the names of one tensor together. Raises where one that is changed shares memory with another.
+/// Groups the names of each tensor. Raises if a changed tensor shares memory with another one.
 std::vector<Place> without_overlaps(std::vector<Place> places) {
   std::stable_sort(places.begin(), places.end(), [](const auto& a, const auto& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -79,7 +79,7 @@ Weights::Weights(const Program& program, const std::unordered_set<std::string>& 
     }
     const auto found = program.tensors.find(input.target);
     TORCH_CHECK_VALUE(
-        found != program.tensors.end(), "[Executor] the program must bring the tensor '", input.target,
+        found != program.tensors.end(), "[Executor] the program must contain the tensor '", input.target,
         "', but it has none of that name.");
     places.push_back(place_of(input.target, found->second, changed.count(input.target) > 0));
   }

@@ -4,13 +4,13 @@
 
 namespace weft::graph {
 
-/// The tensors that a program brings along, as an executor uses them: the program's memory where it is only read, which may
-/// be a file's, and a copy of what is `changed`.
+/// The program's tensors as an executor uses them: read-only tensors use the program's memory, which may be a mapped
+/// file, and those in `changed` are copied.
 class Weights {
  public:
   Weights() = default;
-  /// In inference mode. Raises for a tensor that the program has an input for but does not bring, and for one that is
-  /// changed and shares part of its memory with another.
+  /// Runs in inference mode. Raises for a tensor that the program has an input for but does not contain, and for a
+  /// changed tensor that shares a part of its memory with another one.
   Weights(const Program& program, const std::unordered_set<std::string>& changed);
 
   const at::Tensor& at(const std::string& name) const;

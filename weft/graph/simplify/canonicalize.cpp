@@ -6,7 +6,7 @@ namespace weft::graph {
 
 namespace {
 
-/// The size of all parts, where they are equal and numbers.
+/// The common size of all sections, if they are equal and numbers.
 std::optional<int64_t> equal_size(const Node& node) {
   if (!calls(node, "aten::split_with_sizes") && !calls(node, "aten::split.sizes")) {
     return std::nullopt;

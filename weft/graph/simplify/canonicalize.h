@@ -4,8 +4,8 @@
 
 namespace weft::graph {
 
-/// Writes calls in the one form that rules and size arguments understand, before a program is sharded: a split into equal
-/// sizes that are listed becomes one by their size, and checks of what a whole tensor's sizes are go.
+/// Rewrites calls to the one form that rules and size arguments support, before a program is sharded: a split with a
+/// list of equal sizes becomes a split by that size, and checks of global sizes are removed.
 ///
 ///   %a, %b = split_with_sizes(%x, [4, 4], 1)        ->        %a, %b = split(%x, 4, 1)
 ///

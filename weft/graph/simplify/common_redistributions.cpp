@@ -7,7 +7,8 @@ namespace weft::graph {
 bool common_redistributions(Graph& graph) {
   const MemoryWrites writes(graph);
   bool changed = false;
-  // What a value is a redistribution of, and the next of the layouts in which that tensor exists so far.
+  // For every value, the tensor that it is a redistribution of, and the next value that has this tensor in another
+  // layout.
   ValueTable<Value*> sources(graph);
   ValueTable<Value*> next_forms(graph);
   for (auto* node = graph.first(); node != nullptr;) {

@@ -4,13 +4,13 @@
 
 namespace weft::graph {
 
-/// Where a step's result exists already, it is used again: two equal steps become the first one, equal chains of steps one
-/// chain, and a step back to a layout that the tensor had on the way gives what was there.
+/// Uses the result of an earlier step again: equal steps become one step, equal chains of steps one chain, and a step
+/// back to a layout that the tensor had before becomes the earlier value.
 ///
 ///   %g: {R} = all_gather(%x, tp: {S(0)} -> {R})
-///   %s: {S(0)} = slice(%g, tp: {R} -> {S(0)})        %s becomes %x, and %g dead code unless others use it
+///   %s: {S(0)} = slice(%g, tp: {R} -> {S(0)})        %s becomes %x, and %g dead code unless it has other uses
 ///
-/// Tensors that are written to somewhere in the graph are left alone: what is equal now may not be so later.
+/// Tensors that the graph writes to are skipped, because equal values may differ after a write.
 /// Returns whether it changed anything.
 bool common_redistributions(Graph& graph);
 

@@ -8,7 +8,7 @@ namespace weft::graph {
 
 bool dead_code(Graph& graph) {
   bool changed = false;
-  // From the end, so that what was used by dead nodes alone is seen after them.
+  // Walks backwards, so that a value that only dead nodes used is seen after them.
   for (auto* node = graph.return_node(); node != nullptr;) {
     auto* previous = node->previous();
     const auto& outputs = node->outputs();
