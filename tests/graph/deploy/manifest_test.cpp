@@ -53,7 +53,7 @@ TEST(Manifest, OfAProgramThatIsNotShardedHasNoMesh) {
   EXPECT_FALSE(Manifest::parse(manifest.to_json(), "text").inputs[0].layout);
 }
 
-/// The error of a text, without the place that all of them begin with.
+/// The error of a text, without the common beginning of all errors.
 std::string error_of(const std::string& text) {
   auto message = error_text<c10::ValueError>([&] { Manifest::parse(text, "out/weft.json"); });
   const std::string place = "[Manifest] out/weft.json is not what `weft shard` writes: ";
@@ -82,7 +82,7 @@ TEST(Manifest, ThatIsNoneSaysSo) {
       error_of(inputs(R"({"name": "x", "dtype": "f32", "sizes": [2]})")), "x needs a layout, as there is a mesh.");
   EXPECT_EQ(
       error_of(inputs(R"({"name": "x", "dtype": "f32", "sizes": [2], "layout": "{R, R}"})")),
-      "x lies as {R, R} on mesh(tp=2).");
+      "x has the layout {R, R} on mesh(tp=2).");
   expect_contains(
       error_of(inputs(R"({"name": "x", "dtype": "f32", "sizes": [2], "layout": "{S(9)}"})")),
       "x: [Placement] the dim of S(9) must be in [-1, 1)");

@@ -16,7 +16,7 @@ using testing::expect_contains;
 
 const std::string kPath = ::testing::TempDir() + "weft_safetensors_test.safetensors";
 
-/// A file of a header and data.
+/// A file with this header and these data.
 void write(const std::string& header, const std::string& data, int64_t length = -1) {
   std::ofstream file(kPath, std::ios::binary);
   const auto stated = static_cast<uint64_t>(length < 0 ? static_cast<int64_t>(header.size()) : length);
@@ -87,7 +87,7 @@ TEST(Safetensors, ThatAreNoneAreErrorsThatNameTheFileAndTheTensor) {
   EXPECT_EQ(error_of(entry("\"U8\"", "[2]", "[0,2]"), "1234"), "the tensors must fill 4 bytes, but end at 2.");
   EXPECT_EQ(
       error_of(entry("\"U8\"", "[2]", "[2,4]"), "1234"),
-      "the tensors must lie one after the other, but none begins at byte 0.");
+      "the tensors must be stored one after the other, but none begins at byte 0.");
 }
 
 TEST(Safetensors, OfNoFileOrOfAnOddDtypeAreErrors) {

@@ -32,7 +32,7 @@ class ShardedFolder : public ::testing::Test {
     fs::remove_all(root_);
   }
 
-  /// A linear layer of two parts, so that a rank's part of it is no view, and one that is cut by columns.
+  /// A linear layer of two joint projections, whose local weight is not a view, and one that is sharded by columns.
   Program sharded(int64_t ranks) {
     auto program = parse_program(R"(program
       input %up: f32[12,4] = parameter "up.weight"

@@ -15,7 +15,7 @@ using namespace weft::testing;
 
 using Programs = std::vector<std::shared_ptr<const Program>>;
 
-/// A linear layer cut along its inner dim: every rank gives the whole x @ w.T, and counts its runs.
+/// A linear layer sharded along its inner dim: every rank returns the replicated x @ w.T and counts its runs.
 std::shared_ptr<const Program> rank_program(int64_t rank, int64_t size) {
   ProgramBuilder build;
   build.program().mesh = DeviceMesh::parse(c10::str("mesh(tp=", size, ")"));

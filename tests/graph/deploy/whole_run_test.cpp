@@ -18,7 +18,7 @@ at::Tensor weight() {
   return at::arange(24).view({6, 4}).remainder(5).to(at::kFloat);
 }
 
-/// x and z are cut along their rows, of which a mask that is whole tells how many there are, y along its columns.
+/// x and z are sharded along their rows, and y along its columns. A replicated mask tells the number of rows.
 Program sharded(int64_t ranks) {
   auto program = parse_program(R"(program
     symbol s0 = 5 in [2, 64]
@@ -64,7 +64,7 @@ std::unique_ptr<WholeRun> on_threads(int64_t ranks) {
   return run_on_threads(std::move(programs), manifest_of(program));
 }
 
-TEST(WholeRun, CutsWhatGoesInAndJoinsWhatComesOut) {
+TEST(WholeRun, ShardsInputsAndGathersOutputs) {
   for (const int64_t ranks : {1, 2, 3}) {
     const auto run = on_threads(ranks);
     for (const int64_t rows : {5, 6}) {

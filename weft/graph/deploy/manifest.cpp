@@ -57,7 +57,7 @@ std::vector<int64_t> ranks_of(const std::optional<DeviceMesh>& mesh) {
   return mesh ? std::vector<int64_t>(mesh->ranks().begin(), mesh->ranks().end()) : std::vector<int64_t>{0};
 }
 
-/// All of it but the checksum.
+/// Everything except the checksum.
 Json content_of(const Manifest& manifest) {
   Json json = {{"format", kFormat}, {"version", kVersion}};
   if (manifest.mesh) {
@@ -79,7 +79,7 @@ Json content_of(const Manifest& manifest) {
   return json;
 }
 
-/// What is read of a file, with errors that say where.
+/// Reads a manifest, with errors that name the position.
 class ManifestReader {
  public:
   ManifestReader(const std::string& text, const std::string& name) : name_(name) {
@@ -103,7 +103,8 @@ class ManifestReader {
   Manifest read() const {
     try {
       auto manifest = content();
-      // Last, since the other errors say more; it finds what they cannot, as a changed layout.
+      // Checked last, because the other errors are more specific; it finds changes that they cannot find, such as
+      // another layout.
       const auto checksum = checksum_text(crc32(content_of(manifest).dump()));
       const auto stated = root_.at(kChecksum).get<std::string>();
       check(stated == checksum, c10::str("the checksum ", checksum, " is required for what it says, but got ", stated));
@@ -140,7 +141,7 @@ class ManifestReader {
     return manifest;
   }
 
-  /// What a text stands for, with an error that names the key that it was under.
+  /// Parses the text under a key; an error names the key.
   template <class Fn>
   std::invoke_result_t<const Fn&> of_text(const std::string& key, const Fn& fn) const {
     try {
@@ -151,7 +152,7 @@ class ManifestReader {
     }
   }
 
-  /// Every rank once and in order, in a file of its own.
+  /// Checks that the list has every rank once and in order, each with its own file.
   std::vector<Manifest::RankFile> rank_files(const Json& list, const std::vector<int64_t>& ranks) const {
     check(list.size() == ranks.size(), c10::str(ranks.size(), " ranks are required, but got ", list.size()));
     std::vector<Manifest::RankFile> files;
@@ -205,14 +206,16 @@ class ManifestReader {
     return entry;
   }
 
-  /// Whoever cuts or joins tensors goes by it.
+  /// Sharding and gathering rely on the layout.
   void check_layout(const Manifest::Entry& entry, const std::optional<DeviceMesh>& mesh) const {
     if (!entry.type || !std::holds_alternative<TensorType>(*entry.type)) {
       return;
     }
     check(entry.layout.has_value() == mesh.has_value(), entry.name + " needs a layout, as there is a mesh");
     if (entry.layout) {
-      check(entry.layout->ndim() == mesh->ndim(), c10::str(entry.name, " lies as ", *entry.layout, " on ", *mesh));
+      check(
+          entry.layout->ndim() == mesh->ndim(),
+          c10::str(entry.name, " has the layout ", *entry.layout, " on ", *mesh));
       of_text(entry.name, [&] { return entry.layout->normalized(std::get<TensorType>(*entry.type).dim()); });
     }
   }

@@ -4,7 +4,8 @@
 
 namespace weft::graph {
 
-/// How a program that lies on ranks is called with whole tensors: what `weft.json` says beside the programs of the ranks.
+/// How a sharded program is called with global tensors: the contents of `weft.json`, which is stored next to the
+/// programs of the ranks.
 ///
 ///   {"format": "weft sharded program", "version": 2, "mesh": "mesh(tp=2)",
 ///    "ranks": [{"rank": 0, "file": "rank_0.pt2", "bytes": 2048, "digest": "1c291ca3"}, {"rank": 1, ...}],
@@ -12,17 +13,17 @@ namespace weft::graph {
 ///               {"name": "flag", "constant": true}],
 ///    "outputs": [{"name": "output_0", "dtype": "f32", "sizes": ["s77", 16], "layout": "{S(1)}"}], "checksum": "cbf43926"}
 ///
-/// Files of other lengths or digests than these (Archive::digest) belong to another program, and a text that is not what its
-/// checksum was made of was changed: both raise.
+/// A file with another length or digest (Archive::digest) belongs to another program, and a text that does not have its
+/// checksum was changed: both raise.
 struct Manifest {
-  /// A user input or output: a tensor of these whole sizes, a number, or a constant that the programs know.
+  /// A user input or output: a tensor with its global sizes, a number, or a constant that the programs contain.
   struct Entry {
     std::string name;
-    std::optional<Type> type;     // none for a constant; of a tensor, dtype and sizes count
-    std::optional<Layout> layout; // of a tensor; none where the program is not sharded
+    std::optional<Type> type;     // none for a constant; of a tensor, only dtype and sizes are used
+    std::optional<Layout> layout; // of a tensor; none if the program is not sharded
   };
 
-  /// The program of a rank, in the same folder.
+  /// The file with the program of a rank, in the same folder.
   struct RankFile {
     std::string name;
     uint64_t bytes = 0;
@@ -37,13 +38,13 @@ struct Manifest {
   static constexpr const char* kFile = "weft.json";
 
   std::string to_json() const;
-  /// Raises for a text that is none; `name` is what errors call it.
+  /// Raises for a text that is not a manifest; errors call it `name`.
   static Manifest parse(const std::string& text, const std::string& name);
-  /// Of a folder.
+  /// Reads the manifest of a folder.
   static Manifest load(const std::string& folder);
 };
 
-/// Of a whole program, sharded or not. Outputs are called output_0, output_1, ...
+/// The manifest of a program of global tensors, sharded or not. Its outputs are named output_0, output_1, ...
 Manifest manifest_of(const Program& program);
 
 } // namespace weft::graph

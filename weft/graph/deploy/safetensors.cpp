@@ -18,7 +18,7 @@ namespace {
 
 using c10::ScalarType;
 
-// The dtypes that the Python package knows.
+// The dtypes that the Python package supports.
 constexpr std::array<std::pair<std::string_view, ScalarType>, 18> kDtypes = {{
     {"F64", ScalarType::Double},
     {"F32", ScalarType::Float},
@@ -41,7 +41,7 @@ constexpr std::array<std::pair<std::string_view, ScalarType>, 18> kDtypes = {{
 }};
 
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kMaxHeaderBytes = 100'000'000; // as the Python package has it
+constexpr size_t kMaxHeaderBytes = 100'000'000; // the limit of the Python package
 constexpr const char* kMetadata = "__metadata__";
 
 class SafetensorsReader {
@@ -51,7 +51,7 @@ class SafetensorsReader {
   NamedTensors read() {
     const auto header = parse_header();
     NamedTensors tensors;
-    std::map<size_t, size_t> ends; // of every tensor, by its begin
+    std::map<size_t, size_t> ends; // the end of every tensor, by its begin
     for (const auto& [name, entry] : header.items()) {
       if (name == kMetadata) {
         continue;
@@ -64,7 +64,7 @@ class SafetensorsReader {
     }
     size_t next = 0;
     for (const auto& [begin, end] : ends) {
-      check(begin == next, c10::str("the tensors must lie one after the other, but none begins at byte ", next));
+      check(begin == next, c10::str("the tensors must be stored one after the other, but none begins at byte ", next));
       next = end;
     }
     check(next == data_.size(), c10::str("the tensors must fill ", data_.size(), " bytes, but end at ", next));
@@ -154,12 +154,12 @@ class SafetensorsReader {
     if (bytes == 0) {
       return at::empty(sizes, at::TensorOptions(type));
     }
-    auto* data = const_cast<char*>(data_.data()) + begin; // a map of this process's own
+    auto* data = const_cast<char*>(data_.data()) + begin; // writable, because the map is private to this process
     const auto view = [&](ScalarType as) {
       return at::from_blob(data, sizes, [file = file_](void*) {}, at::TensorOptions(as));
     };
     if (type == ScalarType::Bool) {
-      return view(ScalarType::Byte).ne(0); // a bool that is neither true nor false would be anything
+      return view(ScalarType::Byte).ne(0); // a bool byte other than 0 and 1 would be undefined behaviour
     }
     if (reinterpret_cast<uintptr_t>(data) % c10::elementSize(type) != 0) {
       auto copy = at::empty(sizes, at::TensorOptions(type));
@@ -190,7 +190,7 @@ NamedTensors read_safetensors(const std::string& path) {
 }
 
 void write_safetensors(const NamedTensors& tensors, const std::string& path) {
-  // Larger elements first: all of them are aligned then.
+  // Larger elements first, so that all tensors are aligned.
   std::vector<std::pair<std::string, at::Tensor>> order(tensors.begin(), tensors.end());
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     return a.second.element_size() > b.second.element_size();

@@ -45,8 +45,8 @@ bool run_hoist_collectives(Program& program, PassContext& /*context*/) {
   return hoist_collectives(*program.graph);
 }
 
-/// Whether a shard is a copy or the tensor itself may differ between ranks, and so may what a write to it is in the way of.
-/// Which collectives become one has to be the same on all.
+/// Bucketing is skipped for a program that writes to tensors: whether a shard is a copy or the tensor itself may differ
+/// between ranks, and so may the writes that prevent bucketing. But all ranks must bucket the same collectives.
 bool writes_nothing(const PassContext& context) {
   return !writes_to_values(*context.parallel->graph);
 }

@@ -4,8 +4,8 @@
 
 namespace weft::graph {
 
-/// From a program to its parallel form, which is the same for all ranks: tensor_parallel, common_redistributions, dead_code,
-/// micro_pipeline. Gives what was decided of collectives that could run beside matmuls.
+/// Turns a program into its parallel form, which is the same for all ranks: tensor_parallel, common_redistributions,
+/// dead_code, micro_pipeline. Returns the decisions about the collectives that could overlap matmuls.
 OverlapDecisions shard(
     Program& program,
     const DeviceMesh& mesh,
@@ -14,8 +14,9 @@ OverlapDecisions shard(
     const OverlapOptions& overlap = {},
     const PassOptions& passes = {});
 
-/// From there to what a rank runs: localize, bucket_collectives (of a program that writes to no tensor), hoist_collectives,
-/// dead_code. Texts of the passes go into the folder rank_<r> of the one that `passes` names.
+/// Turns the parallel form into the program of a rank: localize, bucket_collectives (unless the program writes to
+/// tensors), hoist_collectives, dead_code. Texts of the passes go into the folder rank_<r> of the folder that `passes`
+/// names.
 Program program_of_rank(
     const Program& program,
     int64_t rank,

@@ -22,7 +22,7 @@ bool is_rank_file(const std::string& name) {
   return name.rfind("rank_", 0) == 0 && name.size() > 4 && name.substr(name.size() - 4) == ".pt2";
 }
 
-/// What was not written here is nobody's to remove.
+/// Checks that only files of an earlier write_sharded would be removed.
 void check_replaceable(const fs::path& folder) {
   if (!fs::exists(folder)) {
     const auto parent = folder.parent_path();
@@ -49,7 +49,7 @@ void check_replaceable(const fs::path& folder) {
   }
 }
 
-/// A folder beside the one that it is to become.
+/// A temporary folder in the same parent folder, which replaces the target when it is complete.
 class NewFolder {
  public:
   explicit NewFolder(fs::path target) : target_(std::move(target)), temporary_(beside("part")) {
@@ -93,13 +93,13 @@ class NewFolder {
   fs::path temporary_;
 };
 
-/// Parts of weights that are not views are made one by one.
+/// Local tensors of weights that are not views are computed one by one.
 at::Tensor make_part(const Program& program, const std::string& name, const MeshPlace& place) {
   for (const auto& input : program.inputs) {
     if (input.kind != InputKind::User && input.target == name) {
-      const auto& whole = program.tensors.at(name);
-      auto part = part_of(whole, *input.value->layout, place).contiguous();
-      release_pages(whole);
+      const auto& global = program.tensors.at(name);
+      auto part = part_of(global, *input.value->layout, place).contiguous();
+      release_pages(global);
       return part;
     }
   }

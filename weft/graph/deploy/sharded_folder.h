@@ -7,24 +7,26 @@
 
 namespace weft::graph {
 
-/// Is told how much is done, from 0 to 1. What it throws ends the work.
+/// Called with the progress, from 0 to 1. An exception ends the work.
 using OnProgress = std::function<void(double done)>;
 
-/// Writes the programs of all ranks, with their weights, and the manifest into a folder, which is there when all of it is.
+/// Writes the programs of all ranks, with their weights, and the manifest into a folder, which appears when it is
+/// complete.
 ///
 ///   auto program = read_pt2("model.pt2");
 ///   shard(program, mesh, plan);
 ///   write_sharded(program, "out");        // out/rank_0.pt2, ..., out/weft.json
 ///
-/// Weights of a mapped file are in memory one at a time. A folder that was written so is replaced; raises for any other
-/// folder that is not empty, and leaves nothing behind when it raises, but for the texts that `passes` may ask for.
+/// Weights of a mapped file are in memory one at a time. A folder of an earlier call is replaced; any other folder that
+/// is not empty raises. An error leaves nothing behind except for the texts that `passes` may ask for.
 void write_sharded(
     const Program& program,
     const std::string& folder,
     const OnProgress& on_progress = {},
     const PassOptions& passes = {});
 
-/// The program of a rank in such a folder, by its place in the mesh. Raises for a file that the manifest was not written for.
+/// The program of a rank in such a folder, by its position in the mesh. Raises for a file that does not belong to the
+/// manifest.
 Program read_rank(const std::string& folder, const Manifest& manifest, int64_t rank);
 
 } // namespace weft::graph

@@ -41,23 +41,23 @@ struct ThreadRanks::State {
 
   void be_rank(int64_t rank);
   void serve(int64_t rank, Executor& executor);
-  /// The error that is being handled, if it is the first.
+  /// Keeps the error that is being handled, if it is the first.
   void keep_error(int64_t rank);
   template <class Condition>
   void wait_until(Condition condition);
   Executor& of(int64_t rank) const;
 
   const std::vector<std::shared_ptr<const Program>> programs;
-  std::vector<Executor*> executors; // in the threads of their ranks
+  std::vector<Executor*> executors; // owned by the threads of their ranks
   std::vector<Values> inputs;
   std::vector<Values> outputs;
   std::exception_ptr error;
 
   std::mutex mutex;
   std::condition_variable changed;
-  size_t runs = 0;      // that were asked for
-  int64_t idle = 0;     // ranks that wait for the next
-  bool is_over = false; // no more runs are to come
+  size_t runs = 0;      // the number of runs that were requested
+  int64_t idle = 0;     // the number of ranks that wait for the next run
+  bool is_over = false; // whether there will be no more runs
   bool has_ended = false;
   std::thread threads; // starts the ranks and joins them
 };
@@ -70,7 +70,7 @@ ThreadRanks::State::State(std::vector<std::shared_ptr<const Program>> programs_,
     try {
       run_on_ranks(size, [this](int64_t rank) { be_rank(rank); }, options);
     } catch (const std::exception&) {
-      // The first error is kept already.
+      // The first error was kept already.
     }
     const std::lock_guard lock(mutex);
     has_ended = true;
@@ -110,7 +110,7 @@ void ThreadRanks::State::be_rank(int64_t rank) {
     serve(rank, executor);
   } catch (...) {
     keep_error(rank);
-    // One of its own: that which is kept is read by another thread.
+    // A copy of the error, because another thread reads the one that is kept.
     throw std::runtime_error(first_line_of(std::current_exception()));
   }
 }

@@ -5,13 +5,13 @@
 
 namespace weft::graph {
 
-/// Runs the programs of all ranks of a mesh in this process, each rank being a thread with an executor of its own. They
+/// Runs the programs of all ranks of a mesh in this process. Each rank is a thread with its own executor; the threads
 /// stay between runs.
 ///
 ///   ThreadRanks ranks(programs);                       // programs[r] is rank r's
 ///   auto outputs = ranks.run_alike({tokens});          // outputs[r][0] is rank r's first output
 ///
-/// A process that is one rank, started by torchrun or mpirun, makes an Executor of its rank's program instead.
+/// A process that is one rank, started by torchrun or mpirun, creates an Executor of its rank's program instead.
 class ThreadRanks {
  public:
   using Values = std::vector<c10::IValue>;
@@ -23,14 +23,15 @@ class ThreadRanks {
 
   int64_t size() const;
 
-  /// The inputs of every rank; gives the outputs of every rank. Inputs that do not fit raise before anything runs. When a
-  /// rank fails the first error is rethrown, with its rank, and there are no more runs.
+  /// Takes the inputs of every rank and returns the outputs of every rank. Inputs that do not fit raise before anything
+  /// runs. If a rank fails, the first error is rethrown with its rank, and no more runs are possible.
   std::vector<Values> run(std::vector<Values> inputs);
-  /// All ranks get the same inputs; of those that the program changes, rank 0 changes the caller's, the others copies.
+  /// All ranks get the same inputs. If the program changes an input, rank 0 changes the caller's tensor, and the other
+  /// ranks change copies.
   std::vector<Values> run_alike(const Values& inputs);
 
   void manual_seed(uint64_t seed);
-  /// To be asked between runs.
+  /// Must be called between runs.
   const Executor& executor(int64_t rank) const;
 
  private:

@@ -36,7 +36,7 @@ std::string type_text(const TensorType& type) {
       "]");
 }
 
-/// What can be said of a whole tensor; relations between sizes are the executor's to check.
+/// Checks what is known of a global tensor; the executor checks relations between sizes.
 void check_tensor(const Entry& entry, const at::Tensor& tensor) {
   const auto& type = *tensor_type(entry);
   bool fits = tensor.scalar_type() == type.dtype && tensor.dim() == type.dim();
@@ -49,8 +49,8 @@ void check_tensor(const Entry& entry, const at::Tensor& tensor) {
   const auto layout = entry.layout.value_or(Layout());
   for (const auto& placement : layout.placements()) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        !placement.is_partial(), "[WholeRun] input \"", entry.name, "\" lies as ", layout,
-        ", which a whole tensor cannot be cut to. Shard the program with another layout for it.");
+        !placement.is_partial(), "[WholeRun] input \"", entry.name, "\" has the layout ", layout,
+        ", which a global tensor cannot be sharded to. Shard the program with another layout for it.");
   }
 }
 
@@ -69,8 +69,8 @@ c10::IValue number_of(const Entry& entry, const at::Tensor& tensor) {
   return {};
 }
 
-/// What one rank's program is called with. Copies, since programs may write to their inputs.
-Values parts_of(const Manifest& manifest, const Program& program, const NamedTensors& inputs, int64_t rank) {
+/// The arguments of one rank's program. They are copies because programs may write to their inputs.
+Values local_inputs(const Manifest& manifest, const Program& program, const NamedTensors& inputs, int64_t rank) {
   Values values;
   size_t position = 0;
   for (const auto& input : program.inputs) {
@@ -83,15 +83,15 @@ Values parts_of(const Manifest& manifest, const Program& program, const NamedTen
     } else if (tensor_type(entry) == nullptr) {
       values.push_back(number_of(entry, inputs.at(entry.name)));
     } else {
-      const auto& whole = inputs.at(entry.name);
+      const auto& global = inputs.at(entry.name);
       values.emplace_back(
-          (entry.layout ? part_of(whole, *entry.layout, place_in(*manifest.mesh, rank)) : whole).clone());
+          (entry.layout ? part_of(global, *entry.layout, place_in(*manifest.mesh, rank)) : global).clone());
     }
   }
   return values;
 }
 
-/// Undefined for None and for texts, which no tensor can hold. An integer stays one.
+/// Undefined for None and for texts, which no tensor can hold. An integer stays an integer.
 at::Tensor as_tensor(const c10::IValue& value) {
   if (value.isTensor()) {
     return value.toTensor();
@@ -123,11 +123,12 @@ class OnThreads : public WholeRun {
 
  private:
   std::vector<at::Tensor> run_checked(const NamedTensors& inputs) override {
-    std::vector<Values> parts;
+    std::vector<Values> locals;
     for (size_t i = 0; i < programs_.size(); ++i) {
-      parts.push_back(parts_of(manifest(), *programs_[i], inputs, manifest().mesh ? manifest().mesh->ranks()[i] : 0));
+      const auto rank = manifest().mesh ? manifest().mesh->ranks()[i] : 0;
+      locals.push_back(local_inputs(manifest(), *programs_[i], inputs, rank));
     }
-    const auto outputs = ranks_.run(std::move(parts));
+    const auto outputs = ranks_.run(std::move(locals));
     std::vector<at::Tensor> result;
     for (size_t i = 0; i < manifest().outputs.size(); ++i) {
       std::vector<at::Tensor> of_ranks;
@@ -167,7 +168,7 @@ class AsProcess : public WholeRun {
 
   std::vector<at::Tensor> run_checked(const NamedTensors& inputs) override {
     const auto symbols = symbols_of(inputs);
-    auto outputs = executor_.run(parts_of(manifest(), *program_, inputs, mesh_.world()->rank()));
+    auto outputs = executor_.run(local_inputs(manifest(), *program_, inputs, mesh_.world()->rank()));
     std::vector<at::Tensor> result;
     for (size_t i = 0; i < manifest().outputs.size(); ++i) {
       auto tensor = as_tensor(outputs.at(i));
@@ -177,7 +178,7 @@ class AsProcess : public WholeRun {
     return result;
   }
 
-  /// The sizes that symbols stand for in this call.
+  /// The values of the symbols in this call.
   Size::Values symbols_of(const NamedTensors& inputs) const {
     Size::Values values;
     for (const auto& entry : manifest().inputs) {
@@ -197,7 +198,7 @@ class AsProcess : public WholeRun {
   at::Tensor gathered(const Entry& entry, const at::Tensor& local, const Size::Values& symbols) const {
     auto sizes = local.sizes().vec();
     for (int64_t d = 0; d < local.dim(); ++d) {
-      // Dims that are not cut are whole already, whatever they are called.
+      // Dims that are not sharded already have their global size, also if it is a symbol.
       if (!entry.layout->shard_order(d).empty()) {
         sizes[d] = tensor_type(entry)->sizes.at(d).evaluate(symbols);
       }
