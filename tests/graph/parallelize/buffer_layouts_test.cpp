@@ -10,7 +10,7 @@
 namespace weft::graph {
 
 namespace buffer_layouts_test {
-/// Keys that are cut by heads go into a cache, and what is in there meets queries that are cut alike.
+/// Writes keys that are sharded by heads to a cache, and multiplies the cache by queries with the same layout.
 Program with_cache() {
   return parse_program(R"(
 program
@@ -42,7 +42,7 @@ TEST(BufferLayouts, WrittenBuffersAreTriedAlongEveryDimThatTheRanksDivide) {
   EXPECT_EQ(chosen.at("keys_0").to_string(), "{S(1)}");
 }
 
-TEST(BufferLayouts, ACacheOfKeysLiesByHeadsAsTheyDo) {
+TEST(BufferLayouts, ACacheOfKeysIsShardedByHeadsLikeTheKeys) {
   auto program = with_cache();
   shard(program, analysis_mesh("tp=2"), nn::ParallelPlan{{"wk", nn::colwise()}});
   EXPECT_EQ(program.inputs[1].value->layout->to_string(), "{S(1)}");

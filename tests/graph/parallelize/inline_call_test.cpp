@@ -34,7 +34,7 @@ output %y = user
 }
 
 TEST(InlineCall, WhatIsNoProductOfSymbolsIsNotUnderstood) {
-  // One longer than the symbol: recorded for two numbers it is two numbers.
+  // The size is s0 + 1, which two trial values do not determine.
   auto program = parse_program(R"(
 program
 symbol s0 = 4 in [2, 4096]

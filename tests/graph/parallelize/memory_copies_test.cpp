@@ -14,7 +14,7 @@ bool never(const Value* /*value*/) {
   return false;
 }
 
-TEST(MemoryCopies, AWritePartsCopiesThatAreReadLater) {
+TEST(MemoryCopies, AWriteSeparatesCopiesThatAreReadLater) {
   Graph graph;
   auto* x = graph.add_input("x", contiguous_type(at::kFloat, {4}));
   auto* copy = graph.add_input("copy", contiguous_type(at::kFloat, {4}));
@@ -29,7 +29,7 @@ TEST(MemoryCopies, AWritePartsCopiesThatAreReadLater) {
   EXPECT_EQ(memory.original_of(copy_of_copy), x);
 }
 
-TEST(MemoryCopies, AWriteThroughAViewOfACopyPartsItFromItsSource) {
+TEST(MemoryCopies, AWriteThroughAViewOfACopySeparatesItFromItsSource) {
   const auto program = parse_program(R"(
 program
 input %x: f32[4] = user

@@ -16,7 +16,7 @@ std::string in_call(const std::string& module, int call) {
   return "L__self__,,Model;L__self__" + module + suffix + "," + module + ",torch.nn.modules.linear.Linear";
 }
 
-/// One linear that is called twice.
+/// A linear layer that is called twice.
 Program twice() {
   auto program = parse_program(R"(
 program
@@ -45,7 +45,7 @@ TEST(ModuleBoundaries, EveryCallOfAModuleGivesWhatItsStyleSays) {
   EXPECT_EQ(counts.at("all_gather"), 0);
 }
 
-TEST(ModuleBoundaries, OutputsGoWhereTheStyleBringsThem) {
+TEST(ModuleBoundaries, OutputsAreRedistributedAsTheStyleSays) {
   const auto counts = collectives(twice(), nn::rowwise({.output = Shard(0)}));
   EXPECT_EQ(counts.at("all_reduce"), 0);
   EXPECT_EQ(counts.at("reduce_scatter"), 2);

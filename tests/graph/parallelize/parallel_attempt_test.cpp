@@ -14,7 +14,7 @@ namespace weft::graph {
 namespace parallel_attempt_test {
 using testing::expect_contains;
 
-/// A write to a slice that every rank has to have whole.
+/// A write to a slice that must be replicated.
 Program writing_program() {
   return parse_program(R"(
 program
@@ -28,7 +28,7 @@ output %y = user
 )");
 }
 
-TEST(ParallelAttempt, NamesTheValueThatMustBeKeptWholeAndKeepsIt) {
+TEST(ParallelAttempt, NamesTheValueThatMustBeReplicatedAndReplicatesIt) {
   const auto mesh = analysis_mesh("tp=4");
   const nn::ParallelPlan plan = {{"up", nn::colwise()}};
   auto program = writing_program();

@@ -23,15 +23,15 @@ output %y = user
   MemoryCopies memory;
   Redistributions redistributions(graph, analysis, memory);
 
-  EXPECT_EQ(redistributions.bring(x, Layout({Partial()}), relu), x);
-  auto* whole = redistributions.bring(x, Layout({Replicate()}), relu);
-  EXPECT_EQ(to_string(*whole->producer()), "%all_reduce: f32[4,8] {R} = all_reduce(%x, 0: {P(sum)} -> {R})");
-  EXPECT_EQ(redistributions.bring(x, Layout({Replicate()}), relu), whole);
-  EXPECT_EQ(redistributions.source_of(whole), x);
-  EXPECT_EQ(memory.original_of(whole), x);
+  EXPECT_EQ(redistributions.in_layout(x, Layout({Partial()}), relu), x);
+  auto* full = redistributions.in_layout(x, Layout({Replicate()}), relu);
+  EXPECT_EQ(to_string(*full->producer()), "%all_reduce: f32[4,8] {R} = all_reduce(%x, 0: {P(sum)} -> {R})");
+  EXPECT_EQ(redistributions.in_layout(x, Layout({Replicate()}), relu), full);
+  EXPECT_EQ(redistributions.source_of(full), x);
+  EXPECT_EQ(memory.original_of(full), x);
 
   redistributions.forget_copies_of(x);
-  EXPECT_NE(redistributions.bring(x, Layout({Replicate()}), relu), whole);
+  EXPECT_NE(redistributions.in_layout(x, Layout({Replicate()}), relu), full);
 }
 
 } // namespace redistributions_test

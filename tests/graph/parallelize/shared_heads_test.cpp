@@ -37,7 +37,7 @@ TEST(SharedHeads, AreRepeatedUntilEveryRankHasOne) {
       "%repeat_interleave: f32[2,4,3,2] {R} = aten::repeat_interleave.self_int(%k, 2, 1)");
 }
 
-TEST(SharedHeads, StayWhereTheRanksDivideThemOrTheQueryIsWhole) {
+TEST(SharedHeads, StayIfTheRanksDivideThemOrTheQueryIsReplicated) {
   EXPECT_FALSE(repeats(8, 4, "{S(1)}"));
   EXPECT_FALSE(repeats(8, 8, "{S(1)}"));
   EXPECT_FALSE(repeats(8, 2, "{R}"));

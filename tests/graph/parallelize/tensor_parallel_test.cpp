@@ -10,7 +10,7 @@ using namespace weft::testing;
 
 const nn::ParallelPlan kPair = {{"up", nn::colwise()}, {"down", nn::rowwise()}};
 
-/// A linear "up" whose output %a, f32[4,12] cut by columns, goes through `nodes` to the output %y.
+/// A linear "up" whose output %a, f32[4,12] sharded by columns, goes through `nodes` to the output %y.
 std::string behind_colwise(const std::string& nodes, const std::string& more_inputs = "") {
   return "program\ninput %w: f32[12,8] = parameter \"up.weight\"\n" + more_inputs +
       "input %x: f32[4,8] = user\n  %a: f32[4,12] = aten::linear(%x, %w)\n" + nodes + "output %y = user\n";
@@ -60,7 +60,7 @@ output %y = user
   expect_contains(run.of_rank[0], "aten::view(%m, [2, 3, 3])");
 }
 
-TEST(TensorParallel, ListsOfCutAndWholeTensorsAreBroughtTogether) {
+TEST(TensorParallel, ListsOfShardedAndReplicatedTensorsGetOneLayout) {
   EXPECT_EQ(
       collectives(expect_same_sharded(
           behind_colwise("  %y: f32[4,24] = aten::cat([%a, %a], 1)\n"), "tp=4", {{"up", nn::colwise()}})),
@@ -107,7 +107,7 @@ output %b = user
 output %c = user
 output %b = user
 )";
-  // The terms are added up for both, and each is gathered for the two outputs that it is.
+  // Both partial sums are reduced, and each is gathered once for its two outputs.
   EXPECT_EQ(
       collectives(expect_same_sharded(text, "tp=4", {{"down", nn::rowwise()}})),
       (Counts{{"reduce_scatter", 1}, {"all_gather", 2}}));
@@ -146,7 +146,7 @@ TEST(TensorParallel, LayoutsOfInputsAndOutputsAreAsAsked) {
   expect_contains(run.text, "input %x: f32[4,8] {S(0)} = user");
 }
 
-TEST(TensorParallel, SizesThatAreSymbolsAreCutWhenTheProgramRuns) {
+TEST(TensorParallel, SizesThatAreSymbolsAreShardedWhenTheProgramRuns) {
   const auto text = R"(
 program
 symbol s0 = 4 in [2, 64]

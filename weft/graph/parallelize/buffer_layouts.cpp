@@ -15,7 +15,7 @@ struct Group {
   std::vector<int64_t> sizes;
 };
 
-/// "layers.3.keys" as "layers.#.keys".
+/// Replaces numbers: "layers.#.keys" for "layers.3.keys".
 std::string without_numbers(const std::string& name) {
   std::string pattern;
   for (const auto letter : name) {
@@ -28,7 +28,7 @@ std::string without_numbers(const std::string& name) {
   return pattern;
 }
 
-/// Buffers that are written to, by operators or as the program ends; one of no dims has nothing to cut.
+/// Buffers that operators or mutations write to, except for those of no dims, which cannot be sharded.
 std::vector<Group> written_buffers(const Program& program) {
   const MemoryWrites writes(*program.graph);
   std::unordered_set<std::string> mutated;

@@ -9,10 +9,10 @@ namespace weft::graph {
 /// Layouts by the names of buffers.
 using BufferLayouts = std::map<std::string, Layout>;
 
-/// Where buffers that a program writes to, such as a cache of keys and values, ought to lie along a mesh dim, so that it
-/// communicates least. Every dim that the ranks divide is tried, together for buffers that differ by numbers in their names
-/// alone (keys_0, keys_1, ...); `cost(layouts)` says what the program costs under some layouts, and the others whole.
-/// Buffers that are only read need no such choice: a rank's part of them is at hand.
+/// Chooses layouts along a mesh dim for the buffers that a program writes to, such as a cache of keys and values, so
+/// that it communicates least. Tries every dim that the ranks divide, with one choice for all buffers whose names
+/// differ only by numbers (keys_0, keys_1, ...). `cost(layouts)` is the cost of the program under some layouts, with
+/// the other buffers replicated. Read-only buffers need no such choice: a rank can slice them without communication.
 BufferLayouts choose_buffer_layouts(
     const Program& program,
     const DeviceMesh& mesh,

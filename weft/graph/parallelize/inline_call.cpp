@@ -23,7 +23,7 @@ TensorType of_numbers(const TensorType& type, const TrialValues& values) {
   return result;
 }
 
-/// Of a tensor, or of a number that is one.
+/// The sizes of a tensor, or of a number that is a size.
 Sizes sizes_of(const Value& value) {
   if (value.is_tensor()) {
     return value.tensor().sizes;
@@ -32,13 +32,14 @@ Sizes sizes_of(const Value& value) {
   return number.kind == NumberKind::Int && !number.expression.empty() ? Sizes{Size::parse(number.expression)} : Sizes{};
 }
 
-/// The same number under two choices of numbers for symbols; nothing where the two do not tell what it is.
+/// The expression of a number that has these values under two choices of trial values; nothing if they do not determine
+/// it.
 std::optional<Size> understood(int64_t one, const StandIns& ones, int64_t other, const StandIns& others) {
   const auto size = written_out(one, ones);
   return size == written_out(other, others) ? std::optional<Size>(size) : std::nullopt;
 }
 
-/// A node of one recording, with its counterpart in the other, as a node in terms of symbols.
+/// Translates a node of one recording, with its counterpart in the other, to a node with symbols.
 class Rewriting {
  public:
   Rewriting(const StandIns& ones, const StandIns& others) : ones_(ones), others_(others) {}
@@ -63,7 +64,7 @@ class Rewriting {
     return is_understood ? std::optional<Type>(result) : std::nullopt;
   }
 
-  /// As GraphBuilder takes them; nothing where they are not understood.
+  /// The arguments for GraphBuilder; nothing if an argument cannot be translated.
   std::optional<GraphBuilder::Argument> argument(
       const Node& one,
       const Argument& argument,
@@ -283,7 +284,7 @@ bool CallInliner::replaced_by_recordings(Node* node, const c10::KernelFunction* 
   if (!other || one->graph->size() != other->graph->size()) {
     return false;
   }
-  // Everything is understood before anything is changed.
+  // Translates all nodes before it changes the graph.
   const Rewriting rewriting(one->stand_ins, other->stand_ins);
   Mapping values;
   size_t next_input = 0;
@@ -316,7 +317,7 @@ bool CallInliner::replaced_by_recordings(Node* node, const c10::KernelFunction* 
         return false;
       }
       added.outputs.types.push_back(std::move(type));
-      values[recorded->output(i)] = node->operand(0); // any, until it is made
+      values[recorded->output(i)] = node->operand(0); // a placeholder until the node exists
     }
     for (size_t a = 0; a < recorded->arguments().size(); ++a) {
       if (!rewriting.argument(*recorded, recorded->arguments()[a], twin->arguments()[a], values)) {

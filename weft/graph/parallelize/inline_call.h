@@ -7,22 +7,22 @@
 
 namespace weft::graph {
 
-/// Puts in place of a call what it is made of, as capture/inline_composite.h does, also where sizes are symbols: the call
-/// is recorded for two choices of numbers in their place, and what differs between the two is written out in symbols
-/// again. What is no product of symbols and a number, such as s0 + 1, is not understood, and the call stays. So it does
-/// where a number is no size, or where a symbol has too small a range to be taken for two numbers.
+/// Replaces a composite call by its inner calls, as capture/inline_composite.h does, also if sizes are symbols: the
+/// call is recorded for two choices of trial values, and numbers that differ between the two are translated back to
+/// symbols. The call stays if such a number is not a product of symbols and a number (s0 + 1, for example), if it is
+/// not a size, or if the range of a symbol is too small for two trial values.
 class CallInliner {
  public:
-  /// The mesh's world is not spoken to, and need not be there.
+  /// The mesh's world is not used and need not exist.
   CallInliner(Program& program, const TrialValues& values, const TrialValues& other_values, const DeviceMesh& mesh);
 
-  /// By the kernel of the operator that is made of other operators. False where it stays.
+  /// Inlines the composite kernel of the operator. Returns false if the call stays.
   bool composite(Node* node);
-  /// By a kernel on distributed tensors.
+  /// Inlines a kernel on distributed tensors.
   bool by_kernel(Node* node, const c10::KernelFunction& kernel);
 
  private:
-  /// A call alone in a graph, of numbers, after it was replaced.
+  /// A graph with only this call, of numbers, after it was replaced.
   struct Recording {
     std::unique_ptr<Graph> graph;
     StandIns stand_ins;
@@ -32,13 +32,13 @@ class CallInliner {
   bool can_be_recorded(const Node& node, const TrialValues& values) const;
   bool replaced_by_recordings(Node* node, const c10::KernelFunction* kernel);
   std::optional<Recording> record(const Node& node, const TrialValues& values, const c10::KernelFunction* kernel) const;
-  /// By inputs. False, and nothing done, where that is not possible of some that the node has.
+  /// Passes numbers as inputs. Returns false, without changes, if that is not possible for all operands of the node.
   bool define_symbols(GraphBuilder& build, Node* before) const;
 
   Program& program_;
   const TrialValues& values_;
   const TrialValues& other_values_;
-  DeviceMesh mesh_; // with nobody to talk to
+  DeviceMesh mesh_; // over a fake world, because nothing is communicated
 };
 
 } // namespace weft::graph

@@ -12,7 +12,7 @@ const Value* MemoryCopies::original_of(const Value* value) const {
   while (const auto* source = copied_from_.get(memory)) {
     source = sharing_.memory_of(source);
     if (source->id() >= memory->id()) {
-      break; // an operator that gives views of several tensors has put both into one memory
+      break; // an operator that returns views of several tensors joined both memories
     }
     memory = source;
   }
@@ -21,7 +21,7 @@ const Value* MemoryCopies::original_of(const Value* value) const {
 
 const Value* MemoryCopies::parted_by_write(const Value* written, const std::function<bool(const Value*)>& is_read_later)
     const {
-  // Copies of copies, and other copies of what this one is of, are the same tensor to the program too.
+  // Copies of copies, and other copies of the same source, are the same tensor to the program too.
   const auto* const own = sharing_.memory_of(written);
   std::vector<const Value*> same = {original_of(written)};
   ValueSet seen;

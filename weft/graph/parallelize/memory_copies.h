@@ -6,29 +6,31 @@
 
 namespace weft::graph {
 
-/// Which values hold the same contents in other memory, since a redistribution copied them. Kept up while a graph is walked.
+/// Tracks which values have the same contents in different memory, because a redistribution copied them, during a walk
+/// over a graph.
 class MemoryCopies {
  public:
-  /// A call that is visited: what it gives may lie where its operands do.
+  /// Adds a call of the walk: its outputs may share memory with its operands.
   void add_call(const Node& node) {
     sharing_.add(node);
   }
-  /// `copy` holds, in memory of its own, what `value` holds now.
+  /// `copy` holds the current contents of `value` in its own memory.
   void add_copy(const Value* copy, const Value* value);
 
-  /// A value that shares contents, but not memory, with one that is written to now, and is still read after it: the program
-  /// means one tensor where there would be two. `is_read_later(value)` is asked of both sides; nullptr where there is none.
+  /// A value that has the same contents as the value that is now written to, but other memory, and that is read after
+  /// the write: the program expects one tensor where there would be two. `is_read_later(value)` is asked for both;
+  /// nullptr if there is none.
   const Value* parted_by_write(const Value* written, const std::function<bool(const Value*)>& is_read_later) const;
-  /// The first value whose contents, copied or not, the value has.
+  /// The first value that had the value's contents, copied or not.
   const Value* original_of(const Value* value) const;
-  /// All values that lie in the value's memory.
+  /// All values that share the value's memory.
   std::vector<const Value*> values_sharing(const Value* value) const {
     return sharing_.values_sharing(value);
   }
 
  private:
   MemorySharing sharing_{Forwarding::Known};
-  ValueTable<const Value*> copied_from_; // of copies, which are the first in their memory
+  ValueTable<const Value*> copied_from_; // the sources of copies; a copy is the first value in its memory
   ValueTable<c10::SmallVector<const Value*, 1>> copies_;
 };
 

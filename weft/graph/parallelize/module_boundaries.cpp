@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kWhere = "tensor_parallel";
 
-/// In a program values are whole: whether a module would be given plain tensors is no question.
+/// All values of a program have global types, so that styles need no case for modules that get plain tensors.
 nn::ParallelPlan without_local_tensors(const nn::ParallelPlan& plan) {
   auto entries = plan.entries();
   for (auto& [pattern, style] : entries) {
@@ -33,7 +33,7 @@ std::vector<const Value*>& of_call(std::vector<std::vector<const Value*>>& cross
   return crossed[call];
 }
 
-bool brings_somewhere(const std::vector<nn::Crossing>& crossings) {
+bool may_redistribute(const std::vector<nn::Crossing>& crossings) {
   return std::any_of(crossings.begin(), crossings.end(), [](const auto& crossing) { return crossing.to.has_value(); });
 }
 
@@ -49,12 +49,12 @@ ModuleBoundaries::ModuleBoundaries(
       redistributions_(redistributions),
       modules_(program),
       mesh_dim_(nn::plan_mesh_dim(mesh, mesh_dim, kWhere)) {
-  const auto whole = without_local_tensors(plan);
-  layouts_ = nn::lay_out(whole, modules_.modules(), mesh, mesh_dim_, kWhere);
+  const auto global_plan = without_local_tensors(plan);
+  layouts_ = nn::lay_out(global_plan, modules_.modules(), mesh, mesh_dim_, kWhere);
   for (auto& layout : layouts_) {
-    layout.entry = nullptr; // of a plan that ends here
-    has_inputs_.push_back(brings_somewhere(layout.inputs) ? 1 : 0);
-    has_outputs_.push_back(brings_somewhere(layout.outputs) ? 1 : 0);
+    layout.entry = nullptr; // points into the plan, which ends here
+    has_inputs_.push_back(may_redistribute(layout.inputs) ? 1 : 0);
+    has_outputs_.push_back(may_redistribute(layout.outputs) ? 1 : 0);
   }
   for (const auto& input : program.inputs) {
     if (input.kind == InputKind::Buffer) {
@@ -132,11 +132,11 @@ Value* ModuleBoundaries::cross(
   }
   const auto rank = value->tensor().dim();
   const auto& wanted = *crossings[position].to;
-  // A plan says it of the tensors that pass; a mask of fewer dims is none of them.
+  // The plan's layout is for the main tensors; a mask with fewer dims is not one of them.
   if (wanted.is_shard() && (wanted.dim() >= rank || wanted.dim() < -rank)) {
     return value;
   }
-  return redistributions_.bring(value, value->layout->with(mesh_dim_, wanted.normalized(rank)), before);
+  return redistributions_.in_layout(value, value->layout->with(mesh_dim_, wanted.normalized(rank)), before);
 }
 
 void ModuleBoundaries::enter(Node* node) {
@@ -163,7 +163,7 @@ void ModuleBoundaries::leave(Node* node) {
     if (output == nullptr || !output->is_tensor()) {
       continue;
     }
-    // Innermost first: what leaves a module is what the one around it goes on with.
+    // Innermost module first: its output is what the module around it continues with.
     auto* value = output;
     for (auto call = around.rbegin(); call != around.rend(); ++call) {
       if (has_outputs_[call->module] == 0) {

@@ -5,7 +5,7 @@
 
 namespace weft::graph {
 
-/// What a plan says of a program: where parameters lie, and where the values go that enter and leave its modules.
+/// A parallel plan applied to a program: the layouts of parameters, and of the values that enter and leave modules.
 class ModuleBoundaries {
  public:
   ModuleBoundaries(
@@ -16,16 +16,18 @@ class ModuleBoundaries {
       Redistributions& redistributions);
 
   Layout parameter_layout(const Input& input) const;
-  /// As the entry for the model itself says: inputs as they come, outputs as they leave.
+  /// The layouts of user inputs and outputs, by the entry for the model itself.
   Layout user_input_layout(size_t position, const Value& value) const;
-  /// Along other mesh dims outputs stay where they are; nothing leaves as terms of a reduction unless the plan says so.
+  /// Along other mesh dims outputs keep their layout, and no output is a partial sum unless the plan says so.
   Layout user_output_layout(size_t position, const Value& value) const;
-  /// Brings user inputs where the entry for the model itself wants them.
+  /// Redistributes user inputs to the layouts that the entry for the model itself asks for.
   void enter_model(const std::vector<Value*>& inputs, Node* first);
 
-  /// Before a node is analysed: brings operands that enter modules with it where these want them.
+  /// Before a node is analysed: redistributes the operands that enter modules at this node to the layouts of the
+  /// modules' inputs.
   void enter(Node* node);
-  /// After it has outputs: brings those that leave modules where these give them, for all that use them outside.
+  /// After the node has outputs: redistributes those that leave modules to the layouts of the modules' outputs, for all
+  /// uses outside.
   void leave(Node* node);
 
  private:
@@ -34,7 +36,8 @@ class ModuleBoundaries {
   using Call = ProgramModules::Call;
 
   bool is_in(const Node& node, const Call& call);
-  /// Whether a value that no node makes is the module's own, and so none of its inputs. Buffers of other modules may be.
+  /// Whether a graph input belongs to the module and thus is not one of its inputs. Buffers of other modules can be
+  /// inputs.
   bool is_own(const Value* value, const Call& call) const;
   Value* cross(Value* value, const Crossings& crossings, std::vector<const Value*>& order, Node* before);
   Layout replicated() const;
@@ -44,11 +47,11 @@ class ModuleBoundaries {
   ProgramModules modules_;
   int64_t mesh_dim_;
   std::vector<nn::ModuleLayout> layouts_;          // by module
-  std::vector<std::vector<const Value*>> entered_; // by call, the values that entered, in order
+  std::vector<std::vector<const Value*>> entered_; // for every call, the values that entered, in order
   std::vector<std::vector<const Value*>> left_;
-  std::vector<char> has_inputs_; // by module: whether anything is to be done there
+  std::vector<char> has_inputs_; // for every module: whether its inputs may need a redistribution
   std::vector<char> has_outputs_;
-  ValueSet constants_;                                    // and parameters: no module is given them
+  ValueSet constants_;                                    // and parameters, which are no inputs of modules
   std::unordered_map<const Value*, std::string> buffers_; // by name
 };
 

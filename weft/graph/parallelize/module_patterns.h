@@ -6,8 +6,8 @@
 
 namespace weft::graph {
 
-/// A pattern for a module's path: numbers between dots become `*`, from the left, where every path that would then match
-/// is one of the `same`.
+/// A pattern for a module's path: replaces numbers between dots by `*`, from the left, if all paths that match then are
+/// among the `same`.
 ///
 ///   widened("layers.0.mlp.2", paths, is_rowwise)      // "layers.*.mlp.2"
 std::string widened(

@@ -21,7 +21,7 @@ const Program& on_mesh(Program& program, const DeviceMesh& mesh) {
   return program;
 }
 
-/// A walk over the program, by which every value gets its layout.
+/// Walks over the program and gives every value its layout.
 class Attempt {
  public:
   Attempt(
@@ -30,10 +30,10 @@ class Attempt {
       const nn::ParallelPlan& plan,
       const TensorParallelOptions& options,
       const BufferLayouts& buffers,
-      const std::unordered_set<std::string>& kept_whole)
+      const std::unordered_set<std::string>& kept_replicated)
       : program_(program),
         buffers_(buffers),
-        kept_whole_(kept_whole),
+        kept_replicated_(kept_replicated),
         graph_(*program.graph),
         mesh_(mesh),
         options_(options),
@@ -76,7 +76,7 @@ class Attempt {
         free_.insert(input.value);
       }
       *layout = layout->normalized(input.value->tensor().dim());
-      if (is_kept_whole(input.value) && *layout != replicated_) {
+      if (is_kept_replicated(input.value) && *layout != replicated_) {
         TORCH_CHECK_NOT_IMPLEMENTED(
             input.kind != InputKind::User, "[tensor_parallel] the input \"", input.value->name(),
             "\" must be replicated, since the program writes to it where it would have to move, but ", *layout,
@@ -87,7 +87,7 @@ class Attempt {
     boundaries_.enter_model(user_inputs, graph_.first());
   }
 
-  /// Buffers that are written to by operators keep their layout from the start.
+  /// Buffers that operators write to keep their initial layout.
   bool is_mutated_in_place(const Value* value) {
     return std::any_of(value->uses().begin(), value->uses().end(), [&](const auto& use) {
       return use.node->op() != nullptr &&
@@ -95,7 +95,7 @@ class Attempt {
     });
   }
 
-  /// Gives the node to visit next.
+  /// Returns the node to visit next.
   Node* visit(Node* node) {
     if (node->is_return()) {
       finish(node);
@@ -126,7 +126,7 @@ class Attempt {
     place_outputs(node, decision.get());
     visited_[node] = 1;
     boundaries_.leave(node);
-    keep_whole(node);
+    keep_replicated(node);
     return next;
   }
 
@@ -139,10 +139,10 @@ class Attempt {
     try {
       return analysis_.decide(*node, is_stationary, decomposes);
     } catch (const c10::ValueError& error) {
-      // What is written cannot lie as the tensor does, of which a part or a term would be written: it is made whole before.
+      // The call cannot write to the tensor's shard or partial sum. The next attempt replicates the tensor before.
       for (const auto* value : written) {
         const auto* original = memory_.original_of(value);
-        if (!is_kept_whole(original)) {
+        if (!is_kept_replicated(original)) {
           throw PartedByWrite{original->name(), error.what_without_backtrace()};
         }
       }
@@ -150,27 +150,27 @@ class Attempt {
     }
   }
 
-  bool is_kept_whole(const Value* value) const {
-    return kept_whole_.count(value->name()) != 0;
+  bool is_kept_replicated(const Value* value) const {
+    return kept_replicated_.count(value->name()) != 0;
   }
 
-  /// What is written to through views that would have to move is made whole before.
-  void keep_whole(Node* node) {
+  /// Replicates a tensor that is written to through views which would have to be redistributed.
+  void keep_replicated(Node* node) {
     for (auto* output : node->outputs()) {
-      if (output == nullptr || !output->is_tensor() || !is_kept_whole(output) || *output->layout == replicated_) {
+      if (output == nullptr || !output->is_tensor() || !is_kept_replicated(output) || *output->layout == replicated_) {
         continue;
       }
-      auto* const whole = redistributions_.bring(output, replicated_, node->next());
+      auto* const full = redistributions_.in_layout(output, replicated_, node->next());
       const auto uses = output->uses();
       for (const auto& use : uses) {
         if (use.node->step() == nullptr) {
-          use.node->set_operand(use.operand, whole);
+          use.node->set_operand(use.operand, full);
         }
       }
     }
   }
 
-  /// Where the call is run as others, which are then in its place: the first of them.
+  /// If the call is decomposed, returns the first of the nodes that replace it.
   Node* inlined(Node* node, const Decision& decision) {
     auto* const before = node->previous();
     const bool is_done = decision.decomposition != nullptr
@@ -192,14 +192,15 @@ class Attempt {
       }
       const auto& target = decision.targets[i];
       if (free_.contains(value) && value->uses().size() == 1 && !target.has_partial()) {
-        value->layout = target; // it can be stored so
+        value->layout = target; // the weight is stored with this layout
         continue;
       }
-      node->set_operand(number, redistributions_.bring(value, target, node));
+      node->set_operand(number, redistributions_.in_layout(value, target, node));
     }
   }
 
-  /// After the operands moved: what is written to must be the one tensor that the program means.
+  /// Called after operands were redistributed: a write must reach all uses of the tensor that the program expects to be
+  /// one.
   void check_writes(Node* node) {
     for (const auto* written : written_operands(*node)) {
       const auto* other = memory_.parted_by_write(written, [&](const Value* value) {
@@ -249,8 +250,8 @@ class Attempt {
     node->sharding = std::make_shared<const CallSharding>(std::move(sharding));
   }
 
-  /// Where the rule and the program say different sizes, parts would be placed wrongly. The program may be the one that errs:
-  /// torch 2.11 exports LSTMs with wrong sizes of their states.
+  /// If the rule and the program state different sizes, shards would be placed wrongly. The program may be wrong: torch
+  /// 2.11 exports LSTMs with wrong sizes of their states.
   void check_expected(const Node& node, const Decision& decision, size_t number) const {
     TORCH_CHECK_VALUE(
         number < decision.expected.size(), "[tensor_parallel] ", describe(node), " must give ",
@@ -309,7 +310,7 @@ class Attempt {
       auto* value = node->operand(output.operand);
       if (value->is_tensor()) {
         const auto wanted = wanted_output(output, position, *value).normalized(value->tensor().dim());
-        node->set_operand(output.operand, redistributions_.bring(value, wanted, node));
+        node->set_operand(output.operand, redistributions_.in_layout(value, wanted, node));
       }
     }
   }
@@ -319,7 +320,7 @@ class Attempt {
       const auto asked = options_.outputs.find(position);
       return asked != options_.outputs.end() ? asked->second : boundaries_.user_output_layout(position, value);
     }
-    // What is mutated stays where it is.
+    // The target of a mutation keeps its layout.
     for (const auto& input : program_.inputs) {
       const bool is_named = output.kind == OutputKind::InputMutation
           ? input.kind == InputKind::User && input.value != nullptr && input.value->name() == output.target
@@ -333,7 +334,7 @@ class Attempt {
 
   Program& program_;
   const BufferLayouts& buffers_;
-  const std::unordered_set<std::string>& kept_whole_;
+  const std::unordered_set<std::string>& kept_replicated_;
   Graph& graph_;
   DeviceMesh mesh_;
   const TensorParallelOptions& options_;
@@ -345,7 +346,7 @@ class Attempt {
   MemoryCopies memory_;
   Redistributions redistributions_;
   ModuleBoundaries boundaries_;
-  ValueSet stationary_; // parameters, and what is made of parameters alone
+  ValueSet stationary_; // parameters, and values that are computed from parameters alone
   ValueSet free_;       // buffers and constants that may be stored under any layout
   NodeTable<char> visited_;
   std::unordered_map<const Decision*, std::shared_ptr<const CallSharding>> plain_shardings_;
@@ -359,8 +360,8 @@ void attempt_parallel(
     const nn::ParallelPlan& plan,
     const TensorParallelOptions& options,
     const BufferLayouts& buffers,
-    const std::unordered_set<std::string>& kept_whole) {
-  Attempt(program, mesh, plan, options, buffers, kept_whole).run();
+    const std::unordered_set<std::string>& kept_replicated) {
+  Attempt(program, mesh, plan, options, buffers, kept_replicated).run();
 }
 
 } // namespace weft::graph

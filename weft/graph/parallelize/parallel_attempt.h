@@ -8,21 +8,21 @@
 
 namespace weft::graph {
 
-/// Raised where a write would reach one of two tensors that the program means to be one.
+/// Raised if a write would reach only one of two tensors that the program expects to be one.
 struct PartedByWrite {
-  std::string original; // the value that, kept whole, need not be copied
+  std::string original; // the value that would not be copied if it were replicated
   std::string message;
 };
 
-/// tensor_parallel with its choices made: the layouts of buffers that are written to, and the values, by name, that are
-/// kept whole since they are written to through views. Where they do not do, it raises PartedByWrite and leaves the program
-/// half done: tensor_parallel tries on copies until they do.
+/// tensor_parallel with given choices: the layouts of buffers that are written to, and the names of the values that are
+/// replicated because they are written to through views. If the choices do not suffice, it raises PartedByWrite and
+/// leaves the program incomplete: tensor_parallel tries other choices on copies.
 void attempt_parallel(
     Program& program,
     const DeviceMesh& mesh,
     const nn::ParallelPlan& plan,
     const TensorParallelOptions& options,
     const BufferLayouts& buffers = {},
-    const std::unordered_set<std::string>& kept_whole = {});
+    const std::unordered_set<std::string>& kept_replicated = {});
 
 } // namespace weft::graph

@@ -6,7 +6,7 @@ namespace weft::graph {
 
 namespace {
 
-/// What tells a node's place: nodes of one place have the same.
+/// The text that identifies the position of a node; nodes at the same position have the same text.
 const std::string& place_of(const Origin& origin) {
   for (const auto& [key, text] : origin.metadata) {
     if (key == "nn_module_stack") {
@@ -21,7 +21,7 @@ bool ends_with_name(const std::string& type, std::string_view name) {
       (type.size() == name.size() || !std::isalnum(static_cast<unsigned char>(type[type.size() - name.size() - 1])));
 }
 
-/// What a weight is used as, for modules of types of one's own.
+/// How a weight is used, for modules of user-defined types.
 nn::ModuleKind kind_by_use(const Value* weight) {
   for (const auto& use : weight->uses()) {
     const auto& user = *use.node;

@@ -8,13 +8,13 @@
 
 namespace weft::graph {
 
-/// The modules that a program was exported from, as far as it remembers them: by its parameters' names and by where its
-/// nodes come from.
+/// The modules that a program was exported from, as far as the names of its parameters and the origins of its nodes
+/// tell.
 class ProgramModules {
  public:
   explicit ProgramModules(const Program& program);
 
-  /// Modules by number; 0 is the model itself, the empty path.
+  /// Modules have numbers; 0 is the model itself, with an empty path.
   const std::vector<nn::ModuleInfo>& modules() const {
     return modules_;
   }
@@ -24,9 +24,9 @@ class ProgramModules {
     size_t call;
     friend bool operator==(const Call&, const Call&) = default;
   };
-  /// The calls that a node is in, outermost first; that of the model itself is not among them.
+  /// The calls that contain a node, outermost first, without the call of the model itself.
   const std::vector<Call>& around(const Node& node);
-  /// A parameter's place: module and position among the module's parameters.
+  /// The position of a parameter: its module and its index among the module's parameters.
   struct ParameterPlace {
     size_t module;
     size_t parameter;
@@ -43,7 +43,7 @@ class ProgramModules {
   std::vector<nn::ModuleInfo> modules_;
   std::vector<std::string> types_;
   std::unordered_map<std::string, size_t> by_path_;
-  std::unordered_map<std::string, std::vector<Call>> stacks_; // by the text that nodes carry
+  std::unordered_map<std::string, std::vector<Call>> stacks_; // by the text in the nodes' metadata
   std::unordered_map<std::string, size_t> calls_;
   NodeTable<const std::vector<Call>*> of_node_; // among the stacks
   std::unordered_map<std::string, ParameterPlace> parameters_;

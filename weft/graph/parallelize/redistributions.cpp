@@ -2,7 +2,7 @@
 
 namespace weft::graph {
 
-Value* Redistributions::bring(Value* value, const Layout& layout, Node* before) {
+Value* Redistributions::in_layout(Value* value, const Layout& layout, Node* before) {
   if (*value->layout == layout) {
     return value;
   }
@@ -25,7 +25,7 @@ Value* Redistributions::bring(Value* value, const Layout& layout, Node* before) 
     copies.push_back(node->output());
     current = node->output();
   }
-  // A change of name alone needs no step.
+  // A change of the notation alone needs no step.
   if (current == value) {
     value->layout = layout;
   }

@@ -5,18 +5,18 @@
 
 namespace weft::graph {
 
-/// Inserts redistributions into a graph that is walked in order. What was brought to a layout once is used again by all
-/// that want it there, until it is written to.
+/// Inserts redistributions into a graph during a walk in order. All uses that want a value in the same layout share one
+/// redistributed copy, until the value is written to.
 class Redistributions {
  public:
   Redistributions(Graph& graph, CallAnalysis& analysis, MemoryCopies& memory)
       : graph_(graph), analysis_(analysis), memory_(memory) {}
 
-  /// The value under a layout, by steps before `before` where it has to move.
-  Value* bring(Value* value, const Layout& layout, Node* before);
-  /// The value that a redistributed one came from; itself otherwise.
+  /// The value in a layout; inserts steps before `before` if its layout differs.
+  Value* in_layout(Value* value, const Layout& layout, Node* before);
+  /// The value that a redistributed one was made from; otherwise the value itself.
   const Value* source_of(const Value* value) const;
-  /// A value was written to: copies of it are no longer what it is.
+  /// A value was written to: earlier copies of it are outdated.
   void forget_copies_of(const Value* value);
 
  private:
@@ -36,7 +36,7 @@ class Redistributions {
   Graph& graph_;
   CallAnalysis& analysis_;
   MemoryCopies& memory_;
-  ValueTable<c10::SmallVector<Value*, 1>> copies_; // of every value, each in a layout of its own
+  ValueTable<c10::SmallVector<Value*, 1>> copies_; // the copies of every value, one per layout
   ValueTable<const Value*> sources_;
   std::unordered_map<std::pair<const TensorSpec*, const TensorSpec*>, KnownPlan, PlanHash> plans_;
 };

@@ -7,7 +7,7 @@ namespace weft::graph {
 
 namespace {
 
-/// The operand that an argument of this name is; none where there is no such argument or no value.
+/// The operand of the argument of this name; none if there is no such argument or if it is not a value.
 std::optional<size_t> operand_named(const Node& node, const std::string& name) {
   const auto position = node.op()->schema().argumentIndexWithName(name);
   return position && node.arguments()[*position].is_operand()
@@ -53,7 +53,7 @@ bool repeat_shared_heads(Graph& graph, Node* node, const DeviceMesh& mesh) {
     return parts_sharing_heads(*heads, *shared, layout, *node->operand(operand)->layout, mesh.shape());
   };
   const auto parts = parts_for(*key);
-  // Repeating gives every rank a head of its own where that is the same head for all of its part of the query.
+  // Repeating gives every rank its own head if its shard of the query uses only one head.
   if (!parts || !parts_for(*value) || layout.shard_order(kHeadDim).size() != 1 || *parts % *shared != 0 ||
       *heads % *parts != 0) {
     return false;

@@ -12,21 +12,21 @@ namespace weft::graph {
 
 namespace {
 
-/// Of a program that writes: what is viewed and written to is kept whole where it would have to move.
+/// For a program that writes: replicates tensors that are viewed and written to if they would have to be redistributed.
 Program parallel_copy(
     const Program& program,
     const DeviceMesh& mesh,
     const nn::ParallelPlan& plan,
     const TensorParallelOptions& options,
     const BufferLayouts& buffers) {
-  std::unordered_set<std::string> kept_whole;
+  std::unordered_set<std::string> kept_replicated;
   while (true) {
     auto attempt = clone(program);
     try {
-      attempt_parallel(attempt, mesh, plan, options, buffers, kept_whole);
+      attempt_parallel(attempt, mesh, plan, options, buffers, kept_replicated);
       return attempt;
     } catch (const PartedByWrite& parted) {
-      TORCH_CHECK_NOT_IMPLEMENTED(kept_whole.insert(parted.original).second, parted.message);
+      TORCH_CHECK_NOT_IMPLEMENTED(kept_replicated.insert(parted.original).second, parted.message);
     }
   }
 }

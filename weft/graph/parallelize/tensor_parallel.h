@@ -5,16 +5,17 @@
 
 namespace weft::graph {
 
-/// Makes a program parallel: lays its parameters out by a plan, follows their layouts through all operators by the rules
-/// and costs that distributed tensors go by, and inserts redistributions where they are due. Afterwards every tensor has a
-/// layout on the mesh; types stay those of whole tensors, and nothing depends on the rank: localize() gives a rank's program.
+/// Makes a program parallel: assigns layouts to its parameters by a plan, propagates the layouts through all operators
+/// by the same rules and costs as distributed tensors, and inserts redistributions where they are needed. Afterwards
+/// every tensor has a layout on the mesh. Types stay global, and nothing depends on the rank: localize() makes a rank's
+/// program.
 ///
 ///   auto program = read_pt2("model.pt2");
 ///   tensor_parallel(program, mesh, nn::ParallelPlan::load("plan.json"));
 ///   write_pt2(localize(program, rank), "rank0.pt2");
 ///
-/// The results are those of the program whatever the plan says. Raises for plans that do not fit the program, and for one
-/// that writes to tensors through views that would have to move.
+/// The results are those of the original program under every plan. Raises for a plan that does not fit the program, and
+/// for a program that writes to tensors through views that would have to be redistributed.
 void tensor_parallel(
     Program& program,
     const DeviceMesh& mesh,
