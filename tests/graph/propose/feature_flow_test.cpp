@@ -32,7 +32,7 @@ TEST(FeatureFlow, FollowsFeaturesThroughViewsToTheirHeads) {
   const auto back = pass_features(joined, 0, *heads.outputs[0], /*is_view=*/true);
   EXPECT_TRUE(back.outputs[0]->leads_last_dim());
   EXPECT_EQ(back.outputs[0]->outermost_size(), 12);
-  // Behind the batch in one dim they are there, but do not lead.
+  // Joined with the batch in one dim, they are not the slowest varying stretch.
   const auto behind = rule_of({2, 5, 48}, {{0}, {1}, {2}}, {{{1}, {0, 2}}});
   EXPECT_FALSE(pass_features(behind, 0, features, /*is_view=*/true).outputs[0]->leads_last_dim());
 }
@@ -45,7 +45,7 @@ TEST(FeatureFlow, WhatAViewLeavesOutAreParts) {
   ASSERT_EQ(parts.kind, Kind::Passes);
   EXPECT_EQ(parts.outputs[2]->parts, 3);
   EXPECT_EQ(parts.outputs[2]->outermost_size(), 12);
-  // What computes over them needs all of them.
+  // A call that computes over them needs all of them.
   EXPECT_EQ(pass_features(chunk, 0, features, /*is_view=*/false).kind, Kind::Stopped);
   // Half of every head is left out: the heads stay.
   FeatureDims heads{.dims = {{{12, 4}}, {{4, 1}}}};
@@ -57,14 +57,14 @@ TEST(FeatureFlow, WhatAViewLeavesOutAreParts) {
   EXPECT_EQ(half.outputs[0]->outermost_size(), 12);
 }
 
-TEST(FeatureFlow, SumsAndWholeDimsEndIt) {
+TEST(FeatureFlow, SumsAndUnshardedDimsEndIt) {
   const auto features = FeatureDims::last({5, 8});
   EXPECT_EQ(pass_features(rule_of({5, 8}, {{0}, {1}}, {{{0}}}), 0, features, false).kind, Kind::Reduced);
   auto softmax = rule_of({5, 8}, {{0}, {1}}, {{{0}, {1}}});
   softmax.unsharded = {1};
   EXPECT_EQ(pass_features(softmax, 0, features, false).kind, Kind::Stopped);
   EXPECT_EQ(pass_features(rule_of({5}, {{0}, {}}, {{{0}, {}}}), 0, features, false).kind, Kind::Stopped);
-  // Sizes that do not meet: 8 features and factors of 3.
+  // Sizes whose boundaries do not match: 8 features and factors of 3.
   EXPECT_EQ(pass_features(rule_of({5, 3}, {{0}, {1}}, {{{0}, {1}}}), 0, features, false).kind, Kind::Stopped);
 }
 

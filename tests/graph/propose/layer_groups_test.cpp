@@ -7,7 +7,7 @@
 namespace weft::graph {
 
 namespace layer_groups_test {
-/// "up(heads 2, parts 3)+gate -> down" for every group, with what stands in its way.
+/// "up(heads 2, parts 3)+gate -> down" for every group, with its obstacle.
 std::vector<std::string> groups_of(const char* text, const std::set<std::string>& excluded = {}) {
   const auto program = parse_program(text);
   ProgramModules modules(program);
@@ -47,7 +47,7 @@ TEST(LayerGroups, AGatedFeedForwardIsOneGroup) {
       %y: f32[3,4] = aten::add.Tensor(%x, %d)
     output %y = user)";
   EXPECT_EQ(groups_of(text), (Groups{"w1 + w3 -> w2"}));
-  // Where one of them is not to be cut, neither is the other; the one behind them has features of its own then.
+  // If one of them must not be sharded, neither is the other; the layer after them then starts its own group.
   EXPECT_EQ(groups_of(text, {"w1", "w3"}), (Groups{"w2 -> output 0"}));
 }
 

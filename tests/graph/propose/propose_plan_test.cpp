@@ -10,7 +10,7 @@
 namespace weft::graph {
 
 namespace propose_plan_test {
-/// Two feed-forwards between a table and an output, and a table of places.
+/// Two feed-forwards between an embedding and an output, and an embedding of positions.
 constexpr const char* kProgram = R"(program
   input %words: f32[100,4] = parameter "words.weight"
   input %places: f32[100,4] = parameter "places.weight"
@@ -58,7 +58,7 @@ TEST(ProposePlan, IsOneThatCommunicatesOncePerPair) {
   EXPECT_EQ(summary.collectives.at("all_gather"), 1);
 }
 
-TEST(ProposePlan, SmallEndsStayWhole) {
+TEST(ProposePlan, SmallEndsStayReplicated) {
   const auto proposed = propose_plan(parse_program(kProgram), 16);
   EXPECT_EQ(proposed.entries.size(), 2u);
   ASSERT_EQ(proposed.left_out.size(), 3u);
@@ -66,7 +66,7 @@ TEST(ProposePlan, SmallEndsStayWhole) {
   EXPECT_EQ(proposed.left_out[2].reason, "left whole: it has 100 features alone");
 }
 
-TEST(ProposePlan, AModuleThatIsCalledInDifferentWaysStaysWhole) {
+TEST(ProposePlan, AModuleThatIsCalledInDifferentWaysStaysReplicated) {
   const auto proposed = propose_plan(
       parse_program(R"(program
         input %a: f32[4,4] = parameter "a.weight"

@@ -10,7 +10,7 @@ bool holds(const Dim& dim, int64_t step) {
   return step != 0 && std::any_of(dim.begin(), dim.end(), [&](const auto& stretch) { return stretch.step == step; });
 }
 
-/// Cuts the stretches of a dim into those of its factors; none where these do not meet.
+/// Divides the stretches of a dim among its factors; none if their boundaries do not match.
 std::optional<std::vector<Dim>> by_factors(
     const Dim& dim,
     const Rule::Dim& factors,
@@ -43,8 +43,8 @@ std::optional<std::vector<Dim>> by_factors(
   return result;
 }
 
-/// The stretches that every factor of a rule is made of, as one operand has them. None where the outermost features are
-/// in a dim that cannot be cut.
+/// The stretches of every factor of a rule, as one operand has them. None if the outermost features are in a dim that
+/// cannot be sharded.
 std::optional<std::vector<Dim>> factors_of(const Rule& rule, size_t operand, const FeatureDims& features) {
   std::vector<Dim> result(rule.sizes.size());
   const auto& dims = rule.inputs[operand];
@@ -132,7 +132,7 @@ FeaturePassage pass_features(const Rule& rule, size_t operand, const FeatureDims
     }
     auto& stretches = (*factors)[factor];
     if (rule.is_unsharded(factor)) {
-      // A view that leaves it out takes one of the parts that the layer has joined.
+      // A view that leaves a dim out takes one of the projections that the layer computes jointly.
       if (!is_view || !rule.is_reduced(factor) || stretches.size() != 1) {
         return {FeaturePassage::Kind::Stopped};
       }

@@ -6,7 +6,7 @@ namespace weft::graph {
 
 namespace {
 
-/// Features of some layers, as a value has them.
+/// Features of some layers in a value.
 struct Flow {
   FeatureDims dims;
   std::vector<size_t> sources;
@@ -50,7 +50,7 @@ class Flows {
     return group;
   }
 
-  /// The group of a source, which is the number of its first one.
+  /// The group of a source, identified by its first source.
   LayerGroup& group_of(size_t source) {
     return groups_[root(source)];
   }
@@ -85,14 +85,14 @@ class Flows {
     group.obstacle = group.obstacle.empty() ? obstacle : group.obstacle;
   }
 
-  /// What the views so far tell of the layers: heads and parts.
+  /// Records what the views so far tell of the layers: heads and joint projections.
   void settle(const Flow& flow) {
     const auto size = flow.dims.outermost_size();
     const auto step = flow.dims.outermost();
     for (const auto number : flow.sources) {
       auto& each = source(number);
       if (flow.sources.size() > 1 || flow.dims.parts * size * step != each.layer->rows) {
-        continue; // of features that met, the first ones are followed; what they were before is known
+        continue; // after features met, only the first ones are followed
       }
       const bool is_known = settled_.count(number) != 0;
       if (is_known && each.parts != flow.dims.parts) {
@@ -136,7 +136,7 @@ class Flows {
       return output != nullptr && output->is_tensor();
     });
     if (!has_tensors) {
-      return; // sizes, and checks of what is known
+      return; // sizes and checks, which do not use features
     }
     const auto rule = analysis_.rule(node);
     for (size_t k = 0; k < tracked.size(); ++k) {
@@ -219,7 +219,7 @@ class Flows {
   CallAnalysis analysis_;
   std::unordered_map<const Value*, Flow> flows_;
   std::vector<LayerGroup> groups_;                      // one per source, until they meet
-  std::vector<size_t> joined_;                          // of a group, the one that it has joined
+  std::vector<size_t> joined_;                          // for every group, the one that it has joined
   std::vector<const WeightedLayer*> layers_of_sources_; // by number
   std::set<size_t> settled_;
 };

@@ -8,8 +8,8 @@
 
 namespace weft::graph {
 
-/// Linear layers whose features meet before another one sums them up, and what does: queries, keys and values, or the two
-/// of a gated feed-forward.
+/// Linear layers whose features are combined before another layer sums over them, and that layer: queries, keys and
+/// values, or the two layers of a gated feed-forward.
 struct LayerGroup {
   struct Source {
     const WeightedLayer* layer;
@@ -17,13 +17,13 @@ struct LayerGroup {
     int64_t parts = 1;
   };
   std::vector<Source> sources;
-  std::vector<const WeightedLayer*> partners; // that sum the features up
-  std::optional<size_t> output;               // of the program, that has the features
-  std::string obstacle;                       // why the features cannot stay apart; empty where they can
+  std::vector<const WeightedLayer*> partners; // the layers that sum over the features
+  std::optional<size_t> output;               // the output of the program that has the features
+  std::string obstacle;                       // why the features cannot stay sharded; empty if they can
 };
 
-/// Follows the features of all linear layers but those of `excluded` modules. A layer that sums up those of another gives
-/// none of its own.
+/// Follows the features of all linear layers except those of `excluded` modules. A layer that sums over the features of
+/// another one starts no group.
 std::vector<LayerGroup> find_layer_groups(
     const Program& program,
     const std::unordered_map<const Node*, WeightedLayer>& layers,

@@ -10,16 +10,16 @@ namespace weft::graph {
 
 namespace {
 
-/// Where a rank would get fewer rows than this, a layer is too small to be worth a collective.
+/// If a rank would get fewer rows than this, a layer is too small to be worth a collective.
 constexpr int64_t kFewRows = 8;
 
 using Layers = std::unordered_map<const Node*, WeightedLayer>;
 
-/// What is proposed for a module, and why; without a style, why not.
+/// The style that is proposed for a module, and why; without a style, why none is proposed.
 struct Proposal {
   std::optional<nn::Style> style;
   std::string reason;
-  std::vector<std::string> others; // modules that the reason speaks of, where it has "%"
+  std::vector<std::string> others; // the modules that replace "%" in the reason
 };
 
 class Proposing {
@@ -38,7 +38,7 @@ class Proposing {
     return "left whole: " + obstacle;
   }
 
-  /// Why a group cannot be a pair; empty where it can.
+  /// Why a group cannot be a pair; empty if it can.
   std::string obstacle_of(const LayerGroup& group) const {
     if (!group.obstacle.empty()) {
       return group.obstacle;
@@ -65,7 +65,7 @@ class Proposing {
     return most;
   }
 
-  /// The layers that could not be cut give way to those behind them, which then may.
+  /// Excludes the layers that could not be sharded and tries again, because the layers after them may be possible then.
   void propose_groups() {
     std::set<std::string> excluded;
     for (;;) {
@@ -92,12 +92,12 @@ class Proposing {
     }
   }
 
-  /// A module that is called twice must be cut alike.
+  /// A module that is called twice must be sharded in the same way in both calls.
   void propose(const std::string& module, Proposal proposal, std::set<std::string>& excluded) {
     const auto [found, is_new] = proposals_.try_emplace(module, proposal);
     if (!is_new && found->second.style != proposal.style) {
       left_out_[module] = {
-          std::nullopt, obstacle_text("it is called in places that want it cut in different ways"), {}};
+          std::nullopt, obstacle_text("it is called in places that would shard it in different ways"), {}};
       excluded.insert(module);
     }
   }
@@ -165,7 +165,7 @@ class Proposing {
     }
   }
 
-  /// Whether a tensor is made of user inputs, and not of their sizes alone.
+  /// Whether a tensor is computed from user inputs, and not from their sizes alone.
   bool is_given(const Value* value) {
     const auto [found, is_new] = given_.try_emplace(value, false);
     if (!is_new) {
@@ -186,7 +186,7 @@ class Proposing {
     return is;
   }
 
-  /// The module's pattern: that of all modules that are proposed, or left out, alike.
+  /// A pattern that matches only modules with the same proposal.
   std::string pattern_of(const std::string& module, const std::map<std::string, Proposal>& all) {
     const auto& own = all.at(module);
     return widened(module, paths_, [&](const std::string& other) {
@@ -248,7 +248,7 @@ class Proposing {
   Layers layers_;
   std::map<std::string, Proposal> proposals_; // by module
   std::map<std::string, Proposal> left_out_;
-  std::map<std::string, std::string> outputs_; // of weights, the layers that give outputs with them
+  std::map<std::string, std::string> outputs_; // by weight, the layer that computes an output with it
   std::unordered_map<const Value*, bool> given_;
   std::vector<std::string> paths_;
 };

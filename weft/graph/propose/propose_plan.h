@@ -5,7 +5,7 @@
 
 namespace weft::graph {
 
-/// A plan for a program, proposed by its dataflow, for people to edit.
+/// A parallel plan for a program, proposed from its dataflow, for users to edit.
 ///
 ///   layers.*.attention.wq      colwise, heads 12     its features stay apart until layers.*.attention.wo sums them up
 ///   layers.*.attention.wo      rowwise, heads 12     sums up what layers.*.attention.wq, ... give: one all_reduce
@@ -15,7 +15,7 @@ struct ProposedPlan {
     nn::Style style;
     std::string reason;
   };
-  /// A layer that could be cut but is not.
+  /// A layer that could be sharded but is not.
   struct LeftOut {
     std::string pattern;
     std::string reason;
@@ -31,10 +31,10 @@ struct ProposedPlan {
   std::string to_json() const;
 };
 
-/// Linear layers whose features stay apart until another one sums them up become colwise and rowwise pairs, be it through
-/// attention (whose heads are found by the views that split them) or through a feed-forward; tables that are looked up by
-/// what the program is given become rowwise, and layers that give what the program gives colwise. Layers of the same name
-/// but for a number share an entry. `ranks` is the size of the mesh dim that the plan is for.
+/// Linear layers whose features stay sharded until another layer sums over them become colwise and rowwise pairs,
+/// through attention (whose heads are found by the views that split them) or through a feed-forward. Tables that are
+/// looked up by user inputs become rowwise, and layers that compute the program's outputs colwise. Layers whose names
+/// differ only by a number share an entry. `ranks` is the size of the mesh dim of the plan.
 ProposedPlan propose_plan(const Program& program, int64_t ranks);
 
 } // namespace weft::graph

@@ -6,11 +6,11 @@ namespace {
 
 using Parameters = std::unordered_map<const Value*, const Input*>;
 
-/// Which operand is the weight, and which is what it is applied to.
+/// Which operand is the weight, and which is the input of the layer.
 struct Form {
   size_t weight;
   size_t input;
-  bool is_transposed; // the weight, before it gets here
+  bool is_transposed; // whether the weight is transposed before the call
   bool is_embedding = false;
 };
 
@@ -35,7 +35,7 @@ bool is_transpose(std::string_view name) {
   return name == "aten::t" || name == "aten::permute" || name == "aten::transpose.int";
 }
 
-/// What a weight may go through besides on its way into a product: decompositions repeat it for every row of a batch.
+/// Other calls that a weight may go through before the product: decompositions repeat it for every row of a batch.
 bool keeps_weight(std::string_view name) {
   return name == "aten::expand" || name == "aten::view" || name == "aten::clone" || name == "aten::unsqueeze";
 }
@@ -75,7 +75,7 @@ std::unordered_map<const Node*, WeightedLayer> find_weighted_layers(const Progra
     const auto kind = form->is_embedding ? nn::ModuleKind::Embedding : nn::ModuleKind::Linear;
     const auto& around = modules.around(*node);
     const auto& owner = modules.modules()[modules.parameters().at(weight->target).module];
-    // Where a weight is tied, the module that calls it is not the one that has it.
+    // If a weight is tied, the module that calls it does not own it.
     const auto* caller = around.empty() ? &owner : &modules.modules()[around.back().module];
     const bool is_own = weight->target == owner.path + ".weight";
     const auto* module = caller->kind == kind ? caller : owner.kind == kind && is_own ? &owner : nullptr;
