@@ -82,7 +82,7 @@ def test_the_command_says_what_became_of_every_collective(exported, tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(plan_of("llama", "sequence")))
     arguments = ("explain", path, "--mesh", "tp=2", "--plan", tmp_path / "plan.json", "--link", RATES["link"])
     text = command(*arguments, "--overlap", "force").stdout
-    assert "collectives beside matmuls\n" in text
+    assert "collectives that overlap matmuls\n" in text
     assert "layers.0.attention.wq: fused with 3 matmuls" in text
     explained = json.loads(command(*arguments, "--overlap", "force", "--json").stdout)
     fused = [each for each in explained["overlap"] if each["fused"]]

@@ -23,7 +23,7 @@ constexpr const char* kProgram = R"(program @ mesh(tp=2)
   output %s = user
   output %c = user)";
 
-TEST(Explain, SaysOfEachNodeHowItLiesAndWhatIsMovedForIt) {
+TEST(Explain, SaysOfEachNodeItsLayoutAndItsRedistributions) {
   const auto explanation = explain(parse_program(kProgram));
   ASSERT_EQ(explanation.rows.size(), 6u);
   const auto& linear = explanation.rows[0];
@@ -85,7 +85,7 @@ TEST(Explain, OfOneNodeOrModuleSaysNothingElse) {
       0u);
 }
 
-TEST(Explain, ShowsCollectivesBesideMatmulsAndWhatWasDecided) {
+TEST(Explain, ShowsCollectivesThatOverlapMatmulsAndTheDecisions) {
   const auto program = parse_program(R"(program @ mesh(tp=2)
   input %w: f32[8,8] {S(1)} = parameter "w"
   input %x: f32[4,8] {S(0)} = user
@@ -100,7 +100,7 @@ TEST(Explain, ShowsCollectivesBesideMatmulsAndWhatWasDecided) {
   EXPECT_EQ(explanation.modules[1].collectives, 1);
   const auto text = explanation.to_string();
   expect_contains(
-      text, "collectives beside matmuls\n  all_gather %all_gather over tp, in up: not fused, it is small\n");
+      text, "collectives that overlap matmuls\n  all_gather %all_gather over tp, in up: not fused, it is small\n");
   expect_contains(
       text,
       "  => weft::all_gather_matmul %y tp: {S(0)} -> {R}, 64 bytes in 4 chunks: f32[4,8] {S(0)}, f32[8,8] {S(1)} -> "

@@ -33,7 +33,7 @@ Explanation::Tensor tensor_of(const Value& value) {
   return {value.name(), type_text(value), value.layout ? value.layout->to_string() : ""};
 }
 
-/// Who wants a redistribution: the calls behind it, through further steps.
+/// The calls that use a redistribution, through further steps.
 std::string wanted_by(const Node& step) {
   std::vector<std::string> users;
   for (const auto& use : step.output()->uses()) {
@@ -128,7 +128,7 @@ class Explaining {
     result_.rows.push_back(std::move(row));
   }
 
-  /// In every module around the node, each once; a node that knows none is the model's own.
+  /// Counts the node in every module around it, once each; a node without modules belongs to the model itself.
   void count(const Node& node, const Explanation::Row& row) {
     std::vector<std::pair<std::string, std::string>> around = {{"", ""}};
     for (const auto& [path, type] : module_stack(node.origin)) {
@@ -159,7 +159,7 @@ bool is_inside(const std::string& module, const std::string& path) {
       (module.size() > path.size() && module.compare(0, path.size(), path) == 0 && module[path.size()] == '.');
 }
 
-/// The rows that are asked for. Raises for a name that nothing has, with the nearest.
+/// The requested rows. Raises for an unknown name, with the nearest names.
 std::vector<const Explanation::Row*> selected(const Explanation& explanation, const std::string& node) {
   std::vector<const Explanation::Row*> rows;
   std::vector<std::string> names;
@@ -246,7 +246,7 @@ std::string Explanation::to_string(const std::string& node) const {
   std::ostringstream out;
   const auto rows_shown = selected(*this, node);
   if (node.empty()) {
-    out << mesh << "\n" << summary.to_string() << "\nparameters that are cut\n";
+    out << mesh << "\n" << summary.to_string() << "\nparameters that are sharded\n";
     for (const auto& each : given) {
       if (each.kind == "parameter" && each.tensor.layout.find("S(") != std::string::npos) {
         out << "  " << each.name << ": " << each.tensor.type << " " << each.tensor.layout << "\n";
@@ -260,7 +260,7 @@ std::string Explanation::to_string(const std::string& node) const {
     }
   }
   if (!decided.empty()) {
-    out << "\ncollectives beside matmuls\n" << c10::Join("", decided);
+    out << "\ncollectives that overlap matmuls\n" << c10::Join("", decided);
   }
   const std::string* shown = nullptr;
   for (const auto* row : rows_shown) {

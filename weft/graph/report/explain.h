@@ -5,10 +5,10 @@
 
 namespace weft::graph {
 
-/// What a program that tensor_parallel made parallel does, for people: every node with its placements, what was
-/// redistributed for it, how many bytes that takes, and why.
+/// A report on a program that tensor_parallel made parallel: every node with its placements, the redistributions of its
+/// operands, their bytes, and the reasons.
 struct Explanation {
-  /// A value as a node takes or gives it.
+  /// An operand or an output of a node.
   struct Tensor {
     std::string name;
     std::string type;   // "f32[4,16]"; "int" for a number
@@ -20,10 +20,10 @@ struct Explanation {
     std::string module; // "layers.0.attention.wq"
     std::vector<Tensor> operands;
     std::vector<Tensor> outputs;
-    std::string reason; // why it is run so; of a redistribution, for whom
-    std::string change; // of a redistribution, or of one that runs beside matmuls: "tp: {P(sum)} -> {R}"
+    std::string reason; // why it has this sharding; of a redistribution, which calls use it
+    std::string change; // of a redistribution, also of one that overlaps matmuls: "tp: {P(sum)} -> {R}"
     int64_t bytes = 0;  // that a rank receives
-    int64_t chunks = 0; // of a collective that runs beside matmuls
+    int64_t chunks = 0; // of a collective that overlaps matmuls
     bool communicates = false;
     bool is_fallback = false;
   };
@@ -33,7 +33,7 @@ struct Explanation {
     std::string name; // of a weight, as in the state dict
     Tensor tensor;
   };
-  /// What happens in a module, in those inside it too.
+  /// The totals of a module, including the modules inside it.
   struct Module {
     std::string path;
     std::string type;
@@ -46,16 +46,16 @@ struct Explanation {
   std::vector<Given> given;
   std::vector<Row> rows;       // in the order of the program
   std::vector<Module> modules; // in the order of appearance, the model itself first, "" for its path
-  OverlapDecisions overlap;    // of the collectives that could run beside matmuls
+  OverlapDecisions overlap;    // of the collectives that could overlap matmuls
   Summary summary;
 
-  /// Grouped by module, with totals; of `node` alone where one is named: a value's name, or a module's path.
+  /// Grouped by module, with totals; only `node` if it is given: the name of a value, or the path of a module.
   std::string to_string(const std::string& node = {}) const;
-  /// The same as one object.
+  /// The same as one JSON object.
   std::string to_json(const std::string& node = {}) const;
 };
 
-/// `overlap`: what micro_pipeline decided, to be shown beside.
+/// `overlap`: the decisions of micro_pipeline, which the report includes.
 Explanation explain(const Program& program, OverlapDecisions overlap = {});
 
 } // namespace weft::graph
