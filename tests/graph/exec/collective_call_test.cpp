@@ -194,12 +194,12 @@ TEST(CollectiveCall, IsUnderWayUntilItIsWaitedFor) {
   });
 }
 
-TEST(CollectiveCall, IsWaitedForByWhoeverReadsIt) {
+TEST(CollectiveCall, IsWaitedForBeforeItIsRead) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto outputs = run_on(mesh, [](auto& build, auto* x) {
       auto* read = build.call("_c10d_functional::all_reduce", {x, "sum", "a"});
       auto* returned = build.call("_c10d_functional::all_reduce", {x, "sum", "a"});
-      build.call("_c10d_functional::all_reduce", {x, "sum", "a"}); // which nobody reads
+      build.call("_c10d_functional::all_reduce", {x, "sum", "a"}); // without uses
       build.output(build.call("aten::mul.Tensor", {read, read}));
       build.output(returned);
       build.output(build.call("_c10d_functional::wait_tensor", {build.call("_c10d_functional::wait_tensor", {read})}));

@@ -142,7 +142,7 @@ TEST(Executor, WritesInPlaceAsEagerDoes) {
   expect_equal(program->tensors.at("buffer"), at::zeros({2, 2}));
 }
 
-TEST(Executor, AViewThatIsNoneOnThisRankIsACopyWhereNobodyWritesToIt) {
+TEST(Executor, AViewThatIsNotPossibleOnThisRankIsACopyIfNoNodeWritesToIt) {
   for (const bool writes : {false, true}) {
     ProgramBuilder build;
     auto* x = build.input("x", at::kFloat, {2, 3});

@@ -98,7 +98,7 @@ TEST_F(Prepare, KeepsAValueUntilItsLastUse) {
   EXPECT_EQ(alive, (std::vector<size_t>{1, 2, 3, 3, 2, 2}));
 }
 
-TEST_F(Prepare, FreesWhatNobodyReads) {
+TEST_F(Prepare, FreesValuesWithoutUses) {
   const auto alive = alive_in([](auto& build, auto* x) {
     auto* unread = probed(build, x, x);
     (void)unread;
