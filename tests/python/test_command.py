@@ -91,7 +91,7 @@ def test_shard_writes_a_program_per_rank_and_a_manifest(files):
 def test_shard_says_what_the_ranks_hold_and_what_a_call_moves(files, tmp_path):
     text = done("shard", files.model, "--mesh", "tp=4", "--plan", files.plan, "-o", tmp_path / "out")
     assert text.splitlines() == [
-        "parameters   3,264 whole, 888 on a rank",
+        "parameters   3,264 global, 888 on a rank",
         "a call       2 all_reduce; a rank receives 960 bytes",
         "fallbacks    none",
         f"written to   {tmp_path / 'out'}: 4 programs with their weights, and weft.json",
@@ -349,14 +349,14 @@ def test_a_proposed_plan_is_the_one_that_is_written_by_hand(tmp_path):
     )
 
 
-def test_heads_that_do_not_divide_are_left_whole_with_a_note(tmp_path):
+def test_heads_that_do_not_divide_are_left_replicated_with_a_note(tmp_path):
     program = export(MODELS["gpt2_odd"], VARIANTS["exported"])
     torch.export.save(program, tmp_path / "model.pt2")
     proposed = json.loads(done("plan", tmp_path / "model.pt2", "--mesh", "tp=2", "--json"))
     assert "h.*.attn.c_attn" not in proposed["plan"] and "h.*.mlp.c_fc" in proposed["plan"]
     notes = {left["pattern"]: left["reason"] for left in proposed["left_out"]}
-    assert notes["h.*.attn.c_attn"] == "left whole: 5 heads cannot be divided among 2 ranks"
-    assert notes["wpe"] == "left whole: the program looks it up at places of its own"
+    assert notes["h.*.attn.c_attn"] == "left replicated: 5 heads cannot be divided among 2 ranks"
+    assert notes["wpe"] == "left replicated: the program looks it up at places of its own"
 
 
 def test_the_demonstration_is_the_main_job_from_end_to_end():

@@ -25,10 +25,10 @@ output %a = user
 const auto kNever = [](const Value*) { return false; };
 
 TEST(CallAnalysis, EqualCallsAreDecidedOnce) {
-  const auto whole = program();
-  const TrialValues values(whole);
-  CallAnalysis analysis(*whole.mesh, values);
-  const auto* a = whole.graph->first();
+  const auto global = program();
+  const TrialValues values(global);
+  CallAnalysis analysis(*global.mesh, values);
+  const auto* a = global.graph->first();
   EXPECT_EQ(analysis.decide(*a, kNever), analysis.decide(*a->next(), kNever));
   const auto stationary = analysis.decide(*a, [&](const Value* value) { return value->name() == "w"; });
   EXPECT_NE(stationary, analysis.decide(*a, kNever));
@@ -37,10 +37,10 @@ TEST(CallAnalysis, EqualCallsAreDecidedOnce) {
 }
 
 TEST(CallAnalysis, ARandomOperatorDrawsTheNumbersOfTheGlobalTensor) {
-  const auto whole = program();
-  const TrialValues values(whole);
-  CallAnalysis analysis(*whole.mesh, values);
-  const auto* idle = whole.graph->first()->next()->next();
+  const auto global = program();
+  const TrialValues values(global);
+  CallAnalysis analysis(*global.mesh, values);
+  const auto* idle = global.graph->first()->next()->next();
   EXPECT_EQ(analysis.decide(*idle, kNever)->targets[0].to_string(), "{S(0)}");
   const auto drawing = analysis.decide(*idle->next(), kNever);
   EXPECT_EQ(drawing->targets[0].to_string(), "{R}");
@@ -48,8 +48,8 @@ TEST(CallAnalysis, ARandomOperatorDrawsTheNumbersOfTheGlobalTensor) {
 }
 
 TEST(CallAnalysis, TensorsAreListedInTheOrderOfTheArguments) {
-  const auto whole = program();
-  const auto* cat = whole.graph->first()->next()->next()->next()->next();
+  const auto global = program();
+  const auto* cat = global.graph->first()->next()->next()->next()->next();
   const auto operands = CallAnalysis::tensor_operands(*cat);
   ASSERT_EQ(operands.size(), 2U);
   EXPECT_EQ(operands[1].argument, 0);

@@ -73,8 +73,8 @@ TEST(MemoryWrites, OfInputsAreFoundThroughListsAndWhatGivesItsInputBack) {
   ProgramBuilder build;
   auto* a = build.buffer("a", at::ones({4}));
   auto* b = build.buffer("b", at::ones({4}));
-  const auto pieces = build.call_list("aten::split.Tensor", {a, 2}, 2);
-  build.node("aten::zero_", {pieces[1]});
+  const auto slices = build.call_list("aten::split.Tensor", {a, 2}, 2);
+  build.node("aten::zero_", {slices[1]});
   build.node("aten::zero_", {build.call("aten::dropout", {b, 0.5, false})});
   EXPECT_EQ(written_inputs(*build.program().graph), (Inputs{a, b}));
 }

@@ -62,8 +62,8 @@ TEST(ProposePlan, SmallEndsStayReplicated) {
   const auto proposed = propose_plan(parse_program(kProgram), 16);
   EXPECT_EQ(proposed.entries.size(), 2u);
   ASSERT_EQ(proposed.left_out.size(), 3u);
-  EXPECT_EQ(proposed.left_out[0].reason, "left whole: it has 100 rows alone");
-  EXPECT_EQ(proposed.left_out[2].reason, "left whole: it has 100 features alone");
+  EXPECT_EQ(proposed.left_out[0].reason, "left replicated: it has 100 rows alone");
+  EXPECT_EQ(proposed.left_out[2].reason, "left replicated: it has 100 features alone");
 }
 
 TEST(ProposePlan, AModuleThatIsCalledInDifferentWaysStaysReplicated) {

@@ -141,7 +141,7 @@ std::string Summary::to_json() const {
 
 std::string Summary::to_string() const {
   const auto [least, most] = std::minmax_element(parameters_per_rank.begin(), parameters_per_rank.end());
-  auto text = "parameters   " + count_text(parameters) + " whole, ";
+  auto text = "parameters   " + count_text(parameters) + " global, ";
   if (!parameters_per_rank.empty()) {
     text += (*least == *most ? "" : count_text(*least) + " to ") + count_text(*most) + " on a rank\n";
   }

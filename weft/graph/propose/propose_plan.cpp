@@ -35,7 +35,7 @@ class Proposing {
 
  private:
   static std::string obstacle_text(const std::string& obstacle) {
-    return "left whole: " + obstacle;
+    return "left replicated: " + obstacle;
   }
 
   /// Why a group cannot be a pair; empty if it can.
