@@ -67,8 +67,8 @@ std::string captured_on_ranks(
     const auto actual = run_program(program, inputs);
     ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < actual.size(); ++i) {
-      const auto whole = [](const at::Tensor& t) { return is_dtensor(t) ? full_tensor(t.detach()) : t.detach(); };
-      expect_equal(whole(actual[i]), whole(expected[i]));
+      const auto full = [](const at::Tensor& t) { return is_dtensor(t) ? full_tensor(t.detach()) : t.detach(); };
+      expect_equal(full(actual[i]), full(expected[i]));
     }
     const std::lock_guard lock(mutex);
     texts.push_back(text_of(program));

@@ -44,9 +44,9 @@ TEST(Instruction, GivesSeveralOutputsAndLists) {
     auto* top = build.node("aten::topk", {value, 2});
     build.output(top->output(1));
     build.output(top->output(0));
-    const auto pieces = build.call_list("aten::split.Tensor", {value, 3}, 2);
-    build.output(pieces[1]);
-    build.output(build.call("aten::cat", {{pieces[1], pieces[0]}}));
+    const auto halves = build.call_list("aten::split.Tensor", {value, 3}, 2);
+    build.output(halves[1]);
+    build.output(build.call("aten::cat", {{halves[1], halves[0]}}));
   });
   expect_equal(outputs[0].toTensor(), std::get<1>(x.topk(2)));
   expect_equal(outputs[1].toTensor(), std::get<0>(x.topk(2)));

@@ -37,7 +37,7 @@ input "mode" = user "which"
   %made: f32[s77,32] {P(sum), P(sum)} = make_partial(%all_gather, dp,tp: {R, R} -> {P(sum), P(sum)})
   %reduced: f32[s77,32] {R, R} = all_reduce(%made, dp,tp: {P(sum), P(sum)} -> {R, R})
   %view: f32[s77,2,16] {R, S(1)} = aten::view(%linear, [%sym_size, 2, -1]) sizes(size: [4,2,16] {R, S(1)})
-  %embedding: f32[s77,16] {R, P(sum)} = aten::embedding(%p_table, %"odd name") lookup(1: [50] {R, S(0)}, masks output, table 0 dim 0) because "rows are cut"
+  %embedding: f32[s77,16] {R, P(sum)} = aten::embedding(%p_table, %"odd name") lookup(1: [50] {R, S(0)}, masks output, table 0 dim 0) because "rows are sharded"
   %values: f32[s77,2] {R, R}, %indices: i64[s77,2] {R, R} = aten::topk(%all_gather, 2) fallback because "no rule"
   [%first: f32[s77,16] {R, R}, _] = aten::split.Tensor(%all_gather, 16, 1) in "layers[0]"
   %var: f32[32] {R, R}, _ = aten::var_mean.correction(%all_gather, [0], correction=1)

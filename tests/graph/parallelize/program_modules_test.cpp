@@ -33,8 +33,8 @@ output %mul = user
 }
 
 TEST(ProgramModules, AreKnownByParametersAndByWhereNodesComeFrom) {
-  const auto whole = program();
-  const ProgramModules modules(whole);
+  const auto global = program();
+  const ProgramModules modules(global);
   ASSERT_EQ(modules.modules().size(), 3U);
   EXPECT_EQ(modules.modules()[0].path, "");
   EXPECT_EQ(modules.modules()[1].path, "up");
@@ -44,14 +44,14 @@ TEST(ProgramModules, AreKnownByParametersAndByWhereNodesComeFrom) {
 }
 
 TEST(ProgramModules, ATypeOfOnesOwnIsWhatItsWeightIsUsedAs) {
-  const auto whole = program();
-  EXPECT_EQ(ProgramModules(whole).modules()[2].kind, nn::ModuleKind::Linear);
+  const auto global = program();
+  EXPECT_EQ(ProgramModules(global).modules()[2].kind, nn::ModuleKind::Linear);
 }
 
 TEST(ProgramModules, NodesOfOneCallAreInOneCall) {
-  const auto whole = program();
-  ProgramModules modules(whole);
-  const auto* linear = whole.graph->first();
+  const auto global = program();
+  ProgramModules modules(global);
+  const auto* linear = global.graph->first();
   const auto* t = linear->next();
   ASSERT_EQ(modules.around(*linear).size(), 1U);
   EXPECT_EQ(modules.around(*linear)[0].module, 1U);

@@ -18,9 +18,9 @@ std::string attention(int64_t heads, int64_t shared, const std::string& query_la
   const auto q = "f32[2," + std::to_string(heads) + ",3,2]";
   const auto k = "f32[2," + std::to_string(shared) + ",3,2]";
   const auto layout = query_layout.empty() ? std::string() : " " + query_layout;
-  const auto whole = query_layout.empty() ? std::string() : std::string(" {R}");
+  const auto replicated = query_layout.empty() ? std::string() : std::string(" {R}");
   return "program" + std::string(query_layout.empty() ? "" : " @ mesh(tp=4)") + "\ninput %q: " + q + layout +
-      " = user\ninput %k: " + k + whole + " = user\ninput %v: " + k + whole + " = user\n  %a: " + q + layout +
+      " = user\ninput %k: " + k + replicated + " = user\ninput %v: " + k + replicated + " = user\n  %a: " + q + layout +
       " = aten::scaled_dot_product_attention(%q, %k, %v, None, 0.0, False, enable_gqa=True)\noutput %a = user\n";
 }
 

@@ -58,21 +58,21 @@ TEST_F(WriteWeights, ParametersAndConstantsGoToTheirFolders) {
 }
 
 TEST_F(WriteWeights, APartOfATensorIsWrittenAlone) {
-  const auto whole = at::randn({4, 6});
-  add("rows", whole.narrow(0, 2, 2));
-  add("columns", whole.narrow(1, 0, 3));
+  const auto base = at::randn({4, 6});
+  add("rows", base.narrow(0, 2, 2));
+  add("columns", base.narrow(1, 0, 3));
   add("turned", at::randn({2, 3}).t());
   write();
-  EXPECT_EQ(records_.at("data/weights/weight_0"), bytes(whole.narrow(0, 2, 2)));
-  EXPECT_EQ(records_.at("data/weights/weight_1"), bytes(whole.narrow(1, 0, 3)));
+  EXPECT_EQ(records_.at("data/weights/weight_0"), bytes(base.narrow(0, 2, 2)));
+  EXPECT_EQ(records_.at("data/weights/weight_1"), bytes(base.narrow(1, 0, 3)));
   EXPECT_EQ(weights_["columns"]["tensor_meta"]["strides"], numbers({3, 1}));
   EXPECT_EQ(weights_["columns"]["tensor_meta"]["storage_offset"], json({{"as_int", 0}}));
   EXPECT_EQ(weights_["turned"]["tensor_meta"]["strides"], numbers({1, 3}));
 }
 
 TEST_F(WriteWeights, TiedTensorsAreWrittenOnce) {
-  const auto whole = at::randn({4, 6});
-  const auto columns = whole.narrow(1, 3, 3);
+  const auto base = at::randn({4, 6});
+  const auto columns = base.narrow(1, 3, 3);
   const auto other = at::randn({5});
   add("columns", columns);
   add("same_columns", columns.detach());

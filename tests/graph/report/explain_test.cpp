@@ -15,7 +15,7 @@ constexpr const char* kProgram = R"(program @ mesh(tp=2)
   input %w: f32[8,4] {S(0)} = parameter "up.weight"
   input %v: f32[4,8] {S(1)} = parameter "down.weight"
   input %x: f32[3,4] {R} = user
-    %u: f32[3,8] {S(1)} = aten::linear(%x, %w) in up because "features are cut"
+    %u: f32[3,8] {S(1)} = aten::linear(%x, %w) in up because "features are sharded"
     %d: f32[3,4] {P(sum)} = aten::linear(%u, %v) in down
     %r: f32[3,4] {R} = all_reduce(%d, tp: {P(sum)} -> {R}) in down
     %s: f32[3,4] {R} = aten::softmax.int(%r, -1) fallback because "no rule"
@@ -28,7 +28,7 @@ TEST(Explain, SaysOfEachNodeItsLayoutAndItsRedistributions) {
   ASSERT_EQ(explanation.rows.size(), 6u);
   const auto& linear = explanation.rows[0];
   EXPECT_EQ(linear.target, "aten::linear");
-  EXPECT_EQ(linear.reason, "features are cut");
+  EXPECT_EQ(linear.reason, "features are sharded");
   EXPECT_EQ(linear.operands[1].layout, "{S(0)}");
   EXPECT_EQ(linear.outputs[0].type, "f32[3,8]");
   const auto& reduced = explanation.rows[2];
@@ -58,7 +58,7 @@ TEST(Explain, IsTextGroupedByModule) {
   expect_contains(text, R"(
 up
   aten::linear %u: f32[3,4] {R}, f32[8,4] {S(0)} -> f32[3,8] {S(1)}
-      features are cut
+      features are sharded
 
 down  [1 collective, 48 bytes]
   aten::linear %d: f32[3,8] {S(1)}, f32[4,8] {S(1)} -> f32[3,4] {P(sum)}
@@ -75,7 +75,7 @@ TEST(Explain, OfOneNodeOrModuleSaysNothingElse) {
   const auto explanation = explain(parse_program(kProgram));
   EXPECT_EQ(
       explanation.to_string("u"),
-      "\nup\n  aten::linear %u: f32[3,4] {R}, f32[8,4] {S(0)} -> f32[3,8] {S(1)}\n      features are cut\n");
+      "\nup\n  aten::linear %u: f32[3,4] {R}, f32[8,4] {S(0)} -> f32[3,8] {S(1)}\n      features are sharded\n");
   expect_contains(explanation.to_json("down"), R"("nodes":[{"name":"d")");
   EXPECT_EQ(explanation.to_json("down").find("softmax.int\",\"module"), std::string::npos);
   EXPECT_EQ(

@@ -27,7 +27,7 @@ at::Tensor empty_of_length(const at::Tensor& like, int64_t length) {
   return at::empty(sizes, like.options());
 }
 
-std::vector<at::Tensor> pieces(const at::Tensor& tensor, c10::IntArrayRef lengths) {
+std::vector<at::Tensor> split_dim0(const at::Tensor& tensor, c10::IntArrayRef lengths) {
   std::vector<at::Tensor> views;
   int64_t begin = 0;
   for (const auto length : lengths) {
@@ -65,7 +65,7 @@ Started reduce_scatter(Group& group, const at::Tensor& input, CollectiveArgument
   const auto length = input.size(0) / group.size();
   const auto output = empty_of_length(input, length);
   const auto op = parse_reduce_op(arguments[1].toStringView());
-  return {output, group.reduce_scatter(pieces(input, std::vector<int64_t>(group.size(), length)), output, op)};
+  return {output, group.reduce_scatter(split_dim0(input, std::vector<int64_t>(group.size(), length)), output, op)};
 }
 
 Started all_to_all(Group& group, const at::Tensor& input, CollectiveArguments arguments) {
@@ -78,7 +78,7 @@ Started all_to_all(Group& group, const at::Tensor& input, CollectiveArguments ar
       " are required, those of the input adding up to its dim 0, but got ", c10::IntArrayRef(comes), " and ",
       c10::IntArrayRef(goes), " for ", input.sizes(), ".");
   const auto output = empty_of_length(input, sum(comes));
-  return {output, group.all_to_all(pieces(input, goes), pieces(output, comes))};
+  return {output, group.all_to_all(split_dim0(input, goes), split_dim0(output, comes))};
 }
 
 Started broadcast(Group& group, const at::Tensor& input, CollectiveArguments arguments) {
