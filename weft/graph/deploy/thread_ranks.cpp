@@ -110,7 +110,7 @@ void ThreadRanks::State::be_rank(int64_t rank) {
     serve(rank, executor);
   } catch (...) {
     keep_error(rank);
-    // A copy of the error, because another thread reads the one that is kept.
+    // A new error, because another thread reads the one that is kept.
     throw std::runtime_error(first_line_of(std::current_exception()));
   }
 }

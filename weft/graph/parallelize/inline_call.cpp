@@ -23,7 +23,7 @@ TensorType of_numbers(const TensorType& type, const TrialValues& values) {
   return result;
 }
 
-/// The sizes of a tensor, or of a number that is a size.
+/// The sizes of a tensor, or a number that is a size.
 Sizes sizes_of(const Value& value) {
   if (value.is_tensor()) {
     return value.tensor().sizes;

@@ -22,7 +22,7 @@ class CallInliner {
   bool by_kernel(Node* node, const c10::KernelFunction& kernel);
 
  private:
-  /// A graph with only this call, of numbers, after it was replaced.
+  /// A graph of this call alone, with trial values as sizes, after the call was replaced.
   struct Recording {
     std::unique_ptr<Graph> graph;
     StandIns stand_ins;
@@ -32,7 +32,7 @@ class CallInliner {
   bool can_be_recorded(const Node& node, const TrialValues& values) const;
   bool replaced_by_recordings(Node* node, const c10::KernelFunction* kernel);
   std::optional<Recording> record(const Node& node, const TrialValues& values, const c10::KernelFunction* kernel) const;
-  /// Passes numbers as inputs. Returns false, without changes, if that is not possible for all operands of the node.
+  /// Computes symbols from the sizes of inputs. Returns false, without changes, if no input has a symbol of the node.
   bool define_symbols(GraphBuilder& build, Node* before) const;
 
   Program& program_;
