@@ -3,6 +3,7 @@
 #include "weft/comm/comm_log.h"
 #include "weft/core/layout_algebra.h"
 #include "weft/core/own_positions.h"
+#include "weft/tensor/dispatch/list_call.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
 #include "weft/tensor/dispatch/prepare.h"
 #include "weft/tensor/impl/overwritten.h"
@@ -141,12 +142,17 @@ class LocalCall {
 
   void run() {
     const bool moves = !call_.moves.empty() || call_.lookup;
+    const bool reads_ahead = moves || reads_what_it_writes();
+    if (C10_UNLIKELY(reads_ahead && reads_too_early(schema_, call_, operands_))) {
+      run_by_element(op_, schema_, stack_);
+      return;
+    }
     auto* arguments = stack_.data() + stack_.size() - schema_.arguments.size();
     if (!schema_.written.empty()) {
       count_writes(arguments);
     }
     keep(arguments);
-    if (C10_LIKELY(!moves && !reads_what_it_writes())) {
+    if (C10_LIKELY(!reads_ahead)) {
       put_arguments(
           arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return local_of(operands_[i]); });
     } else if (call_.overlapped != nullptr && runs_overlapped(call_)) {

@@ -1,0 +1,71 @@
+#include "weft/tensor/dispatch/list_call.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace weft {
+
+namespace {
+
+/// Also of an empty shard, so that all ranks decide alike.
+const c10::StorageImpl* storage_of(const OperandRef& ref) {
+  const auto& local = ref.impl != nullptr ? ref.impl->local() : *ref.tensor;
+  return local.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+} // namespace
+
+bool reads_too_early(const OperatorSchema& schema, const PreparedCall& call, const OperandRefs& operands) {
+  const auto is_written = [&](const OperandRef& ref) {
+    return std::find(schema.written.begin(), schema.written.end(), ref.argument) != schema.written.end();
+  };
+  const bool is_list = std::any_of(operands.begin(), operands.end(), [](const auto& ref) { return ref.position > 0; });
+  if (!is_list || schema.written.empty() || !schema.returns.empty()) {
+    return false;
+  }
+  std::unordered_map<const c10::StorageImpl*, int32_t> first_writes; // the first position that writes to a storage
+  for (const auto& ref : operands) {
+    if (ref.position >= 0 && is_written(ref)) {
+      auto& first = first_writes.try_emplace(storage_of(ref), ref.position).first->second;
+      first = std::min(first, ref.position);
+    }
+  }
+  first_writes.erase(nullptr);
+  for (size_t i = 0; i < operands.size() && !first_writes.empty(); ++i) {
+    const bool is_moved = !call.moves.empty() && call.moves[i] != nullptr;
+    if (!is_moved && is_written(operands[i])) {
+      continue;
+    }
+    const auto found = first_writes.find(storage_of(operands[i]));
+    // An operand that stands in no list is read by every element.
+    if (found != first_writes.end() && (operands[i].position < 0 || found->second < operands[i].position)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void run_by_element(const c10::OperatorHandle& op, const OperatorSchema& schema, torch::jit::Stack& stack) {
+  const auto arguments = torch::jit::pop(stack, schema.arguments.size());
+  const auto count = arguments[schema.written[0]].toListRef().size();
+  for (size_t element = 0; element < count; ++element) {
+    torch::jit::Stack single;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const auto& value = arguments[i];
+      if (value.isList() && value.toListRef().size() == count) {
+        c10::impl::GenericList one(value.toList().elementType());
+        one.push_back(value.toListRef()[element]);
+        single.emplace_back(std::move(one));
+      } else if (value.isTensor() && op.schema().arguments()[i].name() == "scalars") {
+        single.emplace_back(value.toTensor().narrow(0, static_cast<int64_t>(element), 1)); // a number per element
+      } else {
+        single.push_back(value);
+      }
+    }
+    op.callBoxed(single);
+  }
+}
+
+} // namespace weft
