@@ -5,6 +5,7 @@
 #include "weft/tensor/impl/collectives_of_torch.h"
 #include "weft/tensor/impl/install_dispatch.h"
 #include "weft/tensor/kernels/kernels.h"
+#include "weft/tensor/kernels/max_pool1d.h"
 #include "weft/tensor/kernels/where_number.h"
 #include "weft/tensor/random/random_fallback.h"
 #include "weft/tensor/random/random_kernels.h"
@@ -58,6 +59,7 @@ void register_all() {
     register_instance_norm(*each);
     register_shared_heads(*each);
     register_where_number(*each);
+    register_max_pool1d(*each);
     each->impl("_has_compatible_shallow_copy_type", TORCH_FN(can_take_place));
   }
   register_rms_norm_backward(*autograd);
