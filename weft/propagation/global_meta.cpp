@@ -2,6 +2,9 @@
 
 #include <ATen/ops/empty_strided.h>
 
+#include <algorithm>
+#include <array>
+
 namespace weft {
 
 namespace {
@@ -12,6 +15,12 @@ at::Tensor without_data(const at::Tensor& tensor) {
     return tensor;
   }
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
+}
+
+/// A mask in uint8 counts as one in bool, but torch's kernel for tensors without data takes it for no index at all.
+at::Tensor index_without_data(const at::Tensor& index) {
+  const auto meta = without_data(index);
+  return meta.scalar_type() == c10::kByte ? meta.to(c10::kBool) : meta;
 }
 
 c10::IValue without_data(const c10::IValue& value) {
@@ -28,7 +37,7 @@ c10::IValue without_data(const c10::IValue& value) {
   if (value.isOptionalTensorList()) {
     c10::List<std::optional<at::Tensor>> metas;
     for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
-      metas.push_back(tensor && tensor->defined() ? std::optional(without_data(*tensor)) : tensor);
+      metas.push_back(tensor && tensor->defined() ? std::optional(index_without_data(*tensor)) : tensor);
     }
     return metas;
   }
@@ -36,6 +45,18 @@ c10::IValue without_data(const c10::IValue& value) {
     return c10::Device(c10::kMeta);
   }
   return value.isGenerator() ? c10::IValue() : value;
+}
+
+/// Whether an error of a run without data says that there is none, rather than that the arguments are wrong.
+bool is_for_want_of_data(std::string_view text) {
+  constexpr std::array<std::string_view, 4> kSigns = {
+      "Meta Backend", // operators that call another device's kernel by name
+      "meta tensor",
+      "data-independent implementation does not exist", // sizes that depend on values: of a mask
+      "division by zero",                               // Python's, by a number of elements; devices give nan
+  };
+  return std::any_of(
+      kSigns.begin(), kSigns.end(), [&](std::string_view sign) { return text.find(sign) != std::string_view::npos; });
 }
 
 GlobalMeta meta_of(const at::Tensor& tensor) {
@@ -94,16 +115,12 @@ std::optional<std::vector<GlobalMeta>> global_results(
   } catch (const c10::NotImplementedError&) {
     return std::nullopt;
   } catch (const c10::Error& error) {
-    // Some operators call a kernel of another device by name.
-    const std::string_view text = error.what_without_backtrace();
-    if (text.find("Meta Backend") == std::string_view::npos && text.find("meta tensor") == std::string_view::npos) {
+    if (!is_for_want_of_data(error.what_without_backtrace())) {
       throw;
     }
     return std::nullopt;
-  } catch (const std::exception& error) {
-    // Python kernels divide by the number of elements and raise an error at zero, where the kernels of a device return
-    // nan.
-    if (std::string_view(error.what()).find("division by zero") == std::string_view::npos) {
+  } catch (const std::exception& error) { // of kernels in Python
+    if (!is_for_want_of_data(error.what())) {
       throw;
     }
     return std::nullopt;
