@@ -37,11 +37,15 @@ std::tuple<at::Tensor, at::Tensor> var_mean_over_ranks(
     bool keepdim) {
   const auto dims = wrapped_dims(dim, self.dim());
   const auto dtype = self.scalar_type();
-  TORCH_CHECK(at::isFloatingType(dtype), "var and std: the dtype must be floating point, but got ", dtype, ".");
+  TORCH_CHECK(
+      at::isFloatingType(dtype) || at::isComplexType(dtype),
+      "var and std: the dtype must be floating point or complex, but got ", dtype, ".");
   const auto center = mean_over_ranks(self, dims, /*keepdim=*/true, accumulation_dtype(dtype));
-  const auto squares = at::sum(at::square(self - center), dims, keepdim);
+  const auto distances = self - center;
+  // The variance of complex numbers is real: the sum of those of their real and imaginary parts.
+  const auto squares = at::sum(at::square(distances.is_complex() ? distances.abs() : distances), dims, keepdim);
   const auto degrees = static_cast<double>(reduced_count(self, dims)) - correction.value_or(at::Scalar(1)).toDouble();
-  return {squares.div(std::max(degrees, 0.0)).to(dtype), (keepdim ? center : center.sum(dims)).to(dtype)};
+  return {squares.div(std::max(degrees, 0.0)).to(c10::toRealValueType(dtype)), (keepdim ? center : center.sum(dims)).to(dtype)};
 }
 
 at::Tensor var_over_ranks(const at::Tensor& self, OptionalDims dim, const OptionalNumber& correction, bool keepdim) {
