@@ -143,7 +143,20 @@ at::Tensor& bernoulli_(at::Tensor& self, double p, Generator generator) {
   return self;
 }
 
+/// As torch does: on the CPU by an error, which every rank raises, on other devices by an assertion of the device.
+void check_probabilities(const at::Tensor& p) {
+  const auto are_valid = p.ge(0).logical_and_(p.le(1)).all();
+  if (p.is_cpu()) {
+    TORCH_CHECK_VALUE(
+        are_valid.item<bool>(), "[bernoulli_] probabilities in [0, 1] are required, but got others in ",
+        is_dtensor(p) ? spec_of(p)->to_string() : p.toString(), ".");
+  } else if (!p.is_meta()) {
+    at::_assert_async(is_dtensor(are_valid) ? as_dtensor(are_valid)->local() : are_valid);
+  }
+}
+
 at::Tensor& bernoulli_of_tensor_(at::Tensor& self, const at::Tensor& p, Generator generator) {
+  check_probabilities(p);
   const auto& impl = distributed("bernoulli_", self);
   const auto probabilities = local_as("bernoulli_", p, *impl.spec());
   fill_bernoulli(impl.local(), probabilities, *impl.spec(), next_random_call(generator));

@@ -93,11 +93,21 @@ at::Tensor normal_of_mean(const at::Tensor& mean, double deviation, Generator ge
   return standard_normal(mean, mean.scalar_type(), generator).mul_(deviation).add_(mean);
 }
 
+/// As torch does, on every device; every rank raises.
+void check_deviations(const at::Tensor& deviation) {
+  TORCH_CHECK_VALUE(
+      deviation.is_meta() || deviation.ge(0).all().item<bool>(),
+      "[normal] standard deviations of at least 0 are required, but got others in ",
+      is_dtensor(deviation) ? spec_of(deviation)->to_string() : deviation.toString(), ".");
+}
+
 at::Tensor normal_of_deviation(double mean, const at::Tensor& deviation, Generator generator) {
+  check_deviations(deviation);
   return standard_normal(deviation, deviation.scalar_type(), generator).mul_(deviation).add_(mean);
 }
 
 at::Tensor normal_of_both(const at::Tensor& mean, const at::Tensor& deviation, Generator generator) {
+  check_deviations(deviation);
   const auto sizes = at::infer_size(mean.sizes(), deviation.sizes());
   const auto& like = is_dtensor(mean) && (mean.sizes() == sizes || !is_dtensor(deviation)) ? mean : deviation;
   auto numbers = standard_normal(like.sizes() == sizes ? like : like.expand(sizes), mean.scalar_type(), generator);
