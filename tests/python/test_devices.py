@@ -39,11 +39,39 @@ def test_factories_make_tensors_on_the_device_that_is_asked_for(mesh):
             for like in (torch.empty_like, torch.zeros_like, torch.ones_like):
                 expect_on(device, like(tensor, device=device))
             expect_on(device, torch.full_like(tensor, 3.0, device=device))
+            if device == "meta" or tensor.device.type == "cpu":
+                expect_on(device, torch.rand_like(tensor, device=device))
+                expect_on(device, tensor.to(device))
             expect_on(device, tensor.new_empty((4, 4), device=device))
             expect_on(device, tensor.new_zeros((2, 4), device=device))
             expect_on(device, tensor.new_empty_strided((4, 4), (4, 1), device=device))
         expect_on(tensor.device.type, torch.empty_like(tensor))
     torch.testing.assert_close(torch.ones_like(tensors["meta"], device="cpu").full_tensor(), torch.ones(4, 4))
+
+
+@on_two_ranks
+def test_to_meta_keeps_the_layout(mesh):
+    x = weft.distribute_tensor(torch.ones(4, 6), mesh, [weft.Shard(0)])
+    for tensor in (x, x.T, x.redistribute(placements=[weft.Replicate()])):
+        plain = torch.empty_strided(tensor.shape, tensor.stride())
+        for convert in (
+            lambda t: t.to("meta"),
+            lambda t: t.to("meta", torch.float64),
+            lambda t: t.to(torch.empty(1, device="meta", dtype=torch.int32)),
+            lambda t: t.to(device="meta", memory_format=torch.contiguous_format),
+        ):
+            result = convert(tensor)
+            expect_on("meta", result)
+            assert result.placements == tensor.placements
+            assert (result.dtype, result.stride()) == (convert(plain).dtype, convert(plain).stride())
+    layer = nn.Linear(4, 4)
+    layer.weight = nn.Parameter(weft.distribute_tensor(layer.weight, mesh, [weft.Shard(0)]))
+    expect_on("meta", layer.to("meta").weight)
+    assert isinstance(layer.weight, nn.Parameter)
+    y = x.clone().requires_grad_().to("meta")
+    assert y.requires_grad
+    with pytest.raises(NotImplementedError, match="a gradient with data is required"):
+        y.sum().backward()
 
 
 @on_two_ranks

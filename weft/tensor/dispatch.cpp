@@ -6,6 +6,7 @@
 #include "weft/tensor/impl/install_dispatch.h"
 #include "weft/tensor/kernels/kernels.h"
 #include "weft/tensor/kernels/max_pool1d.h"
+#include "weft/tensor/kernels/to_meta.h"
 #include "weft/tensor/kernels/where_number.h"
 #include "weft/tensor/random/random_fallback.h"
 #include "weft/tensor/random/random_kernels.h"
@@ -60,6 +61,7 @@ void register_all() {
     register_shared_heads(*each);
     register_where_number(*each);
     register_max_pool1d(*each);
+    register_to_meta(*each);
     each->impl("_has_compatible_shallow_copy_type", TORCH_FN(can_take_place));
   }
   register_rms_norm_backward(*autograd);

@@ -112,8 +112,7 @@ Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, cons
     const auto block = quotient(length, split);
     TORCH_CHECK_NOT_IMPLEMENTED(
         block, "[localize] the size ", size.to_string(), " of a dim sharded as ", layout,
-        " must be a number, or a multiple of ", split.to_string(),
-        ". Export the program with a fixed size there.");
+        " must be a number, or a multiple of ", split.to_string(), ". Export the program with a fixed size there.");
     length = split * chunk(*block, place.shape[m], place.coordinate[m]).length;
   }
   return length;

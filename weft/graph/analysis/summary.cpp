@@ -152,9 +152,8 @@ std::string Summary::to_string() const {
     }
   }
   text += "a call       " +
-      (kinds.empty()
-           ? "nothing is communicated"
-           : c10::Join(", ", kinds) +
+      (kinds.empty() ? "nothing is communicated"
+                     : c10::Join(", ", kinds) +
                (overlapped == 0 ? "" : c10::str(", ", overlapped, " of them overlapping matmuls")) +
                "; a rank receives " + byte_text(bytes)) +
       "\n";

@@ -214,8 +214,7 @@ class ManifestReader {
     check(entry.layout.has_value() == mesh.has_value(), entry.name + " needs a layout, as there is a mesh");
     if (entry.layout) {
       check(
-          entry.layout->ndim() == mesh->ndim(),
-          c10::str(entry.name, " has the layout ", *entry.layout, " on ", *mesh));
+          entry.layout->ndim() == mesh->ndim(), c10::str(entry.name, " has the layout ", *entry.layout, " on ", *mesh));
       of_text(entry.name, [&] { return entry.layout->normalized(std::get<TensorType>(*entry.type).dim()); });
     }
   }

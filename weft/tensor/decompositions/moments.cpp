@@ -45,7 +45,9 @@ std::tuple<at::Tensor, at::Tensor> var_mean_over_ranks(
   // The variance of complex numbers is real: the sum of those of their real and imaginary parts.
   const auto squares = at::sum(at::square(distances.is_complex() ? distances.abs() : distances), dims, keepdim);
   const auto degrees = static_cast<double>(reduced_count(self, dims)) - correction.value_or(at::Scalar(1)).toDouble();
-  return {squares.div(std::max(degrees, 0.0)).to(c10::toRealValueType(dtype)), (keepdim ? center : center.sum(dims)).to(dtype)};
+  return {
+      squares.div(std::max(degrees, 0.0)).to(c10::toRealValueType(dtype)),
+      (keepdim ? center : center.sum(dims)).to(dtype)};
 }
 
 at::Tensor var_over_ranks(const at::Tensor& self, OptionalDims dim, const OptionalNumber& correction, bool keepdim) {

@@ -9,10 +9,10 @@
 
 namespace weft {
 
-at::Tensor new_random(const at::Tensor& like, c10::ScalarType dtype) {
+at::Tensor new_random(const at::Tensor& like, c10::ScalarType dtype, std::optional<c10::Device> device) {
   const auto& spec = *spec_of(like);
   const auto own = TensorSpec::make(spec.mesh(), without_partial(spec.layout()), spec.sizes(), dtype);
-  const auto options = at::TensorOptions(dtype).device(like.device());
+  const auto options = at::TensorOptions(dtype).device(device.value_or(like.device()));
   return make_dtensor(at::empty(own->local_shape_and_offset().shape, options), own);
 }
 
@@ -35,11 +35,12 @@ using Pinned = std::optional<bool>;
 using Format = std::optional<c10::MemoryFormat>;
 
 at::Tensor new_stored(const char* where, const at::Tensor& self, Dtype dtype, Storage storage, Device device) {
+  const auto type = device.value_or(self.device()).type();
   TORCH_CHECK_NOT_IMPLEMENTED(
-      device.value_or(self.device()).type() == self.device().type() && storage.value_or(c10::kStrided) == c10::kStrided,
-      "[", where, "] a dense result on ", self.device(), ", where ", *spec_of(self), " is, is required, but got ",
+      (type == self.device().type() || type == c10::kMeta) && storage.value_or(c10::kStrided) == c10::kStrided, "[",
+      where, "] a dense result on ", self.device(), ", where ", *spec_of(self), " is, is required, but got ",
       storage.value_or(c10::kStrided), " on ", device.value_or(self.device()), ". Convert the result.");
-  return new_random(self, dtype.value_or(self.scalar_type()));
+  return new_random(self, dtype.value_or(self.scalar_type()), device);
 }
 
 // Each operator exists with a generator (_by) and without (_of).
