@@ -5,9 +5,6 @@
 #include "weft/tensor/impl/collectives_of_torch.h"
 #include "weft/tensor/impl/install_dispatch.h"
 #include "weft/tensor/kernels/kernels.h"
-#include "weft/tensor/kernels/max_pool1d.h"
-#include "weft/tensor/kernels/to_meta.h"
-#include "weft/tensor/kernels/where_number.h"
 #include "weft/tensor/random/random_fallback.h"
 #include "weft/tensor/random/random_kernels.h"
 

@@ -1,6 +1,6 @@
-#include "weft/tensor/kernels/where_number.h"
 #include "tests/support/on_meshes.h"
 #include "weft/tensor/distribute.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

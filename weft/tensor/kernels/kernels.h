@@ -71,4 +71,19 @@ void register_selecting_backward(torch::Library& library);
 /// user.
 void register_shared_heads(torch::Library& library);
 
+/// Registers max_pool1d by its form with indices, which is made of other operators. Where no gradient is wanted, torch's own
+/// code on the CPU reads the memory of its input directly, and a distributed tensor has none.
+void register_max_pool1d(torch::Library& library);
+
+/// Registers the forms of `to` that name a device. To meta a distributed tensor stays distributed, in the same layout; torch
+/// would choose a kernel by the device that is asked for, and give a plain tensor. In inference mode it still does.
+///
+///   t.to("meta")   f32[8,4] {S(0)} without data
+void register_to_meta(torch::Library& library);
+
+/// `where` with a number in place of a tensor. ATen converts the number to a tensor on the device of the other
+/// operands. If that is the meta device, the dispatcher would prefer the kernel of plain meta tensors to that of
+/// distributed ones, and the result would be plain. This kernel keeps the number on the CPU.
+void register_where_number(torch::Library& library);
+
 } // namespace weft

@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/max_pool1d.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include <ATen/ATen.h>
 

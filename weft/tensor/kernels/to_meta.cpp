@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/to_meta.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include "weft/tensor/impl/dtensor_impl.h"
 
@@ -13,9 +13,9 @@ namespace {
 namespace composite = at::compositeimplicitautograd;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-using Format = std::optional<at::MemoryFormat>;
+using FormatOption = std::optional<at::MemoryFormat>;
 
-at::Tensor without_data(const at::Tensor& tensor, at::ScalarType dtype, Format format) {
+at::Tensor without_data(const at::Tensor& tensor, at::ScalarType dtype, FormatOption format) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const auto& impl = *as_dtensor(tensor);
   const auto& spec = *impl.spec();
@@ -30,7 +30,7 @@ struct ToMeta : torch::autograd::Function<ToMeta> {
       AutogradContext* /*context*/,
       const at::Tensor& tensor,
       at::ScalarType dtype,
-      Format format) {
+      FormatOption format) {
     return without_data(tensor, dtype, format);
   }
   static variable_list backward(AutogradContext* /*context*/, const variable_list& /*gradients*/) {
@@ -40,7 +40,7 @@ struct ToMeta : torch::autograd::Function<ToMeta> {
   }
 };
 
-at::Tensor to_meta(const at::Tensor& self, at::ScalarType dtype, Format format) {
+at::Tensor to_meta(const at::Tensor& self, at::ScalarType dtype, FormatOption format) {
   return ToMeta::apply(self, dtype, format);
 }
 
@@ -52,7 +52,7 @@ at::Tensor to_options(
     std::optional<bool> pin_memory,
     bool non_blocking,
     bool copy,
-    Format format) {
+    FormatOption format) {
   if (is_dtensor(self) && !self.is_meta() && device && device->is_meta()) {
     return to_meta(self, dtype.value_or(self.scalar_type()), format);
   }
@@ -65,14 +65,14 @@ at::Tensor to_device(
     at::ScalarType dtype,
     bool non_blocking,
     bool copy,
-    Format format) {
+    FormatOption format) {
   if (is_dtensor(self) && !self.is_meta() && device.is_meta()) {
     return to_meta(self, dtype, format);
   }
   return composite::to(self, device, dtype, non_blocking, copy, format);
 }
 
-at::Tensor to_other(const at::Tensor& self, const at::Tensor& other, bool non_blocking, bool copy, Format format) {
+at::Tensor to_other(const at::Tensor& self, const at::Tensor& other, bool non_blocking, bool copy, FormatOption format) {
   if (is_dtensor(self) && !self.is_meta() && other.is_meta()) {
     return to_meta(self, other.scalar_type(), format);
   }

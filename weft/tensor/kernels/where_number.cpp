@@ -1,4 +1,4 @@
-#include "weft/tensor/kernels/where_number.h"
+#include "weft/tensor/kernels/kernels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ops/where_compositeimplicitautograd_dispatch.h>
