@@ -161,8 +161,7 @@ TEST(DistributeTensor, InDebugModeShapesThatDifferAreAnError) {
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { distribute_tensor(at::ones({4 + mesh.rank(0)}), mesh, {Shard(0)}); }),
         "[distribute_tensor] all ranks must give tensors of one shape, but rank 0 gave [4] and rank 1 gave [5]. Give "
-        "one "
-        "of the source's shape on every rank.");
+        "a tensor of the source's shape on every rank.");
     expect_equal(full_tensor(distribute_tensor(at::ones({}), mesh, {Replicate()})), at::ones({}));
   });
 }
