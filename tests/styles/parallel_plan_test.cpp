@@ -63,6 +63,40 @@ TEST(ParallelPlan, AFileThatIsNoPlanIsAnErrorThatNamesItAndTheEntry) {
       "[ParallelPlan] a plan file is required, but " + path.string() + " cannot be read.");
 }
 
+TEST(ParallelPlan, AKeyThatStandsTwiceIsAnError) {
+  const auto error_of = [](const char* text) {
+    return error_text<c10::ValueError>([&] { ParallelPlan::parse(text, "plan.json"); });
+  };
+  EXPECT_EQ(
+      error_of(R"({"up": "colwise", "down": {"style": "colwise"}, "up": "rowwise"})"),
+      "[ParallelPlan: plan.json] every key is required once, but got \"up\" twice. Remove one of them.");
+  EXPECT_EQ(
+      error_of(R"({"up": "colwise", "down": {"style": "colwise", "heads": 2, "heads": 4}})"),
+      "[ParallelPlan: plan.json, entry \"down\"] every key is required once, but got \"heads\" twice. Remove one of "
+      "them.");
+  EXPECT_EQ(
+      ParallelPlan::parse(R"({"a": {"style": "colwise"}, "b": {"style": "colwise"}})", "plan.json").entries().size(),
+      2u);
+}
+
+TEST(ParallelPlan, ErrorsOfPlacementsAndNumbersNameTheEntry) {
+  const auto error_of = [](const std::string& heads) {
+    return error_text<c10::ValueError>(
+        [&] { ParallelPlan::parse(R"({"up": {"style": "colwise", "heads": )" + heads + "}}", "plan.json"); });
+  };
+  const std::string lead = "[ParallelPlan: plan.json, entry \"up\"] ";
+  EXPECT_EQ(error_of("1e30"), lead + "option heads must be an integer of 64 bits, but got 1e+30.");
+  EXPECT_EQ(error_of("2.5"), lead + "option heads must be an integer of 64 bits, but got 2.5.");
+  EXPECT_EQ(
+      error_of("18446744073709551615"),
+      lead + "option heads must be an integer of 64 bits, but got 18446744073709551615.");
+  EXPECT_EQ(error_of("-1"), lead + "[colwise] heads must be positive, but got -1.");
+  expect_contains(
+      error_text<c10::ValueError>(
+          [&] { ParallelPlan::parse(R"x({"up": {"style": "colwise", "output": "Q(1)"}})x", "plan.json"); }),
+      lead);
+}
+
 TEST(ParallelPlan, ATextThatNestsTooDeepIsAnError) {
   for (const char* open : {"[", R"({"a":)"}) {
     std::string text = "{\"up\": ";

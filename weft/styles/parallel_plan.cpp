@@ -8,6 +8,7 @@
 #include <c10/util/StringUtil.h>
 
 #include <fstream>
+#include <set>
 #include <sstream>
 
 namespace weft::nn {
@@ -74,6 +75,28 @@ bool step_matches(std::string_view pattern, std::string_view text) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
+/// The JSON of a plan; raises where an object has a key twice, of which all but one would be lost.
+OrderedJson parse_with_unique_keys(const std::string& text, const std::string& name) {
+  std::vector<std::set<std::string>> keys; // of the objects that are open
+  std::string pattern;                     // the key of the outermost object that was read last
+  using Event = OrderedJson::parse_event_t;
+  return OrderedJson::parse(text, [&](int /*depth*/, Event event, OrderedJson& parsed) {
+    if (event == Event::object_start) {
+      keys.emplace_back();
+    } else if (event == Event::object_end) {
+      keys.pop_back();
+    } else if (event == Event::key) {
+      const auto key = parsed.get<std::string>();
+      TORCH_CHECK_VALUE(
+          keys.back().insert(key).second, "[ParallelPlan: ", name,
+          keys.size() > 1 ? ", entry \"" + pattern + "\"" : std::string(), "] every key is required once, but got \"",
+          key, "\" twice. Remove one of them.");
+      pattern = keys.size() == 1 ? key : pattern;
+    }
+    return true;
+  });
+}
+
 } // namespace
 
 ParallelPlan ParallelPlan::parse(const std::string& text, const std::string& name) {
@@ -83,7 +106,7 @@ ParallelPlan ParallelPlan::parse(const std::string& text, const std::string& nam
       " lists and objects inside of each other, but has more at byte ", *too_deep, ".");
   OrderedJson object;
   try {
-    object = OrderedJson::parse(text);
+    object = parse_with_unique_keys(text, name);
   } catch (const nlohmann::json::exception& error) {
     TORCH_CHECK_VALUE(false, "[ParallelPlan] ", name, " must be JSON, but: ", error.what(), ".");
   }

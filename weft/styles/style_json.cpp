@@ -4,6 +4,7 @@
 #include <c10/util/StringUtil.h>
 
 #include <functional>
+#include <limits>
 #include <set>
 
 namespace weft::nn {
@@ -62,6 +63,12 @@ class Options {
   }
   template <class T>
   T as(const char* name, const json& value) const {
+    if constexpr (std::is_same_v<T, int64_t>) {
+      const bool is_large = value.is_number_unsigned() && value.get<uint64_t>() > std::numeric_limits<int64_t>::max();
+      const bool fits = value.is_string() || (value.is_number_integer() && !is_large);
+      TORCH_CHECK_VALUE(
+          fits, "[", where_, "] option ", name, " must be an integer of 64 bits, but got ", value.dump(), ".");
+    }
     try {
       return value.get<T>();
     } catch (const json::exception&) {
@@ -184,9 +191,16 @@ Style style_from_json(const std::string& where, const json& given) {
   TORCH_CHECK_VALUE(
       reader != readers().end(), "[", where, "] \"style\" must be one of ", known_styles(), ", but got ",
       object.value("style", json()).dump(), ".");
-  const auto style = reader->second(options);
-  options.expect_all_read();
-  return style;
+  try {
+    const auto style = reader->second(options);
+    options.expect_all_read();
+    return style;
+  } catch (const c10::ValueError& error) {
+    // Of a placement or a number that no style has: it does not say where it stands.
+    const std::string_view text = error.what_without_backtrace();
+    TORCH_CHECK_VALUE(text.find(where) != std::string_view::npos, "[", where, "] ", text);
+    throw;
+  }
 }
 
 json to_json(const Style& style) {
