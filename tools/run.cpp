@@ -102,7 +102,7 @@ void print(
 }
 
 void run(const RunCommandOptions& options) {
-  const auto inputs = graph::read_safetensors(options.input);
+  const auto inputs = options.input.empty() ? graph::NamedTensors() : graph::read_safetensors(options.input);
   auto ranks = start(options.program);
   if (options.seed) {
     ranks.run->manual_seed(*options.seed);
@@ -134,9 +134,9 @@ void add_run_command(CLI::App& app) {
   auto* command = app.add_subcommand("run", "Run a sharded program on global tensors");
   command->add_option("program", options->program, "A folder that `weft shard` wrote, or an exported program")
       ->required();
-  command
-      ->add_option("--input", options->input, "The global inputs by name (safetensors); numbers are tensors of no dims")
-      ->required();
+  command->add_option(
+      "--input", options->input,
+      "The global inputs by name (safetensors); numbers are tensors of no dims. Not needed by a program without inputs");
   command->add_option("--output", options->output, "The file to write: the global output_0, output_1, ...")->required();
   command->add_option("--seed", options->seed, "The seed of the program's random operators");
   command->add_option("--repeat", options->repeat, "Run so many times, for its time; what is written is the last one's")

@@ -224,8 +224,8 @@ std::vector<at::Tensor> WholeRun::run(const NamedTensors& inputs) {
   }
   for (const auto& [name, tensor] : inputs) {
     TORCH_CHECK_VALUE(
-        std::find(names.begin(), names.end(), name) != names.end(), "[WholeRun] there is no input \"", name,
-        "\". The inputs are ", c10::Join(", ", names), ".");
+        std::find(names.begin(), names.end(), name) != names.end(), "[WholeRun] there is no input \"", name, "\". ",
+        names.empty() ? "The program has none" : "The inputs are " + c10::Join(", ", names), ".");
   }
   for (const auto& entry : manifest_.inputs) {
     if (!entry.type) {

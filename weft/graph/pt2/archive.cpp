@@ -98,7 +98,7 @@ class ZipParser {
     const auto lowest = size - std::min(size, kDirectoryEndSize + kMaxComment);
     auto at = size - kDirectoryEndSize;
     while (number(at, 4) != kDirectoryEnd || !fits(at + kDirectoryEndSize, number(at + 20, 2), size)) {
-      check(at > lowest, "a zip file is required, but no directory was found at its end: is it truncated?");
+      check(at > lowest, "a zip file is required, but no directory was found at its end, as of a truncated one");
       --at;
     }
     count_ = number(at + 10, 2);
