@@ -113,8 +113,8 @@ TEST(RandomLikeErrors, SayWhatIsRequired) {
   run_on_ranks(2, [](int64_t /*rank*/) {
     const auto x = distribute_tensor(at::zeros({4}), init_device_mesh("cpu", {2}), {Shard(0)});
     EXPECT_EQ(
-        error_text<c10::NotImplementedError>([&] { at::rand_like(x, at::TensorOptions(at::kMeta)); }),
-        "[rand_like] a dense result on cpu, where f32[4] @ mesh(d0=2) {S(0)} is, is required, but got Strided on meta. "
+        error_text<c10::NotImplementedError>([&] { at::rand_like(x, at::TensorOptions().layout(at::kSparse)); }),
+        "[rand_like] a dense result on cpu, where f32[4] @ mesh(d0=2) {S(0)} is, is required, but got Sparse on cpu. "
         "Convert the result.");
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { at::normal(x, -1.0); }),
