@@ -136,7 +136,8 @@ void add_run_command(CLI::App& app) {
       ->required();
   command->add_option(
       "--input", options->input,
-      "The global inputs by name (safetensors); numbers are tensors of no dims. Not needed by a program without inputs");
+      "The global inputs by name (safetensors); numbers are tensors of no dims. Not needed by a program without "
+      "inputs");
   command->add_option("--output", options->output, "The file to write: the global output_0, output_1, ...")->required();
   command->add_option("--seed", options->seed, "The seed of the program's random operators");
   command->add_option("--repeat", options->repeat, "Run so many times, for its time; what is written is the last one's")

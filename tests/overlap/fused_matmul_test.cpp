@@ -266,8 +266,9 @@ TEST(FusedMatmul, ArgumentsOfAGatherThatDoNotFitAreErrors) {
     EXPECT_EQ(
         text(x, {w}, {}, {.size = 5}),
         where +
-            "member 0 of group tp (ranks 0) holds 5 of the 5 indices of dim 0, but got a shard of [3, 4]. Divide the dim as "
-                  "torch.chunk does.");
+            "member 0 of group tp (ranks 0) holds 5 of the 5 indices of dim 0, but got a shard of [3, 4]. Divide the "
+            "dim as "
+            "torch.chunk does.");
     EXPECT_EQ(
         error_text<c10::TypeError>([&] { all_gather_matmul(group, x, {w.to(at::kDouble)}, {}, {}); }),
         where + "all tensors must have one dtype and device, but got f32 on cpu and f64 on cpu. Convert them first.");

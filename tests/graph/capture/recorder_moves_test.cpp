@@ -165,7 +165,8 @@ TEST(RecorderMoves, LocalTensorsRaise) {
     };
     expect_contains(
         text([](const std::vector<at::Tensor>& in) { return std::vector<at::Tensor>{to_local(in[0])}; }),
-        "only a replicated tensor may become plain or distributed, but got f32[4,6] @ mesh(a=2) {S(0)}. Use full_tensor instead of to_local.");
+        "only a replicated tensor may become plain or distributed, but got f32[4,6] @ mesh(a=2) {S(0)}. Use "
+        "full_tensor instead of to_local.");
     expect_contains(
         text([&](const std::vector<at::Tensor>&) {
           return std::vector<at::Tensor>{from_local(at::ones({2}), mesh, {Shard(0)})};

@@ -122,8 +122,8 @@ Placement ModuleBoundaries::fitting(const Placement& wanted, const Value& value,
   const auto ndim = value.tensor().dim();
   TORCH_CHECK_VALUE(
       has_dim(wanted, ndim), nn::entry_text(*layouts_[module].entry, modules_.modules()[module].path, kWhere),
-      "the dim of ", wanted.to_string(), " must be in [", -ndim, ", ", ndim, ") for \"", value.name(), "\", a tensor of ",
-      ndim, " dims. Shard a dim that the tensor has.");
+      "the dim of ", wanted.to_string(), " must be in [", -ndim, ", ", ndim, ") for \"", value.name(),
+      "\", a tensor of ", ndim, " dims. Shard a dim that the tensor has.");
   return wanted.normalized(ndim);
 }
 
@@ -172,7 +172,8 @@ void ModuleBoundaries::enter(Node* node) {
       const auto* source = redistributions_.source_of(value);
       const bool comes_from_outside = source->producer() == nullptr || !is_in(*source->producer(), call);
       if (comes_from_outside && !is_own(source, call)) {
-        node->set_operand(operand, cross(value, call.module, layouts_[call.module].inputs, of_call(entered_, call.call), node));
+        node->set_operand(
+            operand, cross(value, call.module, layouts_[call.module].inputs, of_call(entered_, call.call), node));
       }
     }
   }
@@ -200,7 +201,8 @@ void ModuleBoundaries::leave(Node* node) {
       if (outside.empty()) {
         continue;
       }
-      auto* const crossed = cross(value, call->module, layouts_[call->module].outputs, of_call(left_, call->call), next);
+      auto* const crossed =
+          cross(value, call->module, layouts_[call->module].outputs, of_call(left_, call->call), next);
       for (const auto& use : outside) {
         use.node->set_operand(use.operand, crossed);
       }

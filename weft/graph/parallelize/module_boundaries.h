@@ -43,12 +43,7 @@ class ModuleBoundaries {
   /// Whether a graph input belongs to the module and thus is not one of its inputs. Buffers of other modules can be
   /// inputs.
   bool is_own(const Value* value, const Call& call) const;
-  Value* cross(
-      Value* value,
-      size_t module,
-      const Crossings& crossings,
-      std::vector<const Value*>& order,
-      Node* before);
+  Value* cross(Value* value, size_t module, const Crossings& crossings, std::vector<const Value*>& order, Node* before);
   /// Normalised for a tensor; raises with the plan's entry where the tensor does not have the dim.
   Placement fitting(const Placement& wanted, const Value& value, size_t module) const;
   Layout replicated() const;
@@ -68,7 +63,7 @@ class ModuleBoundaries {
   };
   std::vector<Misfit> misfits_;              // in the order of the program
   std::set<const nn::Crossing*> has_fitted_; // crossings of which some value has the dim
-  std::vector<char> has_inputs_; // for every module: whether its inputs may need a redistribution
+  std::vector<char> has_inputs_;             // for every module: whether its inputs may need a redistribution
   std::vector<char> has_outputs_;
   ValueSet constants_;                                    // and parameters, which are no inputs of modules
   std::unordered_map<const Value*, std::string> buffers_; // by name

@@ -72,7 +72,12 @@ at::Tensor to_device(
   return composite::to(self, device, dtype, non_blocking, copy, format);
 }
 
-at::Tensor to_other(const at::Tensor& self, const at::Tensor& other, bool non_blocking, bool copy, FormatOption format) {
+at::Tensor to_other(
+    const at::Tensor& self,
+    const at::Tensor& other,
+    bool non_blocking,
+    bool copy,
+    FormatOption format) {
   if (is_dtensor(self) && !self.is_meta() && other.is_meta()) {
     return to_meta(self, other.scalar_type(), format);
   }
