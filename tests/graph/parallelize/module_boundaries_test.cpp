@@ -71,24 +71,6 @@ TEST(ModuleBoundaries, KeywordsRaiseSinceProgramsDoNotHaveThem) {
       "not say by which keywords a module was called, but got the keyword \"mask\".");
 }
 
-TEST(ModuleBoundaries, ADimThatNoTensorHasRaisesWithTheEntry) {
-  const auto error_of = [](const char* plan) {
-    auto program = twice();
-    return testing::error_text<c10::ValueError>(
-        [&] { shard(program, analysis_mesh("tp=2"), nn::ParallelPlan::parse(plan, "p")); });
-  };
-  testing::expect_contains(
-      error_of(R"({"down": {"style": "sequence", "dim": 7}})"),
-      "[tensor_parallel] plan entry \"down\" for module \"down\": the dim of S(7) must be in [-2, 2) for \"x\", a "
-      "tensor of 2 dims. Shard a dim that the tensor has.");
-  testing::expect_contains(
-      error_of(R"x({"down": {"style": "colwise", "output": "S(-7)"}})x"),
-      "plan entry \"down\" for module \"down\": the dim of S(-7) must be in [-2, 2)");
-  testing::expect_contains(
-      error_of(R"({"": {"style": "input", "inputs": ["S(9) -> R"]}})"),
-      "plan entry \"\" for module \"\": the dim of S(9) must be in [-2, 2)");
-}
-
 TEST(ModuleBoundaries, TheEntryOfTheModelItselfIsForInputsAndOutputs) {
   auto program = twice();
   shard(

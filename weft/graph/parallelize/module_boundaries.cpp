@@ -33,10 +33,6 @@ std::vector<const Value*>& of_call(std::vector<std::vector<const Value*>>& cross
   return crossed[call];
 }
 
-bool has_dim(const Placement& wanted, int64_t ndim) {
-  return !wanted.is_shard() || (-ndim <= wanted.dim() && wanted.dim() < ndim);
-}
-
 bool may_redistribute(const std::vector<nn::Crossing>& crossings) {
   return std::any_of(crossings.begin(), crossings.end(), [](const auto& crossing) { return crossing.to.has_value(); });
 }
@@ -52,10 +48,11 @@ ModuleBoundaries::ModuleBoundaries(
     : mesh_(mesh),
       redistributions_(redistributions),
       modules_(program),
-      mesh_dim_(nn::plan_mesh_dim(mesh, mesh_dim, kWhere)),
-      plan_(without_local_tensors(plan)),
-      layouts_(nn::lay_out(plan_, modules_.modules(), mesh, mesh_dim_, kWhere)) {
-  for (const auto& layout : layouts_) {
+      mesh_dim_(nn::plan_mesh_dim(mesh, mesh_dim, kWhere)) {
+  const auto global_plan = without_local_tensors(plan);
+  layouts_ = nn::lay_out(global_plan, modules_.modules(), mesh, mesh_dim_, kWhere);
+  for (auto& layout : layouts_) {
+    layout.entry = nullptr; // points into the plan, which ends here
     has_inputs_.push_back(may_redistribute(layout.inputs) ? 1 : 0);
     has_outputs_.push_back(may_redistribute(layout.outputs) ? 1 : 0);
   }
@@ -80,7 +77,7 @@ Layout ModuleBoundaries::parameter_layout(const Input& input) const {
 Layout ModuleBoundaries::user_input_layout(size_t position, const Value& value) const {
   const auto& inputs = layouts_[0].inputs;
   const bool is_said = position < inputs.size() && inputs[position].from;
-  return is_said ? replicated().with(mesh_dim_, fitting(*inputs[position].from, value, 0)) : replicated();
+  return is_said ? replicated().with(mesh_dim_, inputs[position].from->normalized(value.tensor().dim())) : replicated();
 }
 
 void ModuleBoundaries::enter_model(const std::vector<Value*>& inputs, Node* first) {
@@ -88,7 +85,7 @@ void ModuleBoundaries::enter_model(const std::vector<Value*>& inputs, Node* firs
     return;
   }
   for (auto* value : inputs) {
-    auto* const crossed = cross(value, 0, layouts_[0].inputs, of_call(entered_, 0), first);
+    auto* const crossed = cross(value, layouts_[0].inputs, of_call(entered_, 0), first);
     const auto uses = value->uses();
     for (const auto& use : uses) {
       if (use.node->step() == nullptr) {
@@ -104,7 +101,7 @@ Layout ModuleBoundaries::user_output_layout(size_t position, const Value& value)
   if (!is_said) {
     return replicated();
   }
-  return without_partial(*value.layout).with(mesh_dim_, fitting(*outputs[position].to, value, 0));
+  return without_partial(*value.layout).with(mesh_dim_, outputs[position].to->normalized(value.tensor().dim()));
 }
 
 bool ModuleBoundaries::is_own(const Value* value, const Call& call) const {
@@ -118,26 +115,8 @@ bool ModuleBoundaries::is_in(const Node& node, const Call& call) {
   return std::find(around.begin(), around.end(), call) != around.end();
 }
 
-Placement ModuleBoundaries::fitting(const Placement& wanted, const Value& value, size_t module) const {
-  const auto ndim = value.tensor().dim();
-  TORCH_CHECK_VALUE(
-      has_dim(wanted, ndim), nn::entry_text(*layouts_[module].entry, modules_.modules()[module].path, kWhere),
-      "the dim of ", wanted.to_string(), " must be in [", -ndim, ", ", ndim, ") for \"", value.name(),
-      "\", a tensor of ", ndim, " dims. Shard a dim that the tensor has.");
-  return wanted.normalized(ndim);
-}
-
-void ModuleBoundaries::check_crossings() const {
-  for (const auto& [crossing, module, value] : misfits_) {
-    if (!has_fitted_.contains(crossing)) {
-      fitting(*crossing->to, *value, module);
-    }
-  }
-}
-
 Value* ModuleBoundaries::cross(
     Value* value,
-    size_t module,
     const Crossings& crossings,
     std::vector<const Value*>& order,
     Node* before) {
@@ -151,14 +130,13 @@ Value* ModuleBoundaries::cross(
   if (position >= crossings.size() || !crossings[position].to) {
     return value;
   }
+  const auto rank = value->tensor().dim();
   const auto& wanted = *crossings[position].to;
-  // A mask of fewer dims than the other tensors that cross here stays as it is.
-  if (!has_dim(wanted, value->tensor().dim())) {
-    misfits_.push_back({&crossings[position], module, value});
+  // The plan's layout is for the main tensors; a mask with fewer dims is not one of them.
+  if (wanted.is_shard() && (wanted.dim() >= rank || wanted.dim() < -rank)) {
     return value;
   }
-  has_fitted_.insert(&crossings[position]);
-  return redistributions_.in_layout(value, value->layout->with(mesh_dim_, fitting(wanted, *value, module)), before);
+  return redistributions_.in_layout(value, value->layout->with(mesh_dim_, wanted.normalized(rank)), before);
 }
 
 void ModuleBoundaries::enter(Node* node) {
@@ -172,8 +150,7 @@ void ModuleBoundaries::enter(Node* node) {
       const auto* source = redistributions_.source_of(value);
       const bool comes_from_outside = source->producer() == nullptr || !is_in(*source->producer(), call);
       if (comes_from_outside && !is_own(source, call)) {
-        node->set_operand(
-            operand, cross(value, call.module, layouts_[call.module].inputs, of_call(entered_, call.call), node));
+        node->set_operand(operand, cross(value, layouts_[call.module].inputs, of_call(entered_, call.call), node));
       }
     }
   }
@@ -201,8 +178,7 @@ void ModuleBoundaries::leave(Node* node) {
       if (outside.empty()) {
         continue;
       }
-      auto* const crossed =
-          cross(value, call->module, layouts_[call->module].outputs, of_call(left_, call->call), next);
+      auto* const crossed = cross(value, layouts_[call->module].outputs, of_call(left_, call->call), next);
       for (const auto& use : outside) {
         use.node->set_operand(use.operand, crossed);
       }

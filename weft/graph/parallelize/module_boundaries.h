@@ -3,8 +3,6 @@
 #include "weft/graph/parallelize/program_modules.h"
 #include "weft/graph/parallelize/redistributions.h"
 
-#include <set>
-
 namespace weft::graph {
 
 /// A parallel plan applied to a program: the layouts of parameters, and of the values that enter and leave modules.
@@ -31,8 +29,6 @@ class ModuleBoundaries {
   /// After the node has outputs: redistributes those that leave modules to the layouts of the modules' outputs, for all
   /// uses outside.
   void leave(Node* node);
-  /// After all nodes: raises where no tensor that enters or leaves a module has the dim that the plan shards there.
-  void check_crossings() const;
 
  private:
   using Crossings = std::vector<nn::Crossing>;
@@ -43,27 +39,17 @@ class ModuleBoundaries {
   /// Whether a graph input belongs to the module and thus is not one of its inputs. Buffers of other modules can be
   /// inputs.
   bool is_own(const Value* value, const Call& call) const;
-  Value* cross(Value* value, size_t module, const Crossings& crossings, std::vector<const Value*>& order, Node* before);
-  /// Normalised for a tensor; raises with the plan's entry where the tensor does not have the dim.
-  Placement fitting(const Placement& wanted, const Value& value, size_t module) const;
+  Value* cross(Value* value, const Crossings& crossings, std::vector<const Value*>& order, Node* before);
   Layout replicated() const;
 
   const DeviceMesh mesh_;
   Redistributions& redistributions_;
   ProgramModules modules_;
   int64_t mesh_dim_;
-  nn::ParallelPlan plan_;
   std::vector<nn::ModuleLayout> layouts_;          // by module
   std::vector<std::vector<const Value*>> entered_; // for every call, the values that entered, in order
   std::vector<std::vector<const Value*>> left_;
-  struct Misfit {
-    const nn::Crossing* crossing;
-    size_t module;
-    const Value* value; // does not have the dim that the crossing shards
-  };
-  std::vector<Misfit> misfits_;              // in the order of the program
-  std::set<const nn::Crossing*> has_fitted_; // crossings of which some value has the dim
-  std::vector<char> has_inputs_;             // for every module: whether its inputs may need a redistribution
+  std::vector<char> has_inputs_; // for every module: whether its inputs may need a redistribution
   std::vector<char> has_outputs_;
   ValueSet constants_;                                    // and parameters, which are no inputs of modules
   std::unordered_map<const Value*, std::string> buffers_; // by name

@@ -98,7 +98,6 @@ class Attempt {
   /// Returns the node to visit next.
   Node* visit(Node* node) {
     if (node->is_return()) {
-      boundaries_.check_crossings();
       finish(node);
       return nullptr;
     }
