@@ -134,3 +134,12 @@ def test_gradients_of_a_complex_linear_layer():
             check_same(actual, plain)
 
     run(program)
+
+
+def test_einsum_works_on_meta():
+    def rank_program(rank):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        x = weft.distribute_tensor(torch.ones(4, 6, device="meta"), mesh, [Shard(0)])
+        assert torch.einsum("ij,kj->ik", x, x).shape == (4, 4)
+
+    weft.run_on_ranks(2, rank_program)

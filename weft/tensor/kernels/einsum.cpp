@@ -71,7 +71,8 @@ bool dtypes_agree(at::TensorList tensors) {
 
 /// Autocast acts on the matmuls that ATen decomposes an equation into, not on einsum itself.
 bool is_cast(at::TensorList tensors) {
-  return at::autocast::is_autocast_enabled(tensors[0].device().type());
+  const auto device = tensors[0].device().type();
+  return device != at::kMeta && at::autocast::is_autocast_enabled(device);
 }
 
 at::Tensor einsum(c10::string_view equation, at::TensorList tensors, at::OptionalIntArrayRef path) {
