@@ -5,9 +5,10 @@ cmake/WeftLayer.cmake says what the declarations mean. Usage: check_layers.py [r
 """
 
 import re
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import complaints
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(weft/[^>]+)>)', re.MULTILINE)
 DECLARATION = re.compile(r"^[ \t]*weft_layer\(([^)]*)\)", re.MULTILINE)
@@ -118,12 +119,5 @@ def check(root):
     return found
 
 
-def main():
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
-    found = check(root)
-    print("\n".join(found) if found else "layers: every include follows a declared edge")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    complaints.run(check, "layers: every include follows a declared edge")

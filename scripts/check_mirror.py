@@ -5,8 +5,9 @@ Usage: check_mirror.py [root of the tree]
 """
 
 import fnmatch
-import sys
 from pathlib import Path
+
+import complaints
 
 # Sources without a test of their own, each with the reason.
 UNTESTED = {
@@ -43,12 +44,5 @@ def check(root):
     return found
 
 
-def main():
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
-    found = check(root)
-    print("\n".join(found) if found else "mirror: every source has its test and every test its source")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    complaints.run(check, "mirror: every source has its test and every test its source")

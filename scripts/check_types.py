@@ -8,10 +8,10 @@ Usage: check_types.py [root of the tree]
 """
 
 import re
-import sys
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
+
+import complaints
 
 # Comments, raw strings, strings and letters: what is inside of them is no code.
 NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
@@ -86,12 +86,5 @@ def check(root):
     return found
 
 
-def main():
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
-    found = check(root)
-    print("\n".join(found) if found else "types: every name is defined once")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    complaints.run(check, "types: every name is defined once")

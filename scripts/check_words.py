@@ -9,9 +9,9 @@ docstrings are checked. Usage: check_words.py [root of the tree]
 import fnmatch
 import io
 import re
-import sys
 import tokenize
-from pathlib import Path
+
+import complaints
 
 # (pattern of words to avoid, what to say instead)
 WORDS = [
@@ -120,12 +120,5 @@ def check(root):
     return found
 
 
-def main():
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
-    found = check(root)
-    print("\n".join(found) if found else "words: one word per concept")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    complaints.run(check, "words: one word per concept")
