@@ -69,7 +69,7 @@ def _copy_of_memory(tensor, memo):
         return copied
     if _C.spec(original) != _C.spec(tensor) or original.stride() != tensor.stride():
         raise NotImplementedError(
-            f"[deepcopy] {_C.spec(tensor)} shares its memory with {_C.spec(original)}, of which it is no view that autograd "
+            f"[deepcopy] {_C.spec(tensor)} shares its memory with {_C.spec(original)} without being a view of it that autograd "
             "knows, so that their copies could not share theirs. Copy them one by one."
         )
     return copied.detach()
