@@ -18,16 +18,16 @@ const c10::StorageImpl* storage_of(const OperandRef& ref) {
 } // namespace
 
 bool reads_too_early(const OperatorSchema& schema, const PreparedCall& call, const OperandRefs& operands) {
-  const auto is_written = [&](const OperandRef& ref) {
-    return std::find(schema.written.begin(), schema.written.end(), ref.argument) != schema.written.end();
-  };
+  if (schema.written.empty() || !schema.returns.empty()) {
+    return false;
+  }
   const bool is_list = std::any_of(operands.begin(), operands.end(), [](const auto& ref) { return ref.position > 0; });
-  if (!is_list || schema.written.empty() || !schema.returns.empty()) {
+  if (!is_list) {
     return false;
   }
   std::unordered_map<const c10::StorageImpl*, int32_t> first_writes; // the first position that writes to a storage
   for (const auto& ref : operands) {
-    if (ref.position >= 0 && is_written(ref)) {
+    if (ref.position >= 0 && schema.writes(ref.argument)) {
       auto& first = first_writes.try_emplace(storage_of(ref), ref.position).first->second;
       first = std::min(first, ref.position);
     }
@@ -35,7 +35,7 @@ bool reads_too_early(const OperatorSchema& schema, const PreparedCall& call, con
   first_writes.erase(nullptr);
   for (size_t i = 0; i < operands.size() && !first_writes.empty(); ++i) {
     const bool is_moved = !call.moves.empty() && call.moves[i] != nullptr;
-    if (!is_moved && is_written(operands[i])) {
+    if (!is_moved && schema.writes(operands[i].argument)) {
       continue;
     }
     const auto found = first_writes.find(storage_of(operands[i]));

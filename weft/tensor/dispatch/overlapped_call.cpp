@@ -50,12 +50,6 @@ std::optional<int64_t> gathering_mesh_dim(const Plan& plan) {
   return is_plain ? std::optional(mesh_dim) : std::nullopt;
 }
 
-/// The local shape of the first rank, which holds the largest shards.
-c10::DimVector first_local_shape(const TensorSpec& spec, const Layout& layout) {
-  const auto& shape = spec.mesh().shape();
-  return local_shape_and_offset(spec.sizes(), layout, shape, std::vector<int64_t>(shape.size(), 0)).shape;
-}
-
 bool have_one_float_dtype(const PreparedCall& call) {
   const auto dtype = call.operands[0]->dtype();
   return c10::isFloatingType(dtype) &&
@@ -90,14 +84,14 @@ std::shared_ptr<OverlappedCall> find_overlap(
     return nullptr;
   }
   const auto columns_dim = places->transposes_right ? 0 : 1;
-  const auto rows = first_local_shape(left, targets[places->left]);
+  const auto rows = largest_local_shape(left.sizes(), targets[places->left], left.mesh().shape());
   const OverlapCase overlap{
       .kind = OverlapKind::GatherMatmul,
       .cut = OverlapCut::Rows,
       .members = left.mesh().size(*mesh_dim),
       .rows = c10::multiply_integers(rows.begin(), rows.end() - 1),
       .inner = rows.back(),
-      .columns = first_local_shape(right, targets[places->right])[columns_dim],
+      .columns = largest_local_shape(right.sizes(), targets[places->right], right.mesh().shape())[columns_dim],
       .element_bytes = static_cast<int64_t>(c10::elementSize(left.dtype()))};
   bool adds_bias_after = false;
   if (places->bias) {

@@ -40,6 +40,11 @@ struct ToMeta : torch::autograd::Function<ToMeta> {
   }
 };
 
+/// Whether a call of `to` is for the kernel of this file.
+bool loses_data(const at::Tensor& self, at::Device device) {
+  return is_dtensor(self) && !self.is_meta() && device.is_meta();
+}
+
 at::Tensor to_meta(const at::Tensor& self, at::ScalarType dtype, FormatOption format) {
   return ToMeta::apply(self, dtype, format);
 }
@@ -53,7 +58,7 @@ at::Tensor to_options(
     bool non_blocking,
     bool copy,
     FormatOption format) {
-  if (is_dtensor(self) && !self.is_meta() && device && device->is_meta()) {
+  if (device && loses_data(self, *device)) {
     return to_meta(self, dtype.value_or(self.scalar_type()), format);
   }
   return composite::to(self, dtype, layout, device, pin_memory, non_blocking, copy, format);
@@ -66,7 +71,7 @@ at::Tensor to_device(
     bool non_blocking,
     bool copy,
     FormatOption format) {
-  if (is_dtensor(self) && !self.is_meta() && device.is_meta()) {
+  if (loses_data(self, device)) {
     return to_meta(self, dtype, format);
   }
   return composite::to(self, device, dtype, non_blocking, copy, format);
@@ -78,7 +83,7 @@ at::Tensor to_other(
     bool non_blocking,
     bool copy,
     FormatOption format) {
-  if (is_dtensor(self) && !self.is_meta() && other.is_meta()) {
+  if (loses_data(self, other.device())) {
     return to_meta(self, other.scalar_type(), format);
   }
   return composite::to(self, other, non_blocking, copy, format);
