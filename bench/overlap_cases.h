@@ -113,7 +113,7 @@ class Pairs {
     }
     const auto choice = choose_overlap(
         {.kind = kind,
-         .cut = OverlapCut::Rows,
+         .dim = OverlapDim::Rows,
          .members = group_->size(),
          .rows = rows,
          .inner = inner,

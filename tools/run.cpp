@@ -4,7 +4,7 @@
 #include "weft/comm/world/launch_environment.h"
 #include "weft/core/dtype_text.h"
 #include "weft/graph/deploy/sharded_folder.h"
-#include "weft/graph/deploy/whole_run.h"
+#include "weft/graph/deploy/global_run.h"
 #include "weft/graph/pt2/read_pt2.h"
 
 #include <CLI/CLI.hpp>
@@ -32,7 +32,7 @@ using ProgramPtr = std::shared_ptr<const graph::Program>;
 
 /// A program that is being run, on threads or as one of several processes.
 struct Ranks {
-  std::unique_ptr<graph::WholeRun> run;
+  std::unique_ptr<graph::GlobalRun> run;
   int64_t size = 1;
   bool writes = true; // the output file: of several processes the first alone
   const char* kind = "one rank";

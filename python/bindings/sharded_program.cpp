@@ -3,7 +3,7 @@
 #include "weft/graph/analysis/fused_node.h"
 #include "weft/graph/analysis/summary.h"
 #include "weft/graph/deploy/shard.h"
-#include "weft/graph/deploy/whole_run.h"
+#include "weft/graph/deploy/global_run.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/pt2/read_pt2.h"
 #include "weft/graph/pt2/write_pt2.h"

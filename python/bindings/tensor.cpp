@@ -45,7 +45,7 @@ at::Tensor from_local_tensor(
   const auto local = given_tensor("from_local", local_tensor);
   const auto mesh = mesh_from("from_local", device_mesh);
   const auto layout = layout_from("from_local", placements, mesh);
-  auto options = shape && !stride ? parts_of(*shape) : FromLocalOptions{};
+  auto options = shape && !stride ? with_global_shape(*shape) : FromLocalOptions{};
   options.run_check = run_check;
   options.grad_placements = optional_layout_from("from_local", grad_placements);
   if (stride) {

@@ -4,7 +4,7 @@
 #include "weft/comm/world/fake_world.h"
 #include "weft/graph/deploy/shard.h"
 #include "weft/graph/deploy/sharded_folder.h"
-#include "weft/graph/deploy/whole_run.h"
+#include "weft/graph/deploy/global_run.h"
 #include "weft/graph/exec/executor.h"
 #include "weft/graph/ir/clone.h"
 #include "weft/graph/ir/node_error.h"

@@ -15,7 +15,7 @@ constexpr auto kKinds = {OverlapKind::GatherMatmul, OverlapKind::MatmulScatter};
 OverlapCase rows_case(OverlapKind kind, int64_t rows, int64_t inner, int64_t columns, int64_t members = 2) {
   return {
       .kind = kind,
-      .cut = OverlapCut::Rows,
+      .dim = OverlapDim::Rows,
       .members = members,
       .rows = rows,
       .inner = inner,
@@ -47,28 +47,28 @@ TEST_F(OverlapCost, FusesWhereCommunicationAndComputeAreAlike) {
 TEST_F(OverlapCost, TheModelIsThisTable) {
   struct Row {
     OverlapKind kind;
-    OverlapCut cut;
+    OverlapDim dim;
     int64_t members, rows, inner, columns;
     bool fuse;
   };
   const std::vector<Row> rows = {
-      {OverlapKind::GatherMatmul, OverlapCut::Rows, 2, 1, 1024, 1024, false},
-      {OverlapKind::GatherMatmul, OverlapCut::Rows, 2, 64, 64, 64, false},
-      {OverlapKind::GatherMatmul, OverlapCut::Rows, 2, 512, 512, 512, true},
-      {OverlapKind::GatherMatmul, OverlapCut::Rows, 2, 8192, 1024, 1024, true},
-      {OverlapKind::GatherMatmul, OverlapCut::Rows, 4, 1024, 1024, 1024, true},
-      {OverlapKind::GatherMatmul, OverlapCut::Rows, 8, 4096, 1024, 1024, true},
-      {OverlapKind::GatherMatmul, OverlapCut::Inner, 2, 1024, 1024, 1024, true},
-      {OverlapKind::MatmulScatter, OverlapCut::Rows, 2, 1024, 1024, 1024, true},
-      {OverlapKind::MatmulScatter, OverlapCut::Columns, 2, 1024, 1024, 1024, true},
+      {OverlapKind::GatherMatmul, OverlapDim::Rows, 2, 1, 1024, 1024, false},
+      {OverlapKind::GatherMatmul, OverlapDim::Rows, 2, 64, 64, 64, false},
+      {OverlapKind::GatherMatmul, OverlapDim::Rows, 2, 512, 512, 512, true},
+      {OverlapKind::GatherMatmul, OverlapDim::Rows, 2, 8192, 1024, 1024, true},
+      {OverlapKind::GatherMatmul, OverlapDim::Rows, 4, 1024, 1024, 1024, true},
+      {OverlapKind::GatherMatmul, OverlapDim::Rows, 8, 4096, 1024, 1024, true},
+      {OverlapKind::GatherMatmul, OverlapDim::Inner, 2, 1024, 1024, 1024, true},
+      {OverlapKind::MatmulScatter, OverlapDim::Rows, 2, 1024, 1024, 1024, true},
+      {OverlapKind::MatmulScatter, OverlapDim::Columns, 2, 1024, 1024, 1024, true},
       // Much compute and little communication, and the other way round: there is little to gain.
-      {OverlapKind::MatmulScatter, OverlapCut::Rows, 2, 4096, 65536, 16, false},
-      {OverlapKind::GatherMatmul, OverlapCut::Rows, 2, 4096, 4096, 4, false},
+      {OverlapKind::MatmulScatter, OverlapDim::Rows, 2, 4096, 65536, 16, false},
+      {OverlapKind::GatherMatmul, OverlapDim::Rows, 2, 4096, 4096, 4, false},
   };
   for (const auto& row : rows) {
     const auto choice = choose(
         {.kind = row.kind,
-         .cut = row.cut,
+         .dim = row.dim,
          .members = row.members,
          .rows = row.rows,
          .inner = row.inner,

@@ -53,9 +53,9 @@ class Files:
         self.sharded = folder / "sharded"
         done("shard", self.model, "--mesh", "tp=2", "--plan", self.plan, "-o", self.sharded)
         # Its input and its output are sharded by the batch, whose five rows two ranks cannot divide evenly.
-        self.cut = folder / "cut"
+        self.sharded_by_layouts = folder / "sharded_by_layouts"
         layouts = ("--input-layout", "x={S(0)}", "--output-layout", "0={S(-2)}")
-        done("shard", self.model, "--mesh", "tp=2", "--plan", self.plan, "-o", self.cut, *layouts)
+        done("shard", self.model, "--mesh", "tp=2", "--plan", self.plan, "-o", self.sharded_by_layouts, *layouts)
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,8 @@ def assert_expected(path, files):
 
 
 def test_shard_writes_a_program_per_rank_and_a_manifest(files):
-    assert sorted(path.name for path in files.cut.iterdir()) == ["rank_0.pt2", "rank_1.pt2", "weft.json"]
-    manifest = json.loads((files.cut / "weft.json").read_text())
+    assert sorted(path.name for path in files.sharded_by_layouts.iterdir()) == ["rank_0.pt2", "rank_1.pt2", "weft.json"]
+    manifest = json.loads((files.sharded_by_layouts / "weft.json").read_text())
     assert re.fullmatch("[0-9a-f]{8}", manifest.pop("checksum"))
     digests = [entry.pop("digest") for entry in manifest["ranks"]]
     assert digests[0] != digests[1]
@@ -78,13 +78,13 @@ def test_shard_writes_a_program_per_rank_and_a_manifest(files):
         "version": 2,
         "mesh": "mesh(tp=2)",
         "ranks": [
-            {"rank": rank, "file": f"rank_{rank}.pt2", "bytes": (files.cut / f"rank_{rank}.pt2").stat().st_size}
+            {"rank": rank, "file": f"rank_{rank}.pt2", "bytes": (files.sharded_by_layouts / f"rank_{rank}.pt2").stat().st_size}
             for rank in (0, 1)
         ],
         "inputs": [{"name": "x", "dtype": "f32", "sizes": [5, 16], "layout": "{S(0)}"}],
         "outputs": [{"name": "output_0", "dtype": "f32", "sizes": [5, 16], "layout": "{S(0)}"}],
     }
-    rank = torch.export.load(files.cut / "rank_1.pt2")
+    rank = torch.export.load(files.sharded_by_layouts / "rank_1.pt2")
     assert rank.state_dict["blocks.0.up.weight"].shape == (24, 16)
 
 
@@ -146,7 +146,7 @@ def test_shard_keeps_the_text_after_each_pass(files, tmp_path):
 
 def test_run_gives_what_the_model_gives(files, tmp_path):
     output = tmp_path / "y.safetensors"
-    for program in (files.sharded, files.cut, files.model):
+    for program in (files.sharded, files.sharded_by_layouts, files.model):
         text = done("run", program, "--input", files.input, "--output", output)
         assert_expected(output, files)
         assert text.splitlines()[-1] == "output_0: f32[5,16]"
@@ -165,7 +165,7 @@ def test_run_on_processes_gives_what_the_model_gives(files, launcher, tmp_path):
     if launcher[0] == "mpirun" and shutil.which("mpirun") is None:
         pytest.fail("mpirun is missing: install openmpi-bin")
     output = tmp_path / "y.safetensors"
-    run = [COMMAND, "run", files.cut, "--input", files.input, "--output", output, "--json"]
+    run = [COMMAND, "run", files.sharded_by_layouts, "--input", files.input, "--output", output, "--json"]
     result = subprocess.run([*launcher, *run], capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     printed = json.loads(result.stdout)

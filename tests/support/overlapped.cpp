@@ -6,7 +6,7 @@
 #include "weft/graph/ir/parse.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/verify.h"
-#include "weft/graph/localize/whole_values.h"
+#include "weft/graph/localize/global_values.h"
 #include "weft/graph/overlap/micro_pipeline.h"
 
 #include <ATen/ATen.h>
@@ -85,7 +85,7 @@ OverlapDecisions expect_same_overlapped(const std::string& text) {
       size_t next = 0;
       for (const auto& input : program.inputs) {
         if (input.kind == InputKind::User) {
-          own.emplace_back(part_of(inputs[next++], *input.value->layout, place_in(*program.mesh, rank)).clone());
+          own.emplace_back(local_value(inputs[next++], *input.value->layout, place_in(*program.mesh, rank)).clone());
         }
       }
     }

@@ -5,7 +5,7 @@
 #include "weft/graph/ir/parse.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/verify.h"
-#include "weft/graph/localize/whole_values.h"
+#include "weft/graph/localize/global_values.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ ShardedRun expect_same_sharded(
     size_t next = 0;
     for (const auto& input : sharded.inputs) {
       if (input.kind == InputKind::User) {
-        own.emplace_back(part_of(inputs[next++], *input.value->layout, place_in(*sharded.mesh, rank)).clone());
+        own.emplace_back(local_value(inputs[next++], *input.value->layout, place_in(*sharded.mesh, rank)).clone());
       }
     }
   }
@@ -87,7 +87,7 @@ ShardedRun expect_same_sharded(
       parts.push_back(of_rank[i].toTensor());
     }
     const auto& layout = *sharded.graph->return_node()->operand(i)->layout;
-    const auto actual = whole_of(parts, layout, sharded.mesh->shape());
+    const auto actual = global_value(parts, layout, sharded.mesh->shape());
     const auto& wanted = expected[i].toTensor();
     EXPECT_EQ(actual.sizes(), wanted.sizes()) << run.text;
     EXPECT_TRUE(actual.sizes() == wanted.sizes() && at::allclose(actual, wanted, 1e-4, 1e-5, /*equal_nan=*/true))

@@ -10,7 +10,7 @@ int64_t shards_along(int64_t tensor_dim, const Layout& layout, c10::IntArrayRef 
   return shards;
 }
 
-std::optional<int64_t> parts_sharing_heads(
+std::optional<int64_t> shards_sharing_heads(
     int64_t query_heads,
     int64_t key_heads,
     const Layout& query,

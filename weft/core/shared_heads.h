@@ -16,7 +16,7 @@ int64_t shards_along(int64_t tensor_dim, const Layout& layout, c10::IntArrayRef 
 /// key that every rank holds. No placement says which head of the key a rank needs, and the rules would redistribute
 /// the query. Returns the number of shards of the query's heads; nothing if no rank's shard begins or ends among the
 /// heads that share one head of the key, or if the key's heads are sharded too.
-std::optional<int64_t> parts_sharing_heads(
+std::optional<int64_t> shards_sharing_heads(
     int64_t query_heads,
     int64_t key_heads,
     const Layout& query,

@@ -60,8 +60,8 @@ class Model {
 
   /// The largest number of chunks into which a member's shard can be divided.
   int64_t most_chunks() const {
-    const auto size = overlap_.cut == OverlapCut::Rows ? overlap_.rows
-        : overlap_.cut == OverlapCut::Inner            ? overlap_.inner
+    const auto size = overlap_.dim == OverlapDim::Rows ? overlap_.rows
+        : overlap_.dim == OverlapDim::Inner            ? overlap_.inner
                                                        : overlap_.columns;
     return std::max<int64_t>(size / overlap_.members, 1);
   }
@@ -127,8 +127,8 @@ class Model {
   /// The sizes of the matmul of one chunk, if a member's shard is divided into that many chunks.
   Extent chunk_extent(double chunks) const {
     auto extent = full_;
-    auto& divided = overlap_.cut == OverlapCut::Rows ? extent.rows
-        : overlap_.cut == OverlapCut::Inner          ? extent.inner
+    auto& divided = overlap_.dim == OverlapDim::Rows ? extent.rows
+        : overlap_.dim == OverlapDim::Inner          ? extent.inner
                                                      : extent.columns;
     divided /= static_cast<double>(overlap_.members) * chunks;
     return extent;
@@ -151,7 +151,7 @@ class Model {
   /// The time of a collective apart from sending: shards of rows are received in place, others are copied; those of a
   /// scatter are summed.
   double shuffle_seconds() const {
-    const auto copied = overlap_.cut == OverlapCut::Rows ? 0 : 2 * (others_ + 1) * member_bytes();
+    const auto copied = overlap_.dim == OverlapDim::Rows ? 0 : 2 * (others_ + 1) * member_bytes();
     return copied / compute_.bytes_per_second + (overlap_.kind == OverlapKind::MatmulScatter ? summing_seconds() : 0);
   }
 
@@ -166,7 +166,7 @@ class Model {
     if (overlap_.kind == OverlapKind::MatmulScatter) {
       return overlap_.members == 2 ? 0 : chunk_bytes / compute_.bytes_per_second;
     }
-    return overlap_.cut == OverlapCut::Inner ? element_bytes_ * full_.rows * full_.columns / compute_.bytes_per_second
+    return overlap_.dim == OverlapDim::Inner ? element_bytes_ * full_.rows * full_.columns / compute_.bytes_per_second
                                              : 0;
   }
 

@@ -7,13 +7,13 @@ namespace weft {
 enum class OverlapKind : uint8_t { GatherMatmul, MatmulScatter };
 /// Which dim of the matmuls the collective divides: the rows of the gathered or scattered tensor, the dim that is
 /// summed over (of a gather), or the columns of the product (of a scatter).
-enum class OverlapCut : uint8_t { Rows, Inner, Columns };
+enum class OverlapDim : uint8_t { Rows, Inner, Columns };
 
 /// A collective and the matmuls with which it could overlap, with the sizes of the largest rank, so that it is the same
 /// on every rank.
 struct OverlapCase {
   OverlapKind kind;
-  OverlapCut cut;
+  OverlapDim dim;
   int64_t members;       // of the group
   int64_t rows;          // of the gathered tensor, or of the product before it is scattered
   int64_t inner;         // the local size of the dim that is summed over; its global size if it is the gathered dim
@@ -34,7 +34,7 @@ struct OverlapChoice {
 /// Whether to fuse, and into how many chunks. A pure function: the same on every rank.
 ///
 ///   // 1024 x 1024 floats, gathered from two ranks over 1 Gbit/s and multiplied by as many at 100 Gflop/s.
-///   choose_overlap({.kind = OverlapKind::GatherMatmul, .cut = OverlapCut::Rows, .members = 2, .rows = 1024,
+///   choose_overlap({.kind = OverlapKind::GatherMatmul, .dim = OverlapDim::Rows, .members = 2, .rows = 1024,
 ///                   .inner = 1024, .columns = 1024, .element_bytes = 4}, link, compute).fuse // true
 ///
 /// The model of unfused calls: a collective takes its latency plus received bytes / link rate. A matmul takes the time

@@ -7,7 +7,7 @@ namespace views_test {
 using namespace weft::testing;
 
 at::Tensor placed(const at::Tensor& global, const DeviceMesh& mesh, const Layout& layout) {
-  return from_local(part_of(global, mesh, layout), mesh, layout, parts_of(global.sizes()));
+  return from_local(part_of(global, mesh, layout), mesh, layout, with_global_shape(global.sizes()));
 }
 
 TEST(Views, AReshapeOfASliceIsThatOfTheGlobalTensor) {

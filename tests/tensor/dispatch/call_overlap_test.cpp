@@ -19,7 +19,7 @@ CallOverlap overlap_of(const DeviceMesh& mesh, int64_t rows, CallOverlap::Choose
       TensorSpec::make(mesh, {Shard(0)}, {rows, 512}, at::kFloat), 0,
       OverlapCase{
           .kind = OverlapKind::GatherMatmul,
-          .cut = OverlapCut::Rows,
+          .dim = OverlapDim::Rows,
           .members = 2,
           .rows = rows,
           .inner = 512,

@@ -20,11 +20,6 @@ BackendChannel::Counters BackendChannel::counters() const {
   return result;
 }
 
-bool BackendChannel::has_failed() const {
-  const std::lock_guard lock(mutex_);
-  return !first_failure_.empty();
-}
-
 void* BackendChannel::attachment(const MakeAttachment& make) {
   const std::lock_guard lock(mutex_);
   if (!attachment_) {
@@ -34,29 +29,8 @@ void* BackendChannel::attachment(const MakeAttachment& make) {
 }
 
 void BackendChannel::fail(const Group& group, const Call& call, std::string_view what) {
-  const auto text = c10::str(
-      "[", call.to_string(), "] call ", call.sequence, " of ", group.to_string(), " failed on rank ",
-      group.ranks()[group.rank()], ": ", what);
-  {
-    const std::lock_guard lock(mutex_);
-    if (first_failure_.empty()) {
-      first_failure_ = text;
-    }
-  }
-  TORCH_CHECK_WITH(
-      DistBackendError, false, text,
-      ". A rank has died, is stuck, or made another call: look at the first error of the other ranks.");
-}
-
-void BackendChannel::check_usable(const Group& group, const Call& call) {
-  std::string failure;
-  {
-    const std::lock_guard lock(mutex_);
-    failure = first_failure_;
-  }
-  TORCH_CHECK_WITH(
-      DistBackendError, failure.empty(), "[", call.to_string(), "] ", group.to_string(),
-      " cannot be used any more, because an earlier call failed: ", failure, ". Restart the ranks.");
+  first_failure_.fail(
+      group, call, what, "A rank has died, is stuck, or made another call: look at the first error of the other ranks");
 }
 
 std::chrono::milliseconds BackendGroup::timeout() const {

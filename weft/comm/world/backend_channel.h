@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/comm/group.h"
+#include "weft/comm/world/first_failure.h"
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -48,11 +48,14 @@ class BackendChannel {
       std::function<std::shared_ptr<void>(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank, int64_t size)>;
   void* attachment(const MakeAttachment& make);
 
-  /// Raises an error that names the call, the group and its ranks. Every later call on this channel fails at once,
-  /// because the members no longer agree on the number of calls made.
+  /// Raises an error that names the call, the group and its ranks. Every later call on this channel fails at once.
   [[noreturn]] void fail(const Group& group, const Call& call, std::string_view what);
-  void check_usable(const Group& group, const Call& call);
-  bool has_failed() const;
+  void check_usable(const Group& group, const Call& call) const {
+    first_failure_.check_none(group, call);
+  }
+  bool has_failed() const {
+    return first_failure_.has_happened();
+  }
 
  private:
   c10::intrusive_ptr<c10d::Store> store_;
@@ -62,7 +65,7 @@ class BackendChannel {
   std::atomic<uint64_t> calls_ = 0;
   mutable std::mutex mutex_;
   std::map<std::pair<Collective, int64_t>, uint64_t> messages_;
-  std::string first_failure_;
+  FirstFailure first_failure_;
   std::optional<std::shared_ptr<void>> attachment_;
 };
 

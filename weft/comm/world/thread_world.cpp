@@ -1,6 +1,7 @@
 #include "weft/comm/world/thread_world.h"
 
 #include "weft/comm/reduce_terms.h"
+#include "weft/comm/world/first_failure.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
@@ -71,7 +72,7 @@ struct ThreadHub::Room {
   std::condition_variable changed;
   std::map<MeetingKey, std::shared_ptr<Meeting>> meetings;
   std::vector<Calls> calls;
-  std::string first_failure; // from then on every call fails at once: members no longer agree on where they are
+  FirstFailure first_failure;
 };
 
 ThreadHub::ThreadHub(int64_t size, std::chrono::milliseconds timeout)
@@ -349,24 +350,17 @@ class ThreadGroup : public Group {
   /// has given up the call, because the tensor may have been overwritten since. The caller holds the room's lock, as
   /// for fail().
   void check_usable(const Call& call) const {
-    TORCH_CHECK_WITH(
-        DistBackendError, room_->first_failure.empty(), "[", call.to_string(), "] ", to_string(),
-        " cannot be used any more, because an earlier call failed: ", room_->first_failure, ". Restart the ranks.");
+    room_->first_failure.check_none(*this, call);
   }
 
   void remember_failure(const std::string& text) const {
     hub_->keep(room_);
-    if (room_->first_failure.empty()) {
-      room_->first_failure = text;
-    }
+    room_->first_failure.record(text);
   }
 
   [[noreturn]] void fail(const Call& call, const std::string& what, const char* advice) const {
-    const auto text = c10::str(
-        "[", call.to_string(), "] call ", call.sequence, " of ", to_string(), " failed on rank ", ranks()[rank()], ": ",
-        what);
-    remember_failure(text);
-    TORCH_CHECK_WITH(DistBackendError, false, text, ". ", advice, ".");
+    hub_->keep(room_);
+    room_->first_failure.fail(*this, call, what, advice);
   }
 
   std::shared_ptr<ThreadHub> hub_;

@@ -1,7 +1,7 @@
 #include "weft/graph/deploy/sharded_folder.h"
 
 #include "weft/graph/deploy/shard.h"
-#include "weft/graph/localize/whole_values.h"
+#include "weft/graph/localize/global_values.h"
 #include "weft/graph/pt2/mapped_file.h"
 #include "weft/graph/pt2/new_file.h"
 #include "weft/graph/pt2/read_pt2.h"
@@ -94,13 +94,13 @@ class NewFolder {
 };
 
 /// Local tensors of weights that are not views are computed one by one.
-at::Tensor make_part(const Program& program, const std::string& name, const MeshPlace& place) {
+at::Tensor make_local(const Program& program, const std::string& name, const MeshPlace& place) {
   for (const auto& input : program.inputs) {
     if (input.kind != InputKind::User && input.target == name) {
       const auto& global = program.tensors.at(name);
-      auto part = part_of(global, *input.value->layout, place).contiguous();
+      auto local = local_value(global, *input.value->layout, place).contiguous();
       release_pages(global);
-      return part;
+      return local;
     }
   }
   TORCH_INTERNAL_ASSERT(false, "no input for ", name);
@@ -120,7 +120,7 @@ void write_rank(
   }
   write_pt2(
       local, path,
-      {.make_tensor = [&](const std::string& name) { return make_part(program, name, place); },
+      {.make_tensor = [&](const std::string& name) { return make_local(program, name, place); },
        .on_progress =
            [&](int64_t bytes) {
              if (on_progress) {

@@ -8,7 +8,7 @@
 #include "weft/graph/ir/value_table.h"
 #include "weft/graph/localize/localize_lookup.h"
 #include "weft/graph/localize/localize_step.h"
-#include "weft/graph/localize/whole_values.h"
+#include "weft/graph/localize/global_values.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -81,10 +81,10 @@ class Localizer {
   }
 
   at::Tensor weight(const at::Tensor& global, const Layout& layout) const {
-    if (!defers_copies_ || part_is_view(global.sizes(), layout, place_)) {
-      return part_of(global, layout, place_);
+    if (!defers_copies_ || local_is_view(global.sizes(), layout, place_)) {
+      return local_value(global, layout, place_);
     }
-    return part_of(at::empty(global.sizes(), global.options().device(at::kMeta)), layout, place_).contiguous();
+    return local_value(at::empty(global.sizes(), global.options().device(at::kMeta)), layout, place_).contiguous();
   }
 
   /// Finds for each symbol an input dim that has this size and is not sharded; the first one where there are several.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/graph/overlap/member_pieces.h"
+#include "weft/graph/overlap/member_chunks.h"
 
 namespace weft::graph {
 

@@ -50,7 +50,7 @@ class GatherFusion {
     const auto sizes = gate_.largest_local_sizes(*consumers.roots()[0]);
     OverlapCase overlap{
         .kind = OverlapKind::GatherMatmul,
-        .cut = consumers.sums_over_members() ? OverlapCut::Inner : OverlapCut::Rows,
+        .dim = consumers.sums_over_members() ? OverlapDim::Inner : OverlapDim::Rows,
         .members = gather_.members,
         .rows = 1,
         .inner = sizes.back(),

@@ -24,7 +24,7 @@ OverlapCase case_of(const ScatterProducers& producers, const ReducedProduct& tar
   const auto last = static_cast<int64_t>(sizes.size()) - 1;
   OverlapCase overlap{
       .kind = OverlapKind::MatmulScatter,
-      .cut = target.dim == last ? OverlapCut::Columns : OverlapCut::Rows,
+      .dim = target.dim == last ? OverlapDim::Columns : OverlapDim::Rows,
       .members = target.members,
       .rows = 1,
       .inner = 0,

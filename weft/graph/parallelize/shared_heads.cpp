@@ -50,7 +50,7 @@ bool repeat_shared_heads(Graph& graph, Node* node, const DeviceMesh& mesh) {
   }
   const auto& layout = *node->operand(*query)->layout;
   const auto parts_for = [&](size_t operand) {
-    return parts_sharing_heads(*heads, *shared, layout, *node->operand(operand)->layout, mesh.shape());
+    return shards_sharing_heads(*heads, *shared, layout, *node->operand(operand)->layout, mesh.shape());
   };
   const auto parts = parts_for(*key);
   // Repeating gives every rank its own head if its shard of the query uses only one head.

@@ -2,7 +2,7 @@
 
 #include "weft/comm/communicator.h"
 #include "weft/core/checked_layout.h"
-#include "weft/redistribute/local_part.h"
+#include "weft/redistribute/local_tensor_of.h"
 #include "weft/tensor/boundary/agreement.h"
 #include "weft/tensor/boundary/plain_tensor.h"
 #include "weft/tensor/impl/autograd_alias.h"
@@ -21,7 +21,7 @@ using Coordinate = c10::SmallVector<int64_t, kMaxMeshDims>;
 
 /// The local tensor of the rank at `coordinate`.
 at::Tensor local_at(const at::Tensor& global, const TensorSpec& spec, c10::IntArrayRef coordinate) {
-  return local_part(global, spec.layout(), spec.mesh().shape(), coordinate).contiguous();
+  return local_tensor_of(global, spec.layout(), spec.mesh().shape(), coordinate).contiguous();
 }
 
 /// Some dims of a mesh: this rank's group along them, and the source's position in that group.

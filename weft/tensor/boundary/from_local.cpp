@@ -228,7 +228,7 @@ at::Tensor from_local(
   return FromLocal::apply(given, boundary);
 }
 
-FromLocalOptions parts_of(c10::IntArrayRef shape) {
+FromLocalOptions with_global_shape(c10::IntArrayRef shape) {
   std::vector<int64_t> order(shape.size());
   std::iota(order.begin(), order.end(), 0);
   const auto stride = dense_strides(shape, order);

@@ -39,13 +39,13 @@ at::Tensor from_local(
 
 /// The options for a contiguous tensor of this global shape, whose local tensors may differ in size.
 ///
-///   from_local(mine, mesh, {Shard(0)}, parts_of({5, 3}));
-FromLocalOptions parts_of(c10::IntArrayRef shape);
+///   from_local(mine, mesh, {Shard(0)}, with_global_shape({5, 3}));
+FromLocalOptions with_global_shape(c10::IntArrayRef shape);
 
-/// As from_local with parts_of(shape).
+/// As from_local with with_global_shape(shape).
 template <std::convertible_to<c10::IntArrayRef> Shape>
 at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Layout& layout, const Shape& shape) {
-  return from_local(local, mesh, layout, parts_of(shape));
+  return from_local(local, mesh, layout, with_global_shape(shape));
 }
 
 /// Makes a plain gradient on meta a replicated one; returns any other gradient as it is. Where an operator of a

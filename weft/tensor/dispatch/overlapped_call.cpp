@@ -87,7 +87,7 @@ std::shared_ptr<OverlappedCall> find_overlap(
   const auto rows = largest_local_shape(left.sizes(), targets[places->left], left.mesh().shape());
   const OverlapCase overlap{
       .kind = OverlapKind::GatherMatmul,
-      .cut = OverlapCut::Rows,
+      .dim = OverlapDim::Rows,
       .members = left.mesh().size(*mesh_dim),
       .rows = c10::multiply_integers(rows.begin(), rows.end() - 1),
       .inner = rows.back(),

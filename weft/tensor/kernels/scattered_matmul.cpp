@@ -60,7 +60,7 @@ OverlapCase overlap_case(const TensorSpec& gradient, const TensorSpec& matrix, i
       local_shape_and_offset(gradient.sizes(), gradient.layout(), shape, std::vector<int64_t>(shape.size(), 0)).shape;
   return {
       .kind = OverlapKind::MatmulScatter,
-      .cut = OverlapCut::Rows,
+      .dim = OverlapDim::Rows,
       .members = gradient.mesh().size(mesh_dim),
       .rows = c10::multiply_integers(local.begin(), local.end() - 1),
       .inner = local.back(),

@@ -1,10 +1,10 @@
-#include "weft/graph/deploy/whole_run.h"
+#include "weft/graph/deploy/global_run.h"
 
 #include "weft/comm/world/current_world.h"
 #include "weft/core/dtype_text.h"
 #include "weft/core/layout_algebra.h"
 #include "weft/graph/deploy/thread_ranks.h"
-#include "weft/graph/localize/whole_values.h"
+#include "weft/graph/localize/global_values.h"
 #include "weft/redistribute/execute.h"
 
 #include <ATen/ATen.h>
@@ -44,19 +44,19 @@ void check_tensor(const Entry& entry, const at::Tensor& tensor) {
     fits = !type.sizes[d].is_number() || type.sizes[d].number() == tensor.size(d);
   }
   TORCH_CHECK_VALUE(
-      fits, "[WholeRun] input \"", entry.name, "\" must be ", type_text(type), ", but got ",
+      fits, "[GlobalRun] input \"", entry.name, "\" must be ", type_text(type), ", but got ",
       dtype_text(tensor.scalar_type()), "[", c10::Join(",", tensor.sizes()), "].");
   const auto layout = entry.layout.value_or(Layout());
   for (const auto& placement : layout.placements()) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        !placement.is_partial(), "[WholeRun] input \"", entry.name, "\" has the layout ", layout,
+        !placement.is_partial(), "[GlobalRun] input \"", entry.name, "\" has the layout ", layout,
         ", which a global tensor cannot be sharded to. Shard the program with another layout for it.");
   }
 }
 
 c10::IValue number_of(const Entry& entry, const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(
-      tensor.numel() == 1, "[WholeRun] input \"", entry.name, "\" is a number, a tensor of one element, but got sizes ",
+      tensor.numel() == 1, "[GlobalRun] input \"", entry.name, "\" is a number, a tensor of one element, but got sizes ",
       tensor.sizes(), ".");
   switch (std::get<NumberType>(*entry.type).kind) {
     case NumberKind::Int:
@@ -85,7 +85,7 @@ Values local_inputs(const Manifest& manifest, const Program& program, const Name
     } else {
       const auto& global = inputs.at(entry.name);
       values.emplace_back(
-          (entry.layout ? part_of(global, *entry.layout, place_in(*manifest.mesh, rank)) : global).clone());
+          (entry.layout ? local_value(global, *entry.layout, place_in(*manifest.mesh, rank)) : global).clone());
     }
   }
   return values;
@@ -108,14 +108,14 @@ void check_program(const Manifest& manifest, const Program& program) {
   TORCH_CHECK_VALUE(
       inputs == static_cast<int64_t>(manifest.inputs.size()) &&
           outputs == static_cast<int64_t>(manifest.outputs.size()),
-      "[WholeRun] the program has ", inputs, " user inputs and ", outputs, " outputs, but its manifest names ",
+      "[GlobalRun] the program has ", inputs, " user inputs and ", outputs, " outputs, but its manifest names ",
       manifest.inputs.size(), " and ", manifest.outputs.size(), ". Shard it again.");
 }
 
-class OnThreads : public WholeRun {
+class OnThreads : public GlobalRun {
  public:
   OnThreads(std::vector<std::shared_ptr<const Program>> programs, Manifest manifest)
-      : WholeRun(std::move(manifest)), programs_(programs), ranks_(std::move(programs)) {}
+      : GlobalRun(std::move(manifest)), programs_(programs), ranks_(std::move(programs)) {}
 
   void manual_seed(uint64_t seed) override {
     ranks_.manual_seed(seed);
@@ -136,7 +136,7 @@ class OnThreads : public WholeRun {
         of_ranks.push_back(as_tensor(each.at(i)));
       }
       const auto& layout = manifest().outputs[i].layout;
-      result.push_back(layout ? whole_of(of_ranks, *layout, manifest().mesh->shape()) : of_ranks[0]);
+      result.push_back(layout ? global_value(of_ranks, *layout, manifest().mesh->shape()) : of_ranks[0]);
     }
     return result;
   }
@@ -145,10 +145,10 @@ class OnThreads : public WholeRun {
   ThreadRanks ranks_;
 };
 
-class AsProcess : public WholeRun {
+class AsProcess : public GlobalRun {
  public:
   AsProcess(std::shared_ptr<const Program> program, Manifest manifest)
-      : WholeRun(std::move(manifest)),
+      : GlobalRun(std::move(manifest)),
         mesh_(on_world(*this->manifest().mesh)),
         program_(program),
         executor_(std::move(program), mesh_) {}
@@ -161,7 +161,7 @@ class AsProcess : public WholeRun {
   static DeviceMesh on_world(const DeviceMesh& mesh) {
     const auto world = current_world();
     TORCH_CHECK_VALUE(
-        world->size() == mesh.size(), "[WholeRun] ", mesh, " needs ", mesh.size(), " processes, but there are ",
+        world->size() == mesh.size(), "[GlobalRun] ", mesh, " needs ", mesh.size(), " processes, but there are ",
         world->size(), ".");
     return DeviceMesh(world, mesh.device_type(), mesh.shape(), mesh.ranks(), mesh.names());
   }
@@ -215,7 +215,7 @@ class AsProcess : public WholeRun {
 
 } // namespace
 
-std::vector<at::Tensor> WholeRun::run(const NamedTensors& inputs) {
+std::vector<at::Tensor> GlobalRun::run(const NamedTensors& inputs) {
   std::vector<std::string> names;
   for (const auto& entry : manifest_.inputs) {
     if (entry.type) {
@@ -224,7 +224,7 @@ std::vector<at::Tensor> WholeRun::run(const NamedTensors& inputs) {
   }
   for (const auto& [name, tensor] : inputs) {
     TORCH_CHECK_VALUE(
-        std::find(names.begin(), names.end(), name) != names.end(), "[WholeRun] there is no input \"", name, "\". ",
+        std::find(names.begin(), names.end(), name) != names.end(), "[GlobalRun] there is no input \"", name, "\". ",
         names.empty() ? "The program has none" : "The inputs are " + c10::Join(", ", names), ".");
   }
   for (const auto& entry : manifest_.inputs) {
@@ -233,7 +233,7 @@ std::vector<at::Tensor> WholeRun::run(const NamedTensors& inputs) {
     }
     const auto found = inputs.find(entry.name);
     TORCH_CHECK_VALUE(
-        found != inputs.end(), "[WholeRun] the input \"", entry.name, "\" is missing. The inputs are ",
+        found != inputs.end(), "[GlobalRun] the input \"", entry.name, "\" is missing. The inputs are ",
         c10::Join(", ", names), ".");
     if (tensor_type(entry) != nullptr) {
       check_tensor(entry, found->second);
@@ -242,15 +242,15 @@ std::vector<at::Tensor> WholeRun::run(const NamedTensors& inputs) {
   return run_checked(inputs);
 }
 
-std::unique_ptr<WholeRun> run_on_threads(std::vector<std::shared_ptr<const Program>> programs, Manifest manifest) {
+std::unique_ptr<GlobalRun> run_on_threads(std::vector<std::shared_ptr<const Program>> programs, Manifest manifest) {
   for (const auto& program : programs) {
     check_program(manifest, *program);
   }
   return std::make_unique<OnThreads>(std::move(programs), std::move(manifest));
 }
 
-std::unique_ptr<WholeRun> run_as_process(std::shared_ptr<const Program> program, Manifest manifest) {
-  TORCH_CHECK_VALUE(manifest.mesh, "[WholeRun] a program that is sharded is required, but this one has no mesh.");
+std::unique_ptr<GlobalRun> run_as_process(std::shared_ptr<const Program> program, Manifest manifest) {
+  TORCH_CHECK_VALUE(manifest.mesh, "[GlobalRun] a program that is sharded is required, but this one has no mesh.");
   check_program(manifest, *program);
   return std::make_unique<AsProcess>(std::move(program), std::move(manifest));
 }

@@ -1,4 +1,4 @@
-#include "weft/graph/deploy/whole_run.h"
+#include "weft/graph/deploy/global_run.h"
 
 #include "tests/support/error_text.h"
 #include "tests/support/process_ranks.h"
@@ -11,7 +11,7 @@
 
 namespace weft::graph {
 
-namespace whole_run_test {
+namespace global_run_test {
 using namespace weft::testing;
 
 at::Tensor weight() {
@@ -55,7 +55,7 @@ NamedTensors inputs_of(int64_t rows) {
   return {{"x", x_of(rows)}, {"mask", at::ones({rows})}, {"n", at::scalar_tensor(3, at::kLong)}};
 }
 
-std::unique_ptr<WholeRun> on_threads(int64_t ranks) {
+std::unique_ptr<GlobalRun> on_threads(int64_t ranks) {
   const auto program = sharded(ranks);
   std::vector<std::shared_ptr<const Program>> programs;
   for (int64_t rank = 0; rank < ranks; ++rank) {
@@ -64,7 +64,7 @@ std::unique_ptr<WholeRun> on_threads(int64_t ranks) {
   return run_on_threads(std::move(programs), manifest_of(program));
 }
 
-TEST(WholeRun, ShardsInputsAndGathersOutputs) {
+TEST(GlobalRun, ShardsInputsAndGathersOutputs) {
   for (const int64_t ranks : {1, 2, 3}) {
     const auto run = on_threads(ranks);
     for (const int64_t rows : {5, 6}) {
@@ -84,37 +84,37 @@ RANK_ROLE(runs_as_a_process) {
   say("same");
 }
 
-TEST(WholeRun, DoesTheSameOnProcesses) {
+TEST(GlobalRun, DoesTheSameOnProcesses) {
   for (const auto& rank : run_process_ranks("runs_as_a_process", 3)) {
     EXPECT_TRUE(rank.has_line("same")) << rank.output;
   }
 }
 
-TEST(WholeRun, RunsAProgramThatIsNotSharded) {
+TEST(GlobalRun, RunsAProgramThatIsNotSharded) {
   auto program = parse_program("program\ninput %x: f32[2] = user\n%y: f32[2] = aten::relu(%x)\noutput %y = user");
   const auto manifest = manifest_of(program);
   const auto run = run_on_threads({std::make_shared<const Program>(std::move(program))}, manifest);
   EXPECT_TRUE(at::equal(run->run({{"x", at::full({2}, -1.0)}})[0], at::zeros({2})));
 }
 
-TEST(WholeRun, RefusesInputsThatTheProgramIsNotFor) {
+TEST(GlobalRun, RefusesInputsThatTheProgramIsNotFor) {
   const auto run = on_threads(2);
   const auto error = [&](NamedTensors inputs) { return error_text<c10::ValueError>([&] { run->run(inputs); }); };
   auto inputs = inputs_of(5);
   inputs.erase("n");
-  EXPECT_EQ(error(inputs), "[WholeRun] the input \"n\" is missing. The inputs are x, mask, n.");
+  EXPECT_EQ(error(inputs), "[GlobalRun] the input \"n\" is missing. The inputs are x, mask, n.");
   inputs["n"] = at::ones({2});
-  EXPECT_EQ(error(inputs), "[WholeRun] input \"n\" is a number, a tensor of one element, but got sizes [2].");
+  EXPECT_EQ(error(inputs), "[GlobalRun] input \"n\" is a number, a tensor of one element, but got sizes [2].");
   inputs["m"] = at::ones({2});
-  EXPECT_EQ(error(inputs), "[WholeRun] there is no input \"m\". The inputs are x, mask, n.");
+  EXPECT_EQ(error(inputs), "[GlobalRun] there is no input \"m\". The inputs are x, mask, n.");
   inputs = inputs_of(5);
   inputs["x"] = at::ones({5, 3});
-  EXPECT_EQ(error(inputs), "[WholeRun] input \"x\" must be f32[s0,4], but got f32[5,3].");
+  EXPECT_EQ(error(inputs), "[GlobalRun] input \"x\" must be f32[s0,4], but got f32[5,3].");
   inputs["x"] = at::ones({5, 4}, at::kLong);
-  EXPECT_EQ(error(inputs), "[WholeRun] input \"x\" must be f32[s0,4], but got i64[5,4].");
+  EXPECT_EQ(error(inputs), "[GlobalRun] input \"x\" must be f32[s0,4], but got i64[5,4].");
 }
 
-TEST(WholeRun, RefusesAProgramThatIsNotTheManifests) {
+TEST(GlobalRun, RefusesAProgramThatIsNotTheManifests) {
   auto manifest = manifest_of(sharded(1));
   manifest.outputs.pop_back();
   auto program = std::make_shared<const Program>(program_of_rank(sharded(1), 0));
@@ -123,6 +123,6 @@ TEST(WholeRun, RefusesAProgramThatIsNotTheManifests) {
       "the program has 4 user inputs and 3 outputs, but its manifest names 4 and 2. Shard it again.");
 }
 
-} // namespace whole_run_test
+} // namespace global_run_test
 
 } // namespace weft::graph

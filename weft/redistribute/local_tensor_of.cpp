@@ -1,4 +1,4 @@
-#include "weft/redistribute/local_part.h"
+#include "weft/redistribute/local_tensor_of.h"
 
 #include "weft/core/shard_math.h"
 
@@ -6,20 +6,20 @@
 
 namespace weft {
 
-at::Tensor local_part(
+at::Tensor local_tensor_of(
     const at::Tensor& global,
     const Layout& layout,
     c10::IntArrayRef mesh_shape,
     c10::IntArrayRef coordinate) {
-  auto part = global;
+  auto local = global;
   for (int64_t d = 0; d < global.dim(); ++d) {
-    std::vector<at::Tensor> pieces;
+    std::vector<at::Tensor> runs;
     for (const auto& run : local_runs(global.size(d), d, layout, mesh_shape, coordinate)) {
-      pieces.push_back(run.length == global.size(d) ? part : part.narrow(d, run.begin, run.length));
+      runs.push_back(run.length == global.size(d) ? local : local.narrow(d, run.begin, run.length));
     }
-    part = pieces.size() == 1 ? pieces[0] : at::cat(pieces, d);
+    local = runs.size() == 1 ? runs[0] : at::cat(runs, d);
   }
-  return part;
+  return local;
 }
 
 } // namespace weft

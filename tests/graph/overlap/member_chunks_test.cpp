@@ -1,4 +1,4 @@
-#include "weft/graph/overlap/member_pieces.h"
+#include "weft/graph/overlap/member_chunks.h"
 
 #include "weft/graph/ir/parse.h"
 
@@ -6,7 +6,7 @@
 
 namespace weft::graph {
 
-namespace member_pieces_test {
+namespace member_chunks_test {
 using Kind = Arrangement::Kind;
 using Arrangements = std::vector<Arrangement>;
 
@@ -125,6 +125,6 @@ TEST(MemberPieces, AListJoinsAllShardsInTheirOrderOrNot) {
       "the shards are joined with other tensors");
 }
 
-} // namespace member_pieces_test
+} // namespace member_chunks_test
 
 } // namespace weft::graph

@@ -1,7 +1,7 @@
-#include "weft/graph/localize/whole_values.h"
+#include "weft/graph/localize/global_values.h"
 
 #include "weft/core/shard_math.h"
-#include "weft/redistribute/local_part.h"
+#include "weft/redistribute/local_tensor_of.h"
 
 #include <ATen/ATen.h>
 
@@ -14,7 +14,7 @@ namespace {
 at::Tensor joined(const std::vector<at::Tensor>& locals, const Placement& placement) {
   if (placement.is_shard()) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        placement.split_factor() == 1, "[whole_of] strided shards cannot be joined, but got ", placement.to_string(),
+        placement.split_factor() == 1, "[global_value] strided shards cannot be joined, but got ", placement.to_string(),
         ".");
     return at::cat(locals, placement.dim());
   }
@@ -37,18 +37,18 @@ at::Tensor joined(const std::vector<at::Tensor>& locals, const Placement& placem
     TORCH_CHECK(
         local.sizes() == locals[0].sizes() &&
             at::allclose(local, locals[0], /*rtol=*/0, /*atol=*/0, /*equal_nan=*/true),
-        "[whole_of] ranks that should hold the same tensor of shape ", locals[0].sizes(), " do not.");
+        "[global_value] ranks that should hold the same tensor of shape ", locals[0].sizes(), " do not.");
   }
   return locals[0];
 }
 
 } // namespace
 
-at::Tensor part_of(const at::Tensor& global, const Layout& layout, const MeshPlace& place) {
-  return local_part(global, layout, place.shape, place.coordinate);
+at::Tensor local_value(const at::Tensor& global, const Layout& layout, const MeshPlace& place) {
+  return local_tensor_of(global, layout, place.shape, place.coordinate);
 }
 
-bool part_is_view(c10::IntArrayRef sizes, const Layout& layout, const MeshPlace& place) {
+bool local_is_view(c10::IntArrayRef sizes, const Layout& layout, const MeshPlace& place) {
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (local_runs(sizes[d], static_cast<int64_t>(d), layout, place.shape, place.coordinate).size() != 1) {
       return false;
@@ -57,7 +57,7 @@ bool part_is_view(c10::IntArrayRef sizes, const Layout& layout, const MeshPlace&
   return true;
 }
 
-at::Tensor whole_of(const std::vector<at::Tensor>& locals, const Layout& layout, c10::IntArrayRef mesh_shape) {
+at::Tensor global_value(const std::vector<at::Tensor>& locals, const Layout& layout, c10::IntArrayRef mesh_shape) {
   // Joins along the mesh dims in reverse shard order.
   std::vector<int64_t> order(mesh_shape.size());
   std::iota(order.begin(), order.end(), int64_t{0});

@@ -7,7 +7,7 @@
 namespace weft {
 
 /// What the rank at `coordinate` holds of a global tensor: a view of it unless a strided shard has to be put together.
-at::Tensor local_part(
+at::Tensor local_tensor_of(
     const at::Tensor& global,
     const Layout& layout,
     c10::IntArrayRef mesh_shape,

@@ -1,4 +1,4 @@
-#include "weft/redistribute/local_part.h"
+#include "weft/redistribute/local_tensor_of.h"
 
 #include "tests/support/layout_cases.h"
 
@@ -6,7 +6,7 @@
 
 namespace weft {
 
-namespace local_part_test {
+namespace local_tensor_of_test {
 
 TEST(LocalPart, ItIsWhatCuttingStepByStepGives) {
   const auto global = at::arange(35).view({7, 5});
@@ -15,7 +15,7 @@ TEST(LocalPart, ItIsWhatCuttingStepByStepGives) {
     for (int64_t i = 0; i < 6; ++i) {
       const auto coordinate = coordinate_at(i, shape);
       EXPECT_TRUE(at::equal(
-          local_part(global, layout, shape, coordinate),
+          local_tensor_of(global, layout, shape, coordinate),
           testing::local_by_definition(global, layout, shape, coordinate)))
           << layout << " at " << c10::IntArrayRef(coordinate);
     }
@@ -24,11 +24,11 @@ TEST(LocalPart, ItIsWhatCuttingStepByStepGives) {
 
 TEST(LocalPart, ItIsAViewUnlessItIsStrided) {
   const auto global = at::arange(8);
-  EXPECT_TRUE(local_part(global, {Replicate()}, {2}, {1}).is_same(global));
-  EXPECT_TRUE(local_part(global, {Shard(0)}, {2}, {1}).is_alias_of(global));
-  EXPECT_FALSE(local_part(global, {StridedShard(0, 2)}, {2}, {1}).is_alias_of(global));
+  EXPECT_TRUE(local_tensor_of(global, {Replicate()}, {2}, {1}).is_same(global));
+  EXPECT_TRUE(local_tensor_of(global, {Shard(0)}, {2}, {1}).is_alias_of(global));
+  EXPECT_FALSE(local_tensor_of(global, {StridedShard(0, 2)}, {2}, {1}).is_alias_of(global));
 }
 
-} // namespace local_part_test
+} // namespace local_tensor_of_test
 
 } // namespace weft

@@ -1,4 +1,4 @@
-#include "weft/graph/localize/whole_values.h"
+#include "weft/graph/localize/global_values.h"
 
 #include "tests/support/error_text.h"
 
@@ -6,14 +6,14 @@
 
 namespace weft::graph {
 
-namespace whole_values_test {
+namespace global_values_test {
 using namespace weft::testing;
 
 std::vector<at::Tensor> locals_of(const at::Tensor& global, const Layout& layout, std::vector<int64_t> shape) {
   std::vector<at::Tensor> locals;
   for (int64_t i = 0; i < shape[0]; ++i) {
     for (int64_t j = 0; j < shape[1]; ++j) {
-      locals.push_back(part_of(global, layout, {shape, {i, j}}));
+      locals.push_back(local_value(global, layout, {shape, {i, j}}));
     }
   }
   return locals;
@@ -25,14 +25,14 @@ TEST(WholeValues, JoinedLocalTensorsAreTheGlobalTensor) {
                                        {Replicate(), Shard(1)},    {Shard(0), Shard(1)},
                                        {Shard(1), Shard(1)},       Layout({Shard(0), Shard(0)}, {1, 0})};
   for (const auto& layout : layouts) {
-    const auto joined = whole_of(locals_of(global, layout, {2, 3}), layout, {2, 3});
+    const auto joined = global_value(locals_of(global, layout, {2, 3}), layout, {2, 3});
     EXPECT_TRUE(joined.equal(global)) << layout;
   }
 }
 
 TEST(WholeValues, TermsAreReduced) {
   const auto of = [](ReduceOp op) {
-    return whole_of({at::full({2}, 2.0), at::full({2}, 4.0)}, Layout({Partial(op)}), {2})[0].item<double>();
+    return global_value({at::full({2}, 2.0), at::full({2}, 4.0)}, Layout({Partial(op)}), {2})[0].item<double>();
   };
   EXPECT_EQ(of(ReduceOp::Sum), 6);
   EXPECT_EQ(of(ReduceOp::Avg), 3);
@@ -42,20 +42,20 @@ TEST(WholeValues, TermsAreReduced) {
 }
 
 TEST(WholeValues, AStridedShardHasSomeOfEveryBlock) {
-  const auto local = part_of(at::arange(8), Layout({StridedShard(0, 2)}), {{2}, {1}});
+  const auto local = local_value(at::arange(8), Layout({StridedShard(0, 2)}), {{2}, {1}});
   EXPECT_TRUE(local.equal(at::tensor({2, 3, 6, 7}, at::kLong)));
 }
 
 TEST(WholeValues, RanksThatShouldHoldTheSameAndDoNotAreAnError) {
   expect_contains(
-      error_text([] { whole_of({at::zeros({2}), at::ones({2})}, Layout({Replicate()}), {2}); }),
-      "[whole_of] ranks that should hold the same tensor of shape [2] do not.");
+      error_text([] { global_value({at::zeros({2}), at::ones({2})}, Layout({Replicate()}), {2}); }),
+      "[global_value] ranks that should hold the same tensor of shape [2] do not.");
   expect_contains(
       error_text<c10::NotImplementedError>(
-          [] { whole_of({at::zeros({2}), at::ones({2})}, Layout({StridedShard(0, 2)}), {2}); }),
-      "[whole_of] strided shards cannot be joined, but got SS(0,2).");
+          [] { global_value({at::zeros({2}), at::ones({2})}, Layout({StridedShard(0, 2)}), {2}); }),
+      "[global_value] strided shards cannot be joined, but got SS(0,2).");
 }
 
-} // namespace whole_values_test
+} // namespace global_values_test
 
 } // namespace weft::graph

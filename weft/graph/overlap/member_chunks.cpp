@@ -1,4 +1,4 @@
-#include "weft/graph/overlap/member_pieces.h"
+#include "weft/graph/overlap/member_chunks.h"
 
 #include "weft/graph/analysis/call_arguments.h"
 #include "weft/graph/analysis/local_sizes.h"
