@@ -3,8 +3,8 @@
 #include "weft/comm/world/current_world.h"
 #include "weft/comm/world/launch_environment.h"
 #include "weft/core/dtype_text.h"
-#include "weft/graph/deploy/sharded_folder.h"
 #include "weft/graph/deploy/global_run.h"
+#include "weft/graph/deploy/sharded_folder.h"
 #include "weft/graph/pt2/read_pt2.h"
 
 #include <CLI/CLI.hpp>

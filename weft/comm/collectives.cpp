@@ -59,6 +59,13 @@ std::shared_ptr<Group> group_of(const DeviceMesh& mesh, c10::IntArrayRef mesh_di
   return Communicator::of(mesh).group(mesh, mesh_dims);
 }
 
+/// The chunks of the input for each member, and an empty tensor for this member's own.
+std::pair<std::vector<at::Tensor>, at::Tensor> chunks_and_own(const at::Tensor& input, const Group& group, int64_t dim) {
+  auto chunks = chunk_views(input, group.size(), c10::maybe_wrap_dim(dim, input.dim()));
+  auto own = at::empty(chunks[group.rank()].sizes(), input.options());
+  return {std::move(chunks), std::move(own)};
+}
+
 } // namespace
 
 AsyncTensor all_gather(
@@ -82,10 +89,8 @@ AsyncTensor reduce_scatter(
     int64_t dim,
     ReduceOp op) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  dim = c10::maybe_wrap_dim(dim, input.dim());
   const auto group = group_of(mesh, mesh_dims);
-  const auto chunks = chunk_views(input, group->size(), dim);
-  const auto output = at::empty(chunks[group->rank()].sizes(), input.options());
+  const auto [chunks, output] = chunks_and_own(input, *group, dim);
   return {output, group->reduce_scatter(chunks, output, op)};
 }
 
@@ -130,10 +135,8 @@ AsyncTensor scatter(
     int64_t dim,
     int64_t root) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  dim = c10::maybe_wrap_dim(dim, input.dim());
   const auto group = group_of(mesh, mesh_dims);
-  const auto chunks = chunk_views(input, group->size(), dim);
-  const auto output = at::empty(chunks[group->rank()].sizes(), input.options());
+  const auto [chunks, output] = chunks_and_own(input, *group, dim);
   return {output, group->scatter(chunks, output, checked_member("scatter", *group, root))};
 }
 

@@ -228,23 +228,22 @@ Pending Group::scatter(Tensors inputs, const at::Tensor& output, int64_t root) {
 }
 
 Pending Group::send(const at::Tensor& tensor, int64_t to) {
-  at::AutoDispatchBelowADInplaceOrView guard;
-  auto call = make_call(Collective::Send, tensor);
-  call.root = to;
-  call.sequence = next_message(Collective::Send, to);
-  std::vector<at::Tensor> sends(size());
-  sends[to] = tensor;
-  return track(call, 0, do_exchange(call, sends, std::vector<at::Tensor>(size())));
+  return message(Collective::Send, tensor, to);
 }
 
 Pending Group::recv(const at::Tensor& tensor, int64_t from) {
+  return message(Collective::Recv, tensor, from);
+}
+
+Pending Group::message(Collective direction, const at::Tensor& tensor, int64_t peer) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  auto call = make_call(Collective::Recv, tensor);
-  call.root = from;
-  call.sequence = next_message(Collective::Recv, from);
+  auto call = make_call(direction, tensor);
+  call.root = peer;
+  call.sequence = next_message(direction, peer);
+  std::vector<at::Tensor> sends(size());
   std::vector<at::Tensor> recvs(size());
-  recvs[from] = tensor;
-  return track(call, bytes_of(tensor), do_exchange(call, std::vector<at::Tensor>(size()), recvs));
+  (direction == Collective::Send ? sends : recvs)[peer] = tensor;
+  return track(call, direction == Collective::Send ? 0 : bytes_of(tensor), do_exchange(call, sends, recvs));
 }
 
 Pending Group::barrier() {

@@ -121,6 +121,7 @@ class Group : public std::enable_shared_from_this<Group> {
   virtual uint64_t next_message(Collective direction, int64_t peer) = 0;
 
  private:
+  Pending message(Collective direction, const at::Tensor& tensor, int64_t peer);
   Call make_call(Collective collective, const at::Tensor& tensor, Reserved reserved = {});
   Pending track(const Call& call, int64_t received_bytes, Pending pending, int64_t stages = 1);
   bool is_small(const at::Tensor& tensor) const;

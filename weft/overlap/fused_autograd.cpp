@@ -292,7 +292,14 @@ struct MatmulScatter : torch::autograd::Function<MatmulScatter> {
   }
 };
 
-Stack take(Stack* stack, size_t count) {
+/// The arguments of a call that autograd records, taken off the stack. Nothing where it records nothing: then the
+/// operator has run below autograd.
+std::optional<Stack> take_recorded(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const auto count = op.schema().arguments().size();
+  if (!is_recorded(*stack, count)) {
+    op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+    return std::nullopt;
+  }
   const auto arguments = torch::jit::last(*stack, count);
   Stack own(arguments.begin(), arguments.end());
   torch::jit::drop(*stack, count);
@@ -306,12 +313,11 @@ void add_tensors(variable_list& inputs, const c10::IValue& list) {
 }
 
 void gather_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  const auto count = op.schema().arguments().size();
-  if (!is_recorded(*stack, count)) {
-    op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+  auto taken = take_recorded(op, keys, stack);
+  if (!taken) {
     return;
   }
-  auto arguments = take(stack, count);
+  auto& arguments = *taken;
   const auto call = c10::make_intrusive<FusedCall>();
   variable_list inputs{arguments[0].toTensor()};
   add_tensors(inputs, arguments[1]);
@@ -332,12 +338,11 @@ void gather_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stac
 }
 
 void scatter_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  const auto count = op.schema().arguments().size();
-  if (!is_recorded(*stack, count)) {
-    op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+  auto taken = take_recorded(op, keys, stack);
+  if (!taken) {
     return;
   }
-  auto arguments = take(stack, count);
+  auto& arguments = *taken;
   const auto call = c10::make_intrusive<FusedCall>();
   variable_list inputs;
   add_tensors(inputs, arguments[0]);

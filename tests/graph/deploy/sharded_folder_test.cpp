@@ -2,8 +2,8 @@
 
 #include "tests/support/error_text.h"
 #include "weft/comm/world/fake_world.h"
-#include "weft/graph/deploy/shard.h"
 #include "weft/graph/deploy/global_run.h"
+#include "weft/graph/deploy/shard.h"
 #include "weft/graph/ir/parse.h"
 
 #include <ATen/ATen.h>

@@ -56,8 +56,8 @@ void check_tensor(const Entry& entry, const at::Tensor& tensor) {
 
 c10::IValue number_of(const Entry& entry, const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(
-      tensor.numel() == 1, "[GlobalRun] input \"", entry.name, "\" is a number, a tensor of one element, but got sizes ",
-      tensor.sizes(), ".");
+      tensor.numel() == 1, "[GlobalRun] input \"", entry.name,
+      "\" is a number, a tensor of one element, but got sizes ", tensor.sizes(), ".");
   switch (std::get<NumberType>(*entry.type).kind) {
     case NumberKind::Int:
       return tensor.item().toLong();

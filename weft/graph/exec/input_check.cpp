@@ -75,8 +75,11 @@ std::optional<int64_t> solve(const Size& size, const std::string& symbol, Size::
   return slope == 0 ? std::nullopt : std::optional((value - at_zero) / slope);
 }
 
-/// The sizes of an input: those of a tensor, or the value of a number.
-c10::SmallVector<int64_t, 5> actual_sizes(const c10::IValue& value) {
+/// The sizes of an input: those of a tensor, or the value of a number. Empty if nothing is expected of them.
+c10::SmallVector<int64_t, 5> actual_sizes(const c10::IValue& value, size_t expected) {
+  if (expected == 0) {
+    return {};
+  }
   if (value.isTensor()) {
     const auto sizes = value.toTensor().sizes();
     return {sizes.begin(), sizes.end()};
@@ -159,13 +162,10 @@ void InputCheck::check_kind(size_t input, const c10::IValue& value) const {
 }
 
 void InputCheck::bind(size_t input, const c10::IValue& value, Bound& bound) const {
-  const auto& expected = expected_[input];
-  if (expected.sizes.empty()) {
-    return;
-  }
-  const auto actual = actual_sizes(value);
-  for (size_t d = 0; d < actual.size(); ++d) {
-    const auto& size = expected.sizes[d];
+  const auto& sizes = expected_[input].sizes;
+  const auto actual = actual_sizes(value, sizes.size());
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const auto& size = sizes[d];
     if (size.is_number()) {
       TORCH_CHECK_VALUE(
           actual[d] == size.number(), "[Executor] ", describe(input), " must be ", required(input), ", but got ",
@@ -185,13 +185,10 @@ void InputCheck::bind(size_t input, const c10::IValue& value, Bound& bound) cons
 }
 
 void InputCheck::check_derived(size_t input, const c10::IValue& value, Bound& bound) const {
-  const auto& expected = expected_[input];
-  if (expected.sizes.empty()) {
-    return;
-  }
-  const auto actual = actual_sizes(value);
-  for (size_t d = 0; d < actual.size(); ++d) {
-    const auto& size = expected.sizes[d];
+  const auto& sizes = expected_[input].sizes;
+  const auto actual = actual_sizes(value, sizes.size());
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const auto& size = sizes[d];
     if (size.is_number() || size.is_symbol()) {
       continue;
     }

@@ -6,9 +6,9 @@
 #include "weft/graph/ir/node_error.h"
 #include "weft/graph/ir/print.h"
 #include "weft/graph/ir/value_table.h"
+#include "weft/graph/localize/global_values.h"
 #include "weft/graph/localize/localize_lookup.h"
 #include "weft/graph/localize/localize_step.h"
-#include "weft/graph/localize/global_values.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

@@ -122,7 +122,8 @@ bool shares_heads(const at::Tensor& query, const at::Tensor& key) {
   const auto& layout = of_query.layout();
   // With a single key head all heads of the query share it, so that there is none to choose.
   return of_query.mesh() == of_key.mesh() && key.size(kHeadDim) > 1 &&
-      shards_sharing_heads(query.size(kHeadDim), key.size(kHeadDim), layout, of_key.layout(), of_query.mesh().shape()) &&
+      shards_sharing_heads(
+             query.size(kHeadDim), key.size(kHeadDim), layout, of_key.layout(), of_query.mesh().shape()) &&
       of_key.layout() == replicated_where(layout, [&](int64_t m) { return layout[m].is_shard(kHeadDim); });
 }
 
