@@ -69,6 +69,7 @@ from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
 from weft._export import tensor_parallel, tensor_parallel_transformation
 from weft._groups import init_device_mesh
+from weft._install import install, uninstall
 from weft._materialize import materialize
 from weft._module import distribute_module
 from weft._parallelize import parallelize_module
@@ -122,6 +123,7 @@ __all__ = [
     "full_tensor",
     "gradient_bucket_bytes",
     "init_device_mesh",
+    "install",
     "is_dtensor",
     "local_shape_and_offset",
     "loss_parallel",
@@ -147,6 +149,7 @@ __all__ = [
     "tensor_parallel_transformation",
     "to_local",
     "to_torch",
+    "uninstall",
     "visualize_sharding",
     "zeros",
 ]

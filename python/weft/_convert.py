@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from weft import _C, _groups
+from weft._install import original
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 
 def _torch_placement(placement):
-    from torch.distributed.tensor import Partial, Replicate, Shard
-    from torch.distributed.tensor.placement_types import _StridedShard
+    def of_torch(name):
+        return original("torch.distributed.tensor.placement_types", name)
 
     if isinstance(placement, _C.Shard):
-        return Shard(placement.dim)
+        return of_torch("Shard")(placement.dim)
     if isinstance(placement, _C.StridedShard):
-        return _StridedShard(placement.dim, split_factor=placement.split_factor)
+        return of_torch("_StridedShard")(placement.dim, split_factor=placement.split_factor)
     if isinstance(placement, _C.Partial):
-        return Partial(placement.reduce_op)
-    return Replicate()
+        return of_torch("Partial")(placement.reduce_op)
+    return of_torch("Replicate")()
 
 
 def to_torch(tensor: Tensor) -> DTensor:
     """PyTorch's DTensor over the same local tensor."""
-    from torch.distributed.tensor import DTensor
-
+    DTensor = original("torch.distributed.tensor", "DTensor")
     spec = _C.spec(tensor)
     for dim in range(spec.ndim):
         order = spec.shard_order(dim)
@@ -49,8 +49,8 @@ def to_torch(tensor: Tensor) -> DTensor:
 def from_torch(dtensor: DTensor) -> Tensor:
     """Weft's distributed tensor over the local tensor of PyTorch's."""
     from torch.distributed._functional_collectives import AsyncCollectiveTensor
-    from torch.distributed.tensor import DTensor
 
+    DTensor = original("torch.distributed.tensor", "DTensor")
     if not isinstance(dtensor, DTensor):
         raise TypeError(
             f"[from_torch] a DTensor of torch.distributed.tensor is required, but got {type(dtensor).__name__}. Of a local "

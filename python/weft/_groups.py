@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from weft import _C
+from weft._install import original
 
 _lock = threading.Lock()
 _world_of_group = weakref.WeakKeyDictionary()  # the default group of torch.distributed -> World
@@ -24,6 +25,10 @@ def _distributed():
     if _C.in_world_scope() or distributed is None or not distributed.is_available():
         return None
     return distributed if distributed.is_initialized() else None
+
+
+def _torch_mesh_class():
+    return original("torch.distributed.device_mesh", "DeviceMesh")
 
 
 def current_world():
@@ -66,11 +71,11 @@ def make_mesh(device_type, mesh, mesh_dim_names=None, backend_override=None):
     # Process groups are never given back by torch.distributed: a mesh that is made again stands on those it has.
     if result in _torch_meshes and backend_override is None:
         return result
-    from torch.distributed.device_mesh import DeviceMesh, _normalize_backend_override
+    from torch.distributed.device_mesh import _normalize_backend_override
 
     if backend_override is not None:
         backend_override = tuple(_normalize_backend_override(backend_override, ranks.dim(), mesh_dim_names))
-    torch_mesh = DeviceMesh(
+    torch_mesh = _torch_mesh_class()(
         device_type, ranks, mesh_dim_names=tuple(names) or None, backend_override=backend_override
     )
     return converted_mesh("DeviceMesh", torch_mesh)
@@ -104,8 +109,7 @@ def converted_mesh(where, mesh):
     """Weft's mesh for one of torch.distributed."""
     if isinstance(mesh, _C.DeviceMesh):
         return mesh
-    torch_device_mesh = sys.modules.get("torch.distributed.device_mesh")
-    if torch_device_mesh is None or not isinstance(mesh, torch_device_mesh.DeviceMesh):
+    if "torch.distributed.device_mesh" not in sys.modules or not isinstance(mesh, _torch_mesh_class()):
         raise TypeError(
             f"[{where}] a device mesh is required, but got {type(mesh).__name__}. Make one with weft.init_device_mesh."
         )
@@ -148,9 +152,7 @@ def torch_mesh_of(mesh):
             if chosen == names and outer[chosen] == mesh:
                 _torch_meshes[mesh] = torch_outer[chosen]
                 return _torch_meshes[mesh]
-    from torch.distributed.device_mesh import DeviceMesh
-
-    _torch_meshes[mesh] = DeviceMesh(mesh.device_type, mesh.mesh, mesh_dim_names=names)
+    _torch_meshes[mesh] = _torch_mesh_class()(mesh.device_type, mesh.mesh, mesh_dim_names=names)
     return _torch_meshes[mesh]
 
 
@@ -161,7 +163,5 @@ def group_of(mesh, dim):
 
 def mesh_from_group(group, device_type, mesh=None, *, mesh_dim_names=None):
     """The mesh over process groups that exist already, one per dim."""
-    from torch.distributed.device_mesh import DeviceMesh
-
-    torch_mesh = DeviceMesh.from_group(group, device_type, mesh, mesh_dim_names=mesh_dim_names)
+    torch_mesh = _torch_mesh_class().from_group(group, device_type, mesh, mesh_dim_names=mesh_dim_names)
     return converted_mesh("DeviceMesh.from_group", torch_mesh)
