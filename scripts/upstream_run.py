@@ -30,16 +30,17 @@ _WRAPPER = re.compile(r"RuntimeError: (?:Process \d+ exited|Exception in worker 
 
 
 def reason_of(text):
-    """The line that says what went wrong first, out of the tracebacks of several ranks."""
-    # Torch appends C++ frames to messages.
+    """The line that says what went wrong first, out of the tracebacks of several ranks, with the lines that belong to it."""
     lines = [line.strip() for line in text.splitlines()]
     found = []
-    for line in lines:
-        if _WRAPPER.match(line) or line.startswith("Process ") or line.startswith("Thread "):
+    for i, line in enumerate(lines):
+        if _WRAPPER.match(line) or re.match(r"(?:Process|Thread) \d", line):
             if found:
                 break
         elif _ERROR.match(line):
-            found.append(line)
+            # Torch appends C++ frames to messages, and its assertions say the values in further lines.
+            more = [each for each in lines[i + 1 : i + 5] if each and not re.match(r"Exception raised|frame #|To execute", each)]
+            found.append(" ".join([line, *more[: 2 if line.endswith("!") or line.endswith(":") else 0]]))
     return (found[-1] if found else next((line for line in reversed(lines) if line), "no message"))[:400]
 
 

@@ -7,7 +7,7 @@ import types
 
 import torch
 
-from weft import _C, _checkpoint
+from weft import _C, _checkpoint, _convert
 
 _is_dtensor = _C.is_dtensor
 
@@ -39,8 +39,18 @@ class _Method(_Attribute):
         return types.MethodType(self.compute, tensor)
 
 
+def _local_tensor(tensor):
+    """The local tensor as it is, without a way for gradients: t.to_local() has one."""
+    return _C.to_local(tensor.detach())
+
+
 def _install_attributes():
-    attributes = {"placements": _C.placements, "device_mesh": _C.device_mesh}
+    attributes = {
+        "placements": _C.placements,
+        "device_mesh": _C.device_mesh,
+        "_local_tensor": _local_tensor,
+        "_spec": _convert.torch_spec,
+    }
     methods = {
         "to_local": _C.to_local,
         "redistribute": _C.redistribute,
@@ -53,6 +63,14 @@ def _install_attributes():
         setattr(torch.Tensor, name, _Attribute(name, compute))
     for name, compute in methods.items():
         setattr(torch.Tensor, name, _Method(name, compute))
+
+
+def give_torch_objects(wanted):
+    """Whether t.placements and t.device_mesh are PyTorch's objects, as code that is not changed expects."""
+    placements = _convert.torch_placements if wanted else _C.placements
+    mesh = _convert.torch_mesh if wanted else _C.device_mesh
+    torch.Tensor.placements = _Attribute("placements", placements)
+    torch.Tensor.device_mesh = _Attribute("device_mesh", mesh)
 
 
 def _copy_of_memory(tensor, memo):

@@ -26,6 +26,35 @@ def _torch_placement(placement):
     return of_torch("Replicate")()
 
 
+_placements = {}  # Weft's placements -> PyTorch's
+
+
+def _torch_placements_of(placements):
+    found = _placements.get(placements)
+    if found is None:
+        found = _placements[placements] = tuple(_torch_placement(each) for each in placements)
+    return found
+
+
+def torch_placements(tensor):
+    """t.placements as PyTorch's objects."""
+    return _torch_placements_of(_C.placements(tensor))
+
+
+def torch_mesh(tensor):
+    """t.device_mesh as PyTorch's object, where the mesh stands on process groups."""
+    return _groups.known_torch_mesh(_C.device_mesh(tensor))
+
+
+def torch_spec(tensor):
+    """PyTorch's DTensorSpec of a distributed tensor."""
+    from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+
+    spec = _C.spec(tensor)
+    meta = TensorMeta(shape=spec.shape, stride=spec.stride, dtype=spec.dtype)
+    return DTensorSpec(_groups.known_torch_mesh(spec.mesh), _torch_placements_of(spec.placements), tensor_meta=meta)
+
+
 def to_torch(tensor: Tensor) -> DTensor:
     """PyTorch's DTensor over the same local tensor."""
     DTensor = original("torch.distributed.tensor", "DTensor")
@@ -39,7 +68,7 @@ def to_torch(tensor: Tensor) -> DTensor:
     return DTensor.from_local(
         _C.to_local(tensor),
         _groups.torch_mesh_of(spec.mesh),
-        [_torch_placement(placement) for placement in spec.placements],
+        _torch_placements_of(spec.placements),
         run_check=False,
         shape=spec.shape,
         stride=spec.stride,

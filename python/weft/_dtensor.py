@@ -15,11 +15,10 @@ class _DTensorType(type(torch.Tensor)):
 class DTensor(torch.Tensor, metaclass=_DTensorType):
     """isinstance(t, DTensor) is true of a distributed tensor, which is an ordinary torch.Tensor (or nn.Parameter)."""
 
-    def __new__(cls, *args, **kwargs):
-        raise TypeError(
-            "[DTensor] distributed tensors are made by functions: weft.distribute_tensor of a global tensor, "
-            "weft.DTensor.from_local of this rank's local tensor, or weft.zeros and the like."
-        )
+    def __new__(cls, local_tensor, spec, *, requires_grad):
+        """As PyTorch's: of this rank's local tensor and a spec, of Weft or of PyTorch; has no way for gradients."""
+        made = _C.from_local(local_tensor.detach(), spec.mesh, spec.placements, shape=spec.shape, stride=spec.stride)
+        return made.detach().requires_grad_(requires_grad)
 
     from_local = staticmethod(_C.from_local)
     to_local = _C.to_local

@@ -135,6 +135,22 @@ def converted_mesh(where, mesh):
     return result
 
 
+def known_torch_mesh(mesh):
+    """torch.distributed's mesh that this one stands on; the mesh itself where there is none. Makes no groups."""
+    found = _torch_meshes.get(mesh)
+    return found if found is not None else _part_of_torch_mesh(mesh) or mesh
+
+
+def _part_of_torch_mesh(mesh):
+    names = mesh.mesh_dim_names
+    for outer, torch_outer in list(_torch_meshes.items()):
+        for chosen in itertools.permutations(outer.mesh_dim_names, len(names)):
+            if chosen == names and outer[chosen] == mesh:
+                _torch_meshes[mesh] = torch_outer[chosen]
+                return _torch_meshes[mesh]
+    return None
+
+
 def torch_mesh_of(mesh):
     """torch.distributed's mesh for one of Weft. Where it is not the one that this was made from, nor a part of it, all
     ranks must ask for it, since it needs groups."""
@@ -146,13 +162,8 @@ def torch_mesh_of(mesh):
             f"[DeviceMesh.to_torch] process groups of torch.distributed are needed, but {mesh} was made without. Call "
             "torch.distributed.init_process_group before making the mesh."
         )
-    names = mesh.mesh_dim_names
-    for outer, torch_outer in list(_torch_meshes.items()):
-        for chosen in itertools.permutations(outer.mesh_dim_names, len(names)):
-            if chosen == names and outer[chosen] == mesh:
-                _torch_meshes[mesh] = torch_outer[chosen]
-                return _torch_meshes[mesh]
-    _torch_meshes[mesh] = _torch_mesh_class()(mesh.device_type, mesh.mesh, mesh_dim_names=names)
+    if _part_of_torch_mesh(mesh) is None:
+        _torch_meshes[mesh] = _torch_mesh_class()(mesh.device_type, mesh.mesh, mesh_dim_names=mesh.mesh_dim_names)
     return _torch_meshes[mesh]
 
 

@@ -1,4 +1,9 @@
-"""weft.install(): PyTorch's public names of distributed tensors become Weft's, for code that is not changed at all."""
+"""weft.install(): code written for torch.distributed.tensor runs on Weft, unchanged.
+
+DTensor and the functions that make and change distributed tensors become Weft's. What only describes them stays PyTorch's:
+placements, styles and meshes of process groups. Weft takes these everywhere, and gives them back as t.placements,
+t.device_mesh and t._spec while it is installed, so that code may compare them and pass them on to other parts of PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +14,33 @@ from typing import Any
 
 import torch
 
-_TENSOR_NAMES = (
-    "DTensor DeviceMesh Partial Placement Replicate Shard _StridedShard distribute_module distribute_tensor empty full "
-    "init_device_mesh ones rand randn zeros"
-).split()
-_STYLE_NAMES = (
-    "ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleInputOutput PrepareModuleOutput RowwiseParallel "
-    "SequenceParallel"
-).split()
+_FACTORIES = ["empty", "full", "ones", "rand", "randn", "zeros"]
+_TENSORS = ["DTensor", "distribute_module", "distribute_tensor", "init_device_mesh", *_FACTORIES]
 
-# Module -> the names in it that become Weft's. Names that Weft does not have stay PyTorch's, and so do all internal modules.
+# Module -> the names in it that become Weft's.
 _NAMES = {
-    "torch.distributed": ["DeviceMesh", "init_device_mesh"],
-    "torch.distributed.device_mesh": ["DeviceMesh", "init_device_mesh"],
-    "torch.distributed.tensor": _TENSOR_NAMES,
-    "torch.distributed._tensor": _TENSOR_NAMES,  # the older name of torch.distributed.tensor
-    "torch.distributed.tensor.device_mesh": ["DeviceMesh", "init_device_mesh"],
-    "torch.distributed.tensor.placement_types": ["Partial", "Placement", "Replicate", "Shard", "_StridedShard"],
-    "torch.distributed.tensor.parallel": [*_STYLE_NAMES, "loss_parallel", "parallelize_module"],
-    "torch.distributed.tensor.parallel.api": ["parallelize_module"],
+    "torch.distributed": ["init_device_mesh"],
+    "torch.distributed.device_mesh": ["init_device_mesh"],
+    "torch.distributed.tensor": _TENSORS,
+    "torch.distributed._tensor": _TENSORS,  # the older name of torch.distributed.tensor
+    "torch.distributed.tensor.device_mesh": ["init_device_mesh"],
+    "torch.distributed.tensor.parallel": ["loss_parallel"],
     "torch.distributed.tensor.parallel.loss": ["loss_parallel"],
-    "torch.distributed.tensor.parallel.style": _STYLE_NAMES,
     "torch.distributed.tensor.experimental": ["implicit_replication", "local_map", "register_sharding"],
     "torch.distributed.tensor.debug": ["CommDebugMode", "visualize_sharding"],
 }
-_RENAMED = {"_StridedShard": "StridedShard"}
+
+# PyTorch's styles and parallelize_module are written in terms of these.
+_STYLES = "torch.distributed.tensor.parallel.style"
+_STYLE_NAMES = ["DTensor", "distribute_module", "distribute_tensor"]
 
 _changed: list[types.ModuleType] = []
+_of_style: dict[str, Any] = {}
 
 
 class _Name:
     """An attribute of a module's class, which hides the one in the module's dict: Weft's object, except for torch's own
-    modules, which rely on PyTorch's. Those that hold the module object or import from it later see this too."""
+    modules, which rely on PyTorch's. It holds for modules that have the module object or import from it later too."""
 
     def __init__(self, name, value):
         self.name = name
@@ -55,16 +55,25 @@ class _Name:
         self.value = value
 
 
+def _init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_override=None):
+    """PyTorch's, of process groups; Weft's on ranks that are threads."""
+    import weft
+
+    own = weft._C.in_world_scope()
+    function = weft.init_device_mesh if own else original("torch.distributed.device_mesh", "init_device_mesh")
+    return function(device_type, mesh_shape, mesh_dim_names=mesh_dim_names, backend_override=backend_override)
+
+
 def install() -> None:
-    """Makes the public names of torch.distributed.tensor (with .parallel, .experimental, .debug, .placement_types) and of
-    torch.distributed.device_mesh Weft's, until uninstall().
+    """Makes torch.distributed.tensor (with .parallel, .experimental and .debug) Weft's, until uninstall().
 
         weft.install()
-        from torch.distributed.tensor import DTensor, Shard, distribute_tensor    # Weft's
+        from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
     Call it before the imports of the program: what was imported by `from` earlier stays PyTorch's.
     """
     import weft
+    from weft import _attributes
 
     if _changed:
         return
@@ -72,16 +81,26 @@ def install() -> None:
         raise RuntimeError(
             "[install] a torch with torch.distributed is required, but this one was built without. Import weft's own names."
         )
+    own = {**{name: getattr(weft, name) for name in weft.__all__}, "init_device_mesh": _init_device_mesh}
     for module_name, names in _NAMES.items():
         module = importlib.import_module(module_name)
-        own = {name: getattr(weft, _RENAMED.get(name, name), None) for name in names if hasattr(module, name)}
-        hiding = {name: _Name(name, value) for name, value in own.items() if value is not None}
+        hiding = {name: _Name(name, own[name]) for name in names if name in own and hasattr(module, name)}
         module.__class__ = type("ModuleOnWeft", (types.ModuleType,), hiding)
         _changed.append(module)
+    styles = vars(importlib.import_module(_STYLES))
+    _of_style.update({name: styles[name] for name in _STYLE_NAMES})
+    styles.update({name: own[name] for name in _STYLE_NAMES})
+    _attributes.give_torch_objects(True)
 
 
 def uninstall() -> None:
     """Gives PyTorch its own names back. What was imported by `from` in between stays Weft's."""
+    from weft import _attributes
+
+    if not _changed:
+        return
+    _attributes.give_torch_objects(False)
+    vars(sys.modules[_STYLES]).update(_of_style)
     while _changed:
         _changed.pop().__class__ = types.ModuleType
 
