@@ -70,11 +70,19 @@ py::object rank_array(const DeviceMesh& mesh) {
   return py::cast(ranks);
 }
 
-DeviceMesh submesh(const DeviceMesh& mesh, const std::variant<std::string, std::vector<std::string>>& names) {
-  if (const auto* name = std::get_if<std::string>(&names)) {
-    return mesh.submesh({*name});
+/// A dict that lives as long as the handle, which Python keeps what it knows of a mesh in.
+py::dict notes_of(const DeviceMesh& mesh) {
+  // Groups are kept for one mesh dim or more.
+  const c10::IntArrayRef no_dims;
+  auto kept = mesh.kept_for(no_dims);
+  if (kept == nullptr) {
+    kept = std::shared_ptr<void>(py::dict().release().ptr(), [](void* dict) {
+      const py::gil_scoped_acquire gil;
+      Py_DECREF(static_cast<PyObject*>(dict));
+    });
+    mesh.keep_for(no_dims, kept);
   }
-  return mesh.submesh(std::get<std::vector<std::string>>(names));
+  return py::reinterpret_borrow<py::dict>(static_cast<PyObject*>(kept.get()));
 }
 
 } // namespace
@@ -85,10 +93,14 @@ DeviceMesh mesh_from(const char* where, py::handle mesh) {
   }
   if (mesh.is_none()) {
     const auto meshes = entered_meshes();
+    if (!meshes.empty()) {
+      return meshes.back();
+    }
+    const auto of_torch = py::module_::import("weft._groups").attr("entered_torch_mesh")();
     TORCH_CHECK_VALUE(
-        !meshes.empty(), "[", where,
+        !of_torch.is_none(), "[", where,
         "] a device mesh is required, but got none. Give one, or call inside `with mesh:`.");
-    return meshes.back();
+    return mesh_from(where, of_torch);
   }
   return py::module_::import("weft._groups").attr("converted_mesh")(where, mesh).cast<DeviceMesh>();
 }
@@ -135,6 +147,7 @@ void bind_meshes(py::module_& module) {
   module.def(
       "current_mesh", [](const char* where, py::handle mesh) { return mesh_from(where, mesh); }, py::arg("where"),
       py::arg("mesh") = py::none());
+  module.def("mesh_notes", &notes_of, py::arg("mesh"), "A dict that lives as long as the mesh handle.");
   py::class_<DeviceMesh>(
       module, "DeviceMesh",
       "An N-D array of ranks with named dims, as one rank sees it.\n\n"
@@ -194,13 +207,17 @@ void bind_meshes(py::module_& module) {
             return groups;
           },
           "The process groups of torch.distributed along all dims.")
-      .def("__getitem__", &submesh, py::arg("mesh_dim_names"), "The mesh over the named dims, through this rank.")
       .def(
-          "_flatten",
-          [](const DeviceMesh& self, const std::optional<std::string>& name) {
-            return self.flatten(self.names(), name.value_or(""));
+          "_submesh",
+          [](const DeviceMesh& self, const std::vector<std::string>& names) { return self.submesh(names); },
+          py::arg("mesh_dim_names"))
+      .def(
+          "_with_ranks",
+          [](const DeviceMesh& self, const std::vector<int64_t>& shape, const std::vector<int64_t>& ranks,
+             std::vector<std::string> names) {
+            return DeviceMesh(self.world(), self.device_type(), shape, ranks, std::move(names));
           },
-          py::arg("mesh_dim_name") = py::none(), "The mesh of one dim with the same ranks.")
+          py::arg("shape"), py::arg("ranks"), py::arg("mesh_dim_names"), "Another mesh of the same world.")
       .def(
           "to_torch",
           [](const DeviceMesh& self) { return py::module_::import("weft._groups").attr("torch_mesh_of")(self); },

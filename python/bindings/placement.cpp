@@ -38,7 +38,7 @@ std::string representation(const Placement& placement) {
 }
 
 /// By what PyTorch's placements say of themselves, so that torch.distributed.tensor need not be imported.
-Placement converted(const char* where, py::handle object) {
+std::optional<Placement> converted(py::handle object) {
   const auto name = type_name(object);
   if (name == "Replicate") {
     return Replicate();
@@ -52,9 +52,44 @@ Placement converted(const char* where, py::handle object) {
   if (name == "Partial") {
     return Partial(parse_reduce_op(object.attr("reduce_op").cast<std::string>()));
   }
-  TORCH_CHECK_TYPE(
-      false, "[", where, "] a placement is required, but got ", name,
-      ". Use Shard(dim), Replicate() or Partial(reduce_op).");
+  return std::nullopt;
+}
+
+bool is_of_torch(py::handle object) {
+  const auto module = py::str(py::type::handle_of(object).attr("__module__")).cast<std::string>();
+  return module.starts_with("torch.distributed.tensor");
+}
+
+/// Equal to a placement of PyTorch too; anything else is left to the other object.
+py::object is_equal(const Placement& self, py::handle other) {
+  if (py::isinstance<Placement>(other)) {
+    return py::bool_(self == other.cast<const Placement&>());
+  }
+  const auto of_torch = is_of_torch(other) ? converted(other) : std::nullopt;
+  return of_torch ? py::bool_(self == *of_torch) : py::reinterpret_borrow<py::object>(Py_NotImplemented);
+}
+
+/// The hash of PyTorch's equal placement, so that both are one key of a dict.
+py::ssize_t hash_of(const Placement& placement) {
+  if (placement.is_replicate()) {
+    return -1;
+  }
+  if (placement.is_partial()) {
+    return 1 + py::hash(py::str(std::string(to_string(placement.reduce_op()))));
+  }
+  const py::int_ dim(placement.dim());
+  return placement.split_factor() == 1 ? py::hash(dim) : py::hash(py::make_tuple(dim, placement.split_factor()));
+}
+
+/// What isinstance asks of a StridedShard: PyTorch's class, where that is loaded, since PyTorch's compares equal to its own
+/// instances alone. The type is Weft's all the same.
+py::object class_of_strided(py::handle self) {
+  const py::dict modules = py::module_::import("sys").attr("modules");
+  const char* name = "torch.distributed.tensor.placement_types";
+  if (!modules.contains(name)) {
+    return py::type::of(self);
+  }
+  return py::dict(modules[name].attr("__dict__"))["_StridedShard"];
 }
 
 } // namespace
@@ -81,13 +116,23 @@ py::tuple placement_objects(c10::ArrayRef<Placement> placements) {
 }
 
 Placement placement_from(const char* where, py::handle placement) {
-  return py::isinstance<Placement>(placement) ? placement.cast<const Placement&>() : converted(where, placement);
+  if (py::isinstance<Placement>(placement)) {
+    return placement.cast<const Placement&>();
+  }
+  auto result = converted(placement);
+  TORCH_CHECK_TYPE(
+      result.has_value(), "[", where, "] a placement is required, but got ", type_name(placement),
+      ". Use Shard(dim), Replicate() or Partial(reduce_op).");
+  return *std::move(result);
 }
 
 void bind_placements(py::module_& module) {
   module.def(
       "placement", [](py::handle given) { return placement_object(placement_from("placement", given)); },
       py::arg("placement"), "A placement of Weft, from one of Weft or of torch.distributed.tensor.");
+  module.def(
+      "parse_placement", [](const std::string& text) { return placement_object(Placement::parse(text)); },
+      py::arg("text"), "A placement from its text: S(0), R, P(sum), SS(0,2).");
   py::class_<Placement>(
       module, "Placement", "How a tensor is distributed over one mesh dim. A value: compared, hashed, pickled.")
       .def("is_replicate", &Placement::is_replicate)
@@ -103,12 +148,8 @@ void bind_placements(py::module_& module) {
             return self.is_partial() && (!reduce_op || self.reduce_op() == parse_reduce_op(*reduce_op));
           },
           py::arg("reduce_op") = py::none(), "Whether it is Partial, with this reduction where one is given.")
-      .def(
-          "__eq__",
-          [](const Placement& self, py::handle other) {
-            return equal_to_another<Placement>(other, [&](const Placement& another) { return self == another; });
-          })
-      .def("__hash__", &Placement::hash)
+      .def("__eq__", &is_equal)
+      .def("__hash__", &hash_of)
       .def("__str__", &Placement::to_string)
       .def("__repr__", &representation);
   py::class_<ReplicateObject, Placement>(module, "Replicate", "Every rank holds the same value.")
@@ -130,7 +171,10 @@ void bind_placements(py::module_& module) {
           py::arg("dim"), py::kw_only(), py::arg("split_factor"))
       .def_property_readonly("dim", [](const StridedShardObject& self) { return self.dim(); })
       .def_property_readonly("split_factor", [](const StridedShardObject& self) { return self.split_factor(); })
-      .def(pickled<StridedShardObject>());
+      .def_property_readonly("__class__", &class_of_strided)
+      .def("__reduce__", [](const StridedShardObject& self) {
+        return py::make_tuple(py::module_::import("weft._C").attr("parse_placement"), py::make_tuple(self.to_string()));
+      });
   py::class_<PartialObject, Placement>(
       module, "Partial", "Every rank holds a term; the value is their reduction: sum, avg, max, min or product.")
       .def(

@@ -18,7 +18,7 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
         "pip install --force-reinstall --no-deps <its folder>."
     )
 
-from weft import _attributes, _compile, _forward_mode, _recompute, _state_dict, _wrappers
+from weft import _attributes, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers
 from weft._C import (
     __version__,
     DeviceMesh,
@@ -85,7 +85,7 @@ from weft._styles import (
 )
 from weft._visualize import visualize_sharding
 
-for _module in (_attributes, _compile, _forward_mode, _recompute, _state_dict, _wrappers):
+for _module in (_attributes, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers):
     _module.install()
 
 __all__ = [

@@ -13,36 +13,10 @@ import torch
 
 from weft import _C
 from weft._groups import torch_mesh_of
+from weft._install import original
 from weft._parallelize import Plan, plan_from
-from weft._styles import ParallelStyle, _crossings, _keyword_crossings, _text
-
-
-def _first(layouts: Any) -> Any:
-    return layouts[0] if isinstance(layouts, (tuple, list)) else layouts
-
-
-def _style_of_torch(path: str, style: Any) -> ParallelStyle | None:
-    """Weft's form of a style of torch.distributed.tensor.parallel; None where the object is no such style."""
-    from torch.distributed.tensor import parallel
-
-    if isinstance(style, (parallel.ColwiseParallel, parallel.RowwiseParallel)):
-        kind = "colwise" if isinstance(style, parallel.ColwiseParallel) else "rowwise"
-        return ParallelStyle(
-            style=kind, input=_text(_first(style.input_layouts)), output=_text(_first(style.output_layouts))
-        )
-    if isinstance(style, parallel.SequenceParallel):
-        return ParallelStyle(style="sequence", dim=_first(style.sequence_sharding).dim)
-    if isinstance(style, parallel.PrepareModuleInput):
-        return ParallelStyle(
-            style="input",
-            inputs=_crossings(path, "input", style.input_layouts, style.desired_input_layouts),
-            keywords=_keyword_crossings(path, style.input_kwarg_layouts, style.desired_input_kwarg_layouts),
-        )
-    if isinstance(style, parallel.PrepareModuleOutput):
-        return ParallelStyle(
-            style="output", outputs=_crossings(path, "output", style.output_layouts, style.desired_output_layouts)
-        )
-    return None
+from weft._styles import ParallelStyle, _text
+from weft._torch_styles import style_from_torch
 
 
 def _style(path: str, style: Any) -> Any:
@@ -57,7 +31,7 @@ def _style(path: str, style: Any) -> Any:
             ) from None
     if isinstance(style, (ParallelStyle, str, Mapping)):
         return style
-    found = _style_of_torch(path, style)
+    found = style_from_torch(style)
     if found is None:
         raise TypeError(
             f"[tensor_parallel] the style of {path!r} must be one of Weft's or of torch.distributed.tensor.parallel, but got "
@@ -173,9 +147,7 @@ def tensor_parallel_transformation(
     parallel_strategies: Mapping[str, Any],
 ) -> torch.export.ExportedProgram:
     """PyTorch's function of this name, on Weft's compiler: styles may be classes or instances, whose layouts count."""
-    from torch.distributed.device_mesh import init_device_mesh
-
-    mesh = init_device_mesh(device_type, (world_size,), mesh_dim_names=("tp",))
+    mesh = original("torch.distributed.device_mesh", "init_device_mesh")(device_type, (world_size,), mesh_dim_names=("tp",))
     if mesh.get_rank() != rank:
         raise ValueError(
             f"[tensor_parallel_transformation] rank must be this process's, {mesh.get_rank()}, but got {rank}."

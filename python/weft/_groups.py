@@ -17,6 +17,7 @@ from weft._install import original
 _lock = threading.Lock()
 _world_of_group = weakref.WeakKeyDictionary()  # the default group of torch.distributed -> World
 _torch_meshes = {}  # DeviceMesh -> torch.distributed.DeviceMesh
+_converted = weakref.WeakKeyDictionary()  # torch.distributed.DeviceMesh -> World, DeviceMesh
 
 
 def _distributed():
@@ -120,25 +121,46 @@ def converted_mesh(where, mesh):
             "that are threads. Make the mesh with weft.init_device_mesh."
         )
     world = _world_of_torch(distributed)
+    made_in, result = _converted.get(mesh, (None, None))
+    if made_in is world:
+        return result
     ranks = mesh.mesh
     names = list(mesh.mesh_dim_names or ())
     result = world.mesh(mesh.device_type, list(ranks.shape), ranks.flatten().tolist(), names)
-    if result not in _torch_meshes:
-        if mesh.get_coordinate() is not None:
-            for dim in range(mesh.ndim):
-                group = mesh.get_group(dim)
-                backend = group._get_backend(torch.device(mesh.device_type))
-                # Over gloo Weft connects by itself, once per direction: on one connection sending and receiving meet.
-                if backend.name() != "gloo":
-                    world.adopt(result, dim, backend, distributed.get_process_group_ranks(group))
-        _torch_meshes[result] = mesh
+    if result not in _torch_meshes and mesh.get_coordinate() is not None:
+        for dim in range(mesh.ndim):
+            _adopt_group(world, result, dim, mesh.get_group(dim))
+    _torch_meshes[result] = mesh
+    _converted[mesh] = world, result
     return result
+
+
+def _adopt_group(world, mesh, dim, group):
+    """Lets Weft's messages along a mesh dim go through a process group. Over gloo, and where the group is written in Python,
+    as those of threads are, Weft connects by itself: once per direction, since on one connection sending and receiving meet."""
+    device = torch.device(mesh.device_type)
+    if device not in group._device_types:
+        return
+    backend = group._get_backend(device)
+    if backend.name() != "gloo":
+        world.adopt(mesh, dim, backend, torch.distributed.get_process_group_ranks(group))
+
+
+def entered_torch_mesh():
+    """The innermost `with mesh:` of torch.distributed's meshes, or None."""
+    module = sys.modules.get("torch.distributed.device_mesh")
+    entered = module._mesh_resources.mesh_stack if module is not None else []
+    return entered[-1] if entered else None
 
 
 def known_torch_mesh(mesh):
     """torch.distributed's mesh that this one stands on; the mesh itself where there is none. Makes no groups."""
     found = _torch_meshes.get(mesh)
     return found if found is not None else _part_of_torch_mesh(mesh) or mesh
+
+
+def remember(mesh, torch_mesh):
+    _torch_meshes[mesh] = torch_mesh
 
 
 def _part_of_torch_mesh(mesh):

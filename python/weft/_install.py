@@ -105,6 +105,10 @@ def uninstall() -> None:
         _changed.pop().__class__ = types.ModuleType
 
 
+def is_installed() -> bool:
+    return bool(_changed)
+
+
 def original(module_name: str, name: str) -> Any:
     """PyTorch's own object, whether Weft is installed or not."""
     return vars(importlib.import_module(module_name))[name]

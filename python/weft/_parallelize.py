@@ -10,18 +10,27 @@ from typing import Any
 from torch import nn
 
 from weft import _C
+from weft._install import is_installed
 from weft._module import check_module, place, replicate_what_is_plain
 from weft._styles import ParallelStyle
+from weft._torch_styles import style_from_torch
 
 Plan = ParallelStyle | Mapping[str, Any] | str | os.PathLike | _C.ParallelPlan
 
 
 def _applies_itself(style):
-    """Whether a style is a user's own, with an _apply(module, device_mesh). The _apply of torch's styles does not count,
-    because it makes torch's DTensors."""
+    """Whether a style is a user's own, with an _apply(module, device_mesh). The _apply of torch's styles counts while Weft
+    is installed, because it makes torch's DTensors otherwise."""
     apply = getattr(type(style), "_apply", None)
-    is_of_torch = type(style).__module__.startswith("torch.")
+    is_of_torch = getattr(apply, "__module__", "").startswith("torch.") and not is_installed()
     return callable(apply) and apply is not ParallelStyle._apply and not is_of_torch
+
+
+def _with_own_styles(plan):
+    """The plan with Weft's forms of PyTorch's styles."""
+    if isinstance(plan, Mapping):
+        return {pattern: style_from_torch(style) or style for pattern, style in plan.items()}
+    return style_from_torch(plan) or plan
 
 
 def _apply_own_styles(module, mesh, styles):
@@ -62,8 +71,8 @@ def plan_from(plan: Plan) -> _C.ParallelPlan:
         if not isinstance(style, (ParallelStyle, str, Mapping)) or _applies_itself(style):
             raise TypeError(
                 f"[parallelize_module] the style of {pattern!r} must be one of weft's, or as in a plan file, but got "
-                f"{type(style).__module__}.{type(style).__qualname__}. Styles of torch have equals of the same names in weft; "
-                "one of your own, with _apply(module, device_mesh), is for parallelize_module alone."
+                f"{type(style).__module__}.{type(style).__qualname__}; one of your own, with _apply(module, device_mesh), is for "
+                "parallelize_module alone, and one that changes a style of torch needs weft.install()."
             )
     return _C.ParallelPlan.parse(json.dumps({pattern: _style_json(style) for pattern, style in styles.items()}))
 
@@ -112,6 +121,7 @@ def parallelize_module(
     if parallelize_plan is None:
         raise ValueError("[parallelize_module] a plan is required, but got none. Give a style, a dict or a plan file.")
     mesh = _C.current_mesh("parallelize_module", device_mesh)
+    parallelize_plan = _with_own_styles(parallelize_plan)
     if isinstance(parallelize_plan, Mapping) or _applies_itself(parallelize_plan):
         styles = parallelize_plan if isinstance(parallelize_plan, Mapping) else {"": parallelize_plan}
         own = {pattern: style for pattern, style in styles.items() if _applies_itself(style)}

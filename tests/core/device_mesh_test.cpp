@@ -234,6 +234,7 @@ TEST(DeviceMesh, BadTextRaisesWithThePlace) {
       {"mesh(dp)", "'=' at column 8"},
       {"mesh(dp=x)", "an integer at column 9"},
       {"mesh(dp=2", "')' at column 10"},
+      {"mesh(\"dp=2)", "a name that ends with a quote at column 6"},
       {"mesh(dp=2;)", "a word of letters, digits and underscores at column 11"},
       {"mesh(dp=2; ranks)", "'=' at column 17"},
       {"mesh(dp=2; ranks=1,)", "an integer at column 20"},
@@ -273,9 +274,16 @@ TEST(DeviceMesh, ImpossibleMeshesRaise) {
   EXPECT_EQ(
       text({8}, {"dp", "tp"}), "[DeviceMesh] one name per mesh dim is required, but got 2 names (dp,tp) for 1 dims.");
   EXPECT_EQ(text({2, 4}, {"dp", "dp"}), "[DeviceMesh] the names of mesh dims must differ, but got 'dp' twice.");
-  const std::string word = "[DeviceMesh] a mesh dim's name consists of letters, digits and underscores, but got '";
-  EXPECT_EQ(text({2, 4}, {"d p", "tp"}), word + "d p'.");
-  EXPECT_EQ(text({2, 4}, {"dp", ""}), word + "'.");
+}
+
+TEST(DeviceMesh, NamesThatAreNoWordsAreQuoted) {
+  for (const std::string name : {"mesh-0", " d p ", "", "a=2,b", "say \"hi\"", "back\\slash\\", "\"", "größe"}) {
+    const DeviceMesh mesh(world_at(0, 8), c10::kCPU, {2, 4}, {name, "tp"});
+    EXPECT_EQ(DeviceMesh::parse(mesh.to_string(), mesh.world()), mesh) << mesh.to_string();
+    EXPECT_EQ(mesh.dim(name), 0);
+  }
+  EXPECT_EQ(DeviceMesh(world_at(0, 2), c10::kCPU, {2}, {"mesh-0"}).to_string(), "mesh(\"mesh-0\"=2)");
+  EXPECT_EQ(DeviceMesh(world_at(0, 2), c10::kCPU, {2}, {"a\"\\"}).to_string(), R"(mesh("a\"\\"=2))");
 }
 
 TEST(DeviceMesh, ImpossibleRankArraysRaise) {

@@ -91,14 +91,45 @@ std::vector<std::string> checked_names(std::vector<std::string> names, size_t nd
       join(names, ","), ") for ", ndim, " dims.");
   std::unordered_set<std::string> seen;
   for (const auto& name : names) {
-    const bool is_word = !name.empty() &&
-        std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
-    TORCH_CHECK_VALUE(
-        is_word, "[DeviceMesh] a mesh dim's name consists of letters, digits and underscores, but got '", name, "'.");
     TORCH_CHECK_VALUE(
         seen.insert(name).second, "[DeviceMesh] the names of mesh dims must differ, but got '", name, "' twice.");
   }
   return names;
+}
+
+bool is_word(std::string_view name) {
+  return !name.empty() &&
+      std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
+/// A name as it stands in the text of a mesh: words as they are, others quoted, with a backslash before quotes and
+/// backslashes.
+std::string name_text(const std::string& name) {
+  if (is_word(name)) {
+    return name;
+  }
+  std::string text = "\"";
+  for (const char c : name) {
+    text += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  }
+  return text + "\"";
+}
+
+std::string parse_name(TextCursor& cursor) {
+  const auto rest = cursor.rest();
+  if (!rest.starts_with('"')) {
+    return std::string(cursor.word());
+  }
+  std::string name;
+  for (size_t i = 1; i < rest.size(); ++i) {
+    if (rest[i] == '"') {
+      cursor.skip(i + 1);
+      return name;
+    }
+    i += rest[i] == '\\' && i + 1 < rest.size() ? 1 : 0;
+    name += rest[i];
+  }
+  cursor.fail("a name that ends with a quote");
 }
 
 std::vector<int64_t> coordinate_of(int64_t rank, c10::IntArrayRef ranks, c10::IntArrayRef shape) {
@@ -279,7 +310,7 @@ std::string DeviceMesh::to_string() const {
   }
   std::string text = "mesh(";
   for (int64_t m = 0; m < ndim(); ++m) {
-    text += (m == 0 ? "" : ",") + name(m) + "=" + std::to_string(size(m));
+    text += (m == 0 ? "" : ",") + name_text(name(m)) + "=" + std::to_string(size(m));
   }
   if (device_type() != c10::kCPU) {
     text += "; " + c10::DeviceTypeName(device_type(), /*lower_case=*/true);
@@ -315,7 +346,7 @@ DeviceMesh DeviceMesh::parse(TextCursor& cursor, WorldPtr world) {
   std::vector<std::string> names;
   cursor.expect("mesh(");
   do {
-    names.emplace_back(cursor.word());
+    names.push_back(parse_name(cursor));
     cursor.expect("=");
     shape.push_back(cursor.integer());
   } while (cursor.accept(","));
