@@ -57,7 +57,7 @@ def accept_weft_errors():
 
     class Raises(unittest.case._AssertRaisesContext):
         def __exit__(self, kind, error, trace):
-            if error is not None and isinstance(error, Exception) and re.match(r"\[[\w. ]+\] ", str(error)):
+            if error is not None and isinstance(error, Exception) and re.search(r"(?:^|: )\[[\w.: ]+\] ", str(error)):
                 self.exception = error.with_traceback(None)
                 return True
             return super().__exit__(kind, error, trace)

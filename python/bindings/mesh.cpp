@@ -77,8 +77,11 @@ py::dict notes_of(const DeviceMesh& mesh) {
   auto kept = mesh.kept_for(no_dims);
   if (kept == nullptr) {
     kept = std::shared_ptr<void>(py::dict().release().ptr(), [](void* dict) {
-      const py::gil_scoped_acquire gil;
-      Py_DECREF(static_cast<PyObject*>(dict));
+      // Meshes of specs live until the process ends, when there is no interpreter.
+      if (Py_IsInitialized() != 0) {
+        const py::gil_scoped_acquire gil;
+        Py_DECREF(static_cast<PyObject*>(dict));
+      }
     });
     mesh.keep_for(no_dims, kept);
   }

@@ -92,6 +92,14 @@ py::object class_of_strided(py::handle self) {
   return py::dict(modules[name].attr("__dict__"))["_StridedShard"];
 }
 
+/// Gives a type an attribute __class__, which isinstance asks for. Assigning to it would change the type's own class instead.
+void set_class_of_instances(py::handle type, py::object (*class_of)(py::handle)) {
+  const auto property = py::module_::import("builtins").attr("property")(py::cpp_function(class_of));
+  auto* object = reinterpret_cast<PyTypeObject*>(type.ptr());
+  PyDict_SetItemString(object->tp_dict, "__class__", property.ptr());
+  PyType_Modified(object);
+}
+
 } // namespace
 
 py::object placement_object(const Placement& placement) {
@@ -160,7 +168,7 @@ void bind_placements(py::module_& module) {
       .def(py::init([](int64_t dim) { return made<ShardObject>(Shard(dim)); }), py::arg("dim"))
       .def_property_readonly("dim", [](const ShardObject& self) { return self.dim(); })
       .def(pickled<ShardObject>());
-  py::class_<StridedShardObject, Placement>(
+  const auto strided = py::class_<StridedShardObject, Placement>(
       module, "StridedShard",
       "A tensor dim is divided into split_factor blocks, each of which is sharded as by Shard; a rank holds its shard "
       "of each block.")
@@ -171,10 +179,10 @@ void bind_placements(py::module_& module) {
           py::arg("dim"), py::kw_only(), py::arg("split_factor"))
       .def_property_readonly("dim", [](const StridedShardObject& self) { return self.dim(); })
       .def_property_readonly("split_factor", [](const StridedShardObject& self) { return self.split_factor(); })
-      .def_property_readonly("__class__", &class_of_strided)
       .def("__reduce__", [](const StridedShardObject& self) {
         return py::make_tuple(py::module_::import("weft._C").attr("parse_placement"), py::make_tuple(self.to_string()));
       });
+  set_class_of_instances(strided, &class_of_strided);
   py::class_<PartialObject, Placement>(
       module, "Partial", "Every rank holds a term; the value is their reduction: sum, avg, max, min or product.")
       .def(

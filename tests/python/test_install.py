@@ -1,6 +1,7 @@
 """weft.install(): the names of torch.distributed.tensor, and what placements, specs and meshes say to code that uses them."""
 
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import pytest
 import torch
 import torch.distributed.device_mesh
 import torch.distributed.tensor as of_torch
+import torch.distributed.tensor.debug
+import torch.distributed.tensor.parallel
 import weft
 from torch.distributed.tensor.placement_types import _StridedShard
 
@@ -28,14 +31,13 @@ NAMES = {
 }
 
 
-def _names(of):
-    return {(module, name): getattr(sys.modules[module], name) for module, names in NAMES.items() for name in names.split()} | {
-        ("torch", name): getattr(torch.Tensor, name) for name in ("placements", "device_mesh")
-    }
+def _names():
+    found = {(module, name): getattr(sys.modules[module], name) for module, of in NAMES.items() for name in of.split()}
+    return found | {name: getattr(torch.Tensor, name) for name in ("placements", "device_mesh")}
 
 
 def test_names_are_wefts_until_uninstalled():
-    before = _names(of_torch)
+    before = _names()
     modules = {name: dict(vars(sys.modules[name])) for name in NAMES}
     styles = dict(vars(torch.distributed.tensor.parallel.style))
     weft.install()
@@ -47,7 +49,7 @@ def test_names_are_wefts_until_uninstalled():
     assert torch.distributed.tensor.parallel.loss_parallel is weft.loss_parallel
     weft.uninstall()
     weft.uninstall()
-    assert _names(of_torch) == before
+    assert _names() == before
     assert {name: dict(vars(sys.modules[name])) for name in NAMES} == modules
     assert dict(vars(torch.distributed.tensor.parallel.style)) == styles
     assert all(type(sys.modules[name]) is type(sys) for name in NAMES)
@@ -161,7 +163,8 @@ def test_a_program_runs_unchanged(tmp_path):
     done = subprocess.run(script, capture_output=True, text=True)
     assert done.stdout == "on weft: __main__ ['--steps', '3'] torch.Size([3, 4])\n", done.stderr
     module = [sys.executable, "-m", "weft", "-m", "program", str(tmp_path / "store2")]
-    done = subprocess.run(module, capture_output=True, text=True, cwd=tmp_path)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, [tmp_path, *filter(None, sys.path)]))}
+    done = subprocess.run(module, capture_output=True, text=True, env=environment)
     assert done.stdout == "on weft: __main__ [] torch.Size([3, 4])\n", done.stderr
     done = subprocess.run([sys.executable, "-m", "weft"], capture_output=True, text=True)
     assert done.returncode != 0 and "usage: python -m weft script.py" in done.stderr
