@@ -53,7 +53,7 @@ def fork_instead_of_spawn():
 
 def accept_weft_errors():
     """Errors of Weft have a form, `[where] what is required, but got ...`, and types of their own. Where PyTorch's test
-    expects an error by PyTorch's text, an error of that form counts as the expected one."""
+    expects an error by PyTorch's text, an error of that form counts as the expected one, and so does a warning of its type."""
 
     class Raises(unittest.case._AssertRaisesContext):
         def __exit__(self, kind, error, trace):
@@ -68,8 +68,12 @@ def accept_weft_errors():
     def assert_raises_regex(self, expected, pattern, *args, **kwargs):
         return Raises(expected, self, pattern).handle("assertRaisesRegex", args, kwargs)
 
+    def assert_warns_regex(self, expected, pattern, *args, **kwargs):
+        return self.assertWarns(expected, *args, **kwargs)
+
     for case in (unittest.TestCase, torch.testing._internal.common_utils.TestCase):
         case.assertRaises, case.assertRaisesRegex = assert_raises, assert_raises_regex
+        case.assertWarnsRegex = assert_warns_regex
 
 
 class _Result(unittest.TestResult):

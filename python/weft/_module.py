@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -36,11 +37,16 @@ def replicate_what_is_plain(module, mesh, placed, src_data_rank=0):
 
 
 def _taking_module(name, function):
-    """A function of (module, values, mesh); one of (values, mesh) is accepted too."""
+    """A function of (module, values, mesh); one of (values, mesh), PyTorch's older form, is accepted too."""
     count = len(inspect.signature(function).parameters)
     if count == 3:
         return function
     if count == 2:
+        warnings.warn(
+            f"[distribute_module] {name} of (values, device_mesh) is PyTorch's older form. Write (module, values, device_mesh).",
+            FutureWarning,
+            stacklevel=3,
+        )
         return lambda module, values, mesh: function(values, mesh)
     raise ValueError(
         f"[distribute_module] {name} must take (module, values, device_mesh), but takes {count} arguments."

@@ -268,6 +268,16 @@ def test_a_hook_that_comes_later_leaves_the_gradient_as_its_leaf_lies():
     on_mesh(program)
 
 
+def test_functions_of_pytorchs_older_form_warn(recwarn):
+    mesh = weft.init_device_mesh("cpu", (1,))
+    weft.distribute_module(nn.Linear(1, 1), mesh, input_fn=lambda module, inputs, mesh: inputs)
+    assert not recwarn.list
+    for name in ("input_fn", "output_fn"):
+        with pytest.warns(FutureWarning, match=rf"\[distribute_module\] {name} of \(values, device_mesh\)"):
+            weft.distribute_module(nn.Linear(1, 1), mesh, **{name: lambda values, mesh: values})
+
+
+@pytest.mark.filterwarnings("ignore:.*older form:FutureWarning")
 def test_distribute_module_replicates_and_calls_its_functions():
     def program(mesh):
         model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
