@@ -211,8 +211,7 @@ void bind_meshes(py::module_& module) {
           },
           "The process groups of torch.distributed along all dims.")
       .def(
-          "_submesh",
-          [](const DeviceMesh& self, const std::vector<std::string>& names) { return self.submesh(names); },
+          "_submesh", [](const DeviceMesh& self, const std::vector<std::string>& names) { return self.submesh(names); },
           py::arg("mesh_dim_names"))
       .def(
           "_with_ranks",

@@ -168,20 +168,23 @@ void bind_placements(py::module_& module) {
       .def(py::init([](int64_t dim) { return made<ShardObject>(Shard(dim)); }), py::arg("dim"))
       .def_property_readonly("dim", [](const ShardObject& self) { return self.dim(); })
       .def(pickled<ShardObject>());
-  const auto strided = py::class_<StridedShardObject, Placement>(
-      module, "StridedShard",
-      "A tensor dim is divided into split_factor blocks, each of which is sharded as by Shard; a rank holds its shard "
-      "of each block.")
-      .def(
-          py::init([](int64_t dim, int64_t split_factor) {
-            return made<StridedShardObject>(StridedShard(dim, split_factor));
-          }),
-          py::arg("dim"), py::kw_only(), py::arg("split_factor"))
-      .def_property_readonly("dim", [](const StridedShardObject& self) { return self.dim(); })
-      .def_property_readonly("split_factor", [](const StridedShardObject& self) { return self.split_factor(); })
-      .def("__reduce__", [](const StridedShardObject& self) {
-        return py::make_tuple(py::module_::import("weft._C").attr("parse_placement"), py::make_tuple(self.to_string()));
-      });
+  const auto strided =
+      py::class_<StridedShardObject, Placement>(
+          module, "StridedShard",
+          "A tensor dim is divided into split_factor blocks, each of which is sharded as by Shard; a rank holds its "
+          "shard "
+          "of each block.")
+          .def(
+              py::init([](int64_t dim, int64_t split_factor) {
+                return made<StridedShardObject>(StridedShard(dim, split_factor));
+              }),
+              py::arg("dim"), py::kw_only(), py::arg("split_factor"))
+          .def_property_readonly("dim", [](const StridedShardObject& self) { return self.dim(); })
+          .def_property_readonly("split_factor", [](const StridedShardObject& self) { return self.split_factor(); })
+          .def("__reduce__", [](const StridedShardObject& self) {
+            return py::make_tuple(
+                py::module_::import("weft._C").attr("parse_placement"), py::make_tuple(self.to_string()));
+          });
   set_class_of_instances(strided, &class_of_strided);
   py::class_<PartialObject, Placement>(
       module, "Partial", "Every rank holds a term; the value is their reduction: sum, avg, max, min or product.")

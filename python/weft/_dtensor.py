@@ -1,5 +1,6 @@
 """The class DTensor, which distributed tensors are instances of without being made by it."""
 
+import warnings
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +18,12 @@ class DTensor(torch.Tensor, metaclass=_DTensorType):
 
     def __new__(cls, local_tensor, spec, *, requires_grad):
         """As PyTorch's: of this rank's local tensor and a spec, of Weft or of PyTorch; has no way for gradients."""
+        if local_tensor.requires_grad and not requires_grad:
+            warnings.warn(
+                "[DTensor] gradients do not reach a local tensor through DTensor(local, spec, ...), but got one that requires "
+                "them. Use DTensor.from_local, or give local_tensor.detach().",
+                stacklevel=2,
+            )
         made = _C.from_local(local_tensor.detach(), spec.mesh, spec.placements, shape=spec.shape, stride=spec.stride)
         return made.detach().requires_grad_(requires_grad)
 

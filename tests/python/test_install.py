@@ -10,7 +10,9 @@ import pytest
 import torch
 import torch.distributed.device_mesh
 import torch.distributed.tensor as of_torch
+import torch.distributed._tensor
 import torch.distributed.tensor.debug
+import torch.distributed.tensor.experimental
 import torch.distributed.tensor.parallel
 import weft
 from torch.distributed.tensor.placement_types import _StridedShard
@@ -127,6 +129,12 @@ def test_tensors_speak_of_themselves_as_pytorchs(installed):
 
     weft.run_on_ranks(2, program)
     assert not hasattr(torch.ones(1), "_spec") and not hasattr(torch.ones(1), "_local_tensor")
+
+
+def test_the_constructor_warns_of_gradients_that_go_nowhere():
+    t = weft.ones(2, device_mesh=weft.init_device_mesh("cpu", (1,)))
+    with pytest.warns(UserWarning, match=r"\[DTensor\] gradients do not reach a local tensor"):
+        weft.DTensor(torch.ones(2, requires_grad=True), weft.spec(t), requires_grad=False)
 
 
 def test_mesh_dims_have_any_name():
