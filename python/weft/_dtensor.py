@@ -16,8 +16,13 @@ class _DTensorType(type(torch.Tensor)):
 class DTensor(torch.Tensor, metaclass=_DTensorType):
     """isinstance(t, DTensor) is true of a distributed tensor, which is an ordinary torch.Tensor (or nn.Parameter)."""
 
-    def __new__(cls, local_tensor, spec, *, requires_grad):
+    def __new__(cls, local_tensor, spec=None, *, requires_grad=False):
         """As PyTorch's: of this rank's local tensor and a spec, of Weft or of PyTorch; has no way for gradients."""
+        if spec is None:
+            raise TypeError(
+                "[DTensor] a spec is required, but got none. Distributed tensors are made by functions: weft.distribute_tensor of "
+                "a global tensor, weft.DTensor.from_local of this rank's local tensor, or weft.zeros and the like."
+            )
         if local_tensor.requires_grad and not requires_grad:
             warnings.warn(
                 "[DTensor] gradients do not reach a local tensor through DTensor(local, spec, ...), but got one that requires "
