@@ -3,6 +3,8 @@
 #include "python/bindings/bindings.h"
 #include "weft/comm/communicator.h"
 
+#include <pybind11/functional.h>
+
 namespace weft::python {
 
 namespace {
@@ -15,9 +17,16 @@ class CommCounter {
     CommLog::Row counts;
   };
 
-  void attach(const c10::intrusive_ptr<Communicator>& world) {
+  /// `on_call`, if there is one, is called with the name of every collective when it is made.
+  void attach(
+      const c10::intrusive_ptr<Communicator>& world,
+      const std::optional<std::function<void(std::string)>>& on_call) {
     world_ = world;
-    log_ = std::make_unique<CommLog>(DeviceMesh(world, c10::kCPU, {1}));
+    CommLog::Listener listener;
+    if (on_call) {
+      listener = [on_call](Collective collective) { (*on_call)(std::string(to_string(collective))); };
+    }
+    log_ = std::make_unique<CommLog>(DeviceMesh(world, c10::kCPU, {1}), std::move(listener));
   }
   void detach() {
     collect();
@@ -71,7 +80,7 @@ void bind_comm_log(py::module_& module) {
           "bytes", [](const Row& self) { return self.counts.bytes; }, "What this rank received from others.");
   py::class_<CommCounter>(module, "CommCounter")
       .def(py::init<>())
-      .def("attach", &CommCounter::attach, py::arg("world"))
+      .def("attach", &CommCounter::attach, py::arg("world"), py::arg("on_call") = py::none())
       .def("detach", &CommCounter::detach)
       .def("set_module", &CommCounter::set_module, py::arg("module"))
       .def("rows", &CommCounter::rows);

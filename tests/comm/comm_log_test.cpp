@@ -49,6 +49,22 @@ TEST(CommLog, HasARowPerCollectiveMeshDimsAndOperator) {
   EXPECT_EQ(log.bytes(), 440);
 }
 
+TEST(CommLog, TellsAListenerOfEveryCallWhileItIsThere) {
+  const auto mesh = fake_mesh();
+  std::vector<Collective> heard;
+  {
+    const CommLog log(mesh, [&](Collective collective) {
+      heard.push_back(collective);
+      EXPECT_EQ(log.calls(), static_cast<int64_t>(heard.size())); // without a deadlock
+    });
+    const CommLog inner(mesh);
+    all_gather(at::ones({10}), mesh, 1, 0);
+    all_reduce(at::ones({10}), mesh, 0, ReduceOp::Sum);
+  }
+  all_gather(at::ones({10}), mesh, 1, 0);
+  EXPECT_EQ(heard, (std::vector<Collective>{Collective::AllGather, Collective::AllReduce}));
+}
+
 TEST(CommLog, CountsOnlyWhileItIsThere) {
   const auto mesh = fake_mesh();
   all_gather(at::ones({10}), mesh, 1, 0);

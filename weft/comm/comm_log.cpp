@@ -19,7 +19,9 @@ OperatorScope::~OperatorScope() {
   current_operator = outer_;
 }
 
-CommLog::CommLog(const DeviceMesh& mesh) : communicator_(Communicator::of(mesh)) {
+CommLog::CommLog(const DeviceMesh& mesh, Listener listener)
+    : communicator_(Communicator::of(mesh)),
+      listener_(listener ? std::make_shared<const Listener>(std::move(listener)) : nullptr) {
   communicator_.attach(this);
 }
 

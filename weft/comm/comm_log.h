@@ -2,7 +2,9 @@
 
 #include "weft/comm/collective.h"
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -21,8 +23,11 @@ class DeviceMesh;
 /// Bytes are those that the rank receives from other ranks.
 class CommLog {
  public:
+  /// Is told of every call when it is made, by the thread that makes it.
+  using Listener = std::function<void(Collective collective)>;
+
   /// Attaches to the communicator of the mesh's world until destroyed. Logs may be nested; each one counts every call.
-  explicit CommLog(const DeviceMesh& mesh);
+  explicit CommLog(const DeviceMesh& mesh, Listener listener = {});
   ~CommLog();
   CommLog(const CommLog&) = delete;
   CommLog& operator=(const CommLog&) = delete;
@@ -42,9 +47,14 @@ class CommLog {
   std::string to_string() const;
 
   void add(Collective collective, const std::string& mesh_dims, int64_t bytes);
+  /// nullptr if there is none.
+  const std::shared_ptr<const Listener>& listener() const {
+    return listener_;
+  }
 
  private:
   Communicator& communicator_;
+  std::shared_ptr<const Listener> listener_;
   mutable std::mutex mutex_;
   std::map<std::tuple<Collective, std::string, std::string>, Row> rows_;
 };

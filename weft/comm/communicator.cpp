@@ -141,9 +141,19 @@ void Communicator::log_call(const Call& call, const Group& group, int64_t receiv
   if (!logging_.load(std::memory_order_relaxed)) {
     return;
   }
-  const std::lock_guard lock(log_mutex_);
-  for (auto* log : logs_) {
-    log->add(call.collective, group.label(), received_bytes);
+  std::vector<std::shared_ptr<const CommLog::Listener>> listeners;
+  {
+    const std::lock_guard lock(log_mutex_);
+    for (auto* log : logs_) {
+      log->add(call.collective, group.label(), received_bytes);
+      if (log->listener()) {
+        listeners.push_back(log->listener());
+      }
+    }
+  }
+  // Called without the lock: a listener may take the lock of an interpreter, whose owner may wait for this one.
+  for (const auto& listener : listeners) {
+    (*listener)(call.collective);
   }
 }
 
