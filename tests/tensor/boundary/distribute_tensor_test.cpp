@@ -3,6 +3,7 @@
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
 #include "weft/tensor/boundary/from_local.h"
+#include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/boundary/to_local.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/scopes.h"
@@ -61,12 +62,26 @@ TEST(DistributeTensor, ChangingItLeavesTheOneItWasMadeOf) {
   });
 }
 
-TEST(DistributeTensor, AnyStridesGiveAContiguousTensor) {
+TEST(DistributeTensor, KeepsTheOrderOfDimsInMemory) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto tensor = distribute_tensor(whole_numbers({3, 4}).t(), mesh, {Shard(0)});
-    EXPECT_EQ(tensor.strides(), c10::IntArrayRef({3, 1}));
-    EXPECT_TRUE(to_local(tensor).is_contiguous());
+    EXPECT_EQ(tensor.strides(), c10::IntArrayRef({1, 4}));
+    EXPECT_EQ(to_local(tensor).strides(), c10::IntArrayRef({1, 2}));
     expect_equal(full_tensor(tensor), whole_numbers({3, 4}).t());
+    const auto with_gaps = distribute_tensor(whole_numbers({4, 6}).slice(1, 1, 5, 2), mesh, {Shard(0)});
+    EXPECT_TRUE(with_gaps.is_contiguous());
+  });
+}
+
+TEST(DistributeTensor, PartialValuesReduceToTheGlobalTensor) {
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    for (const auto op : {ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Product}) {
+      for (const auto& layout : {Layout{Partial(op), Shard(0)}, Layout{Partial(op), Partial(op)}}) {
+        const auto tensor = distribute_tensor(whole_numbers({5, 3}), mesh, layout);
+        EXPECT_EQ(spec_of(tensor)->layout(), layout);
+        expect_equal(full_tensor(tensor), whole_numbers({5, 3}));
+      }
+    }
   });
 }
 
@@ -115,10 +130,6 @@ TEST(DistributeTensor, WhatCannotBeIsAnError) {
       return error_text<c10::ValueError>([&] { distribute_tensor(tensor, mesh, layout, options); });
     };
     EXPECT_EQ(
-        text(at::ones({4}), {Partial()}),
-        "[distribute_tensor] placements R and S are required, but got {P(sum)}. A partial value comes out of operators "
-        "only; use from_local to make one.");
-    EXPECT_EQ(
         text(at::ones({4}), {Shard(0), Shard(0)}),
         "[distribute_tensor] one placement per mesh dim is required, but got 2 placements {S(0), S(0)} for mesh(a=2). "
         "Use R for a mesh dim that does not shard the tensor.");
@@ -162,7 +173,26 @@ TEST(DistributeTensor, InDebugModeShapesThatDifferAreAnError) {
         error_text<c10::ValueError>([&] { distribute_tensor(at::ones({4 + mesh.rank(0)}), mesh, {Shard(0)}); }),
         "[distribute_tensor] all ranks must give tensors of one shape, but rank 0 gave [4] and rank 1 gave [5]. Give "
         "a tensor of the source's shape on every rank.");
+    EXPECT_EQ(
+        error_text<c10::ValueError>([&] {
+          const auto square = at::ones({2, 2});
+          distribute_tensor(mesh.rank(0) == 0 ? square : square.t(), mesh, {Shard(0)});
+        }),
+        "[distribute_tensor] all ranks must give tensors with their dims in one order in memory, but rank 0 gave one "
+        "for "
+        "the global strides [2, 1] and rank 1 one for [1, 2]. Give contiguous tensors.");
     expect_equal(full_tensor(distribute_tensor(at::ones({}), mesh, {Replicate()})), at::ones({}));
+  });
+}
+
+TEST(DistributeTensor, StridesThatDifferBetweenRanksDoNotMixUpValues) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto global = whole_numbers({4, 4});
+    const auto other = at::empty({4, 4}).t();
+    const auto tensor = distribute_tensor(mesh.rank(0) == 0 ? global : other, mesh, {Shard(0)});
+    expect_equal(full_tensor(tensor), global);
+    expect_equal(full_tensor(redistribute(tensor, {Shard(1)})), global);
+    expect_equal(full_tensor(tensor + 1), global + 1);
   });
 }
 

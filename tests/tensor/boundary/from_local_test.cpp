@@ -52,13 +52,25 @@ TEST(FromLocal, SharesTheMemoryOfAContiguousLocalTensor) {
   });
 }
 
-TEST(FromLocal, MakesALocalTensorContiguousUnlessStridesAreGiven) {
+TEST(FromLocal, KeepsTheOrderOfDimsInMemory) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto local = whole_numbers({3, 2}).t();
     const auto tensor = from_local(local, mesh, {Shard(0)});
-    EXPECT_EQ(tensor.strides(), c10::IntArrayRef({3, 1}));
-    EXPECT_TRUE(to_local(tensor).is_contiguous());
+    EXPECT_EQ(tensor.strides(), c10::IntArrayRef({1, 4}));
+    EXPECT_TRUE(to_local(tensor).is_alias_of(local));
+    EXPECT_EQ(to_local(tensor).strides(), local.strides());
     expect_equal(to_local(tensor), local);
+  });
+}
+
+TEST(FromLocal, ALocalTensorWithGapsOrSharedElementsIsCopied) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    for (const auto& local : {whole_numbers({4, 6}).slice(1, 1, 5, 2), at::ones({1, 2}).expand({4, 2})}) {
+      const auto tensor = from_local(local, mesh, {Shard(0)});
+      EXPECT_EQ(tensor.strides(), c10::IntArrayRef({2, 1}));
+      EXPECT_FALSE(to_local(tensor).is_alias_of(local));
+      expect_equal(to_local(tensor), local);
+    }
   });
 }
 
@@ -211,6 +223,19 @@ TEST(FromLocal, ACheckComparesLocalTensorsOverTheMesh) {
         }),
         "[from_local] all ranks must give one global shape, but rank 0 gave [5, 2] and rank 1 gave [6, 2]. Give the "
         "same shape and stride on all ranks where the local tensors differ in size.");
+    EXPECT_EQ(
+        error_text<c10::ValueError>([&] {
+          const auto square = at::ones({2, 2});
+          from_local(rank == 0 ? square : square.t(), mesh, {Shard(0)}, check);
+        }),
+        "[from_local] all ranks must give tensors with their dims in one order in memory, but rank 0 gave one for the "
+        "global strides [2, 1] and rank 1 one for [1, 4]. Give contiguous tensors.");
+    EXPECT_EQ(
+        error_text<c10::ValueError>(
+            [&] { from_local(at::ones({2}).set_requires_grad(rank == 0), mesh, {Shard(0)}, check); }),
+        "[from_local] all ranks must give tensors that require a gradient, or none, but those of ranks 0 and 1 differ "
+        "in "
+        "it. Detach them, or none.");
     const auto fine = from_local(
         at::ones({3 - rank, 2}), mesh, {Shard(0)}, {.run_check = true, .shape = {{5, 2}}, .stride = {{2, 1}}});
     expect_equal(full_tensor(fine), at::ones({5, 2}));

@@ -96,9 +96,37 @@ TEST(Redistribute, WhereTheLayoutStaysMemoryAndStridesStay) {
       EXPECT_EQ(same._version(), tensor._version());
     }
     const auto moved = redistribute(tensor, {Replicate()});
-    EXPECT_EQ(moved.strides(), c10::IntArrayRef({3, 1}));
-    EXPECT_TRUE(to_local(moved).is_contiguous());
-    EXPECT_TRUE(to_local(redistribute(tensor, {Shard(0)}, {.forward_dtype = at::kDouble})).is_contiguous());
+    EXPECT_EQ(moved.strides(), c10::IntArrayRef({1, 4}));
+    EXPECT_EQ(to_local(moved).strides(), c10::IntArrayRef({1, 4}));
+    const auto cast = redistribute(tensor, {Shard(0)}, {.forward_dtype = at::kDouble});
+    EXPECT_EQ(to_local(cast).strides(), c10::IntArrayRef({1, 2}));
+  });
+}
+
+TEST(Redistribute, KeepsTheOrderOfDimsInMemoryBetweenAllLayouts) {
+  on_all_layouts(3, kPlacements, [&](const DeviceMesh& mesh, const Layout& from) {
+    const auto global = whole_numbers({3, 5, 4}).permute({2, 0, 1});
+    const auto tensor = distribute_tensor(global, mesh, from);
+    for (const auto& to : all_layouts(mesh.ndim(), 3, kPlacements)) {
+      if (is_refused(from, to)) {
+        continue;
+      }
+      for (const bool async_op : {false, true}) {
+        const auto moved = redistribute(tensor, to, {.async_op = async_op});
+        EXPECT_EQ(moved.strides(), global.strides());
+        EXPECT_EQ(full_tensor(moved).strides(), global.strides());
+        expect_equal(full_tensor(moved), global);
+      }
+    }
+  });
+}
+
+TEST(Redistribute, TheResultOfATensorWithGapsIsContiguous) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto tensor = distribute_tensor(whole_numbers({4, 6}), mesh, {Shard(0)}).slice(1, 0, 6, 2);
+    const auto moved = redistribute(tensor, {Replicate()});
+    EXPECT_TRUE(moved.is_contiguous());
+    expect_equal(to_local(moved), whole_numbers({4, 6}).slice(1, 0, 6, 2));
   });
 }
 
@@ -220,10 +248,13 @@ TEST(Redistribute, WhatCannotBeIsAnError) {
     const auto mesh = init_device_mesh("cpu", {2}, {"a"});
     const auto tensor = from_local(at::ones({2, 3}), mesh, {Shard(0)});
     EXPECT_EQ(
-        error_text<c10::NotImplementedError>(
-            [&] { redistribute(tensor, {Replicate()}, {.mesh = init_device_mesh("cpu", {3}, {"a"})}); }),
-        "[redistribute] a tensor stays on its mesh mesh(a=2), but got mesh(a=3). Gather it with full_tensor and "
-        "distribute that on the other mesh.");
+        error_text<c10::NotImplementedError>([&] {
+          const auto other = init_device_mesh("cpu", {3}, {"a"});
+          redistribute(tensor, {Replicate()}, {.mesh = other, .forward_dtype = at::kDouble});
+        }),
+        "[redistribute] a tensor that goes to another mesh keeps its dtype, but got forward_dtype or backward_dtype "
+        "for "
+        "f32[4,3] @ mesh(a=2) {S(0)} and mesh(a=3). Convert it with to().");
     EXPECT_EQ(
         error_text<c10::ValueError>([&] { redistribute(tensor, {Replicate(), Replicate()}); }),
         "[redistribute] one placement per mesh dim is required, but got 2 placements {R, R} for mesh(a=2). Use R for a "

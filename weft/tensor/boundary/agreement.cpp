@@ -2,6 +2,7 @@
 
 #include "weft/comm/collectives.h"
 #include "weft/core/dtype_text.h"
+#include "weft/tensor/boundary/stride_order.h"
 
 #include <ATen/ATen.h>
 
@@ -68,6 +69,30 @@ void check_kinds_agree(const char* where, const at::Tensor& tensor, const Device
   }
 }
 
+/// The ranks would make tensors of different specs, and decide differently how to run an operator.
+void check_strides_agree(const char* where, c10::IntArrayRef strides, const DeviceMesh& mesh) {
+  const auto all = gather_rows(strides.vec(), mesh);
+  const auto first = row_of(all, 0);
+  for (int64_t i = 1; i < mesh.size(); ++i) {
+    const auto other = row_of(all, i);
+    TORCH_CHECK_VALUE(
+        first == other, "[", where, "] all ranks must give tensors with their dims in one order in memory, but rank ",
+        mesh.ranks()[0], " gave one for the global strides ", c10::IntArrayRef(first), " and rank ", mesh.ranks()[i],
+        " one for ", c10::IntArrayRef(other), ". Give contiguous tensors.");
+  }
+}
+
+/// Backward would run on some ranks and not on others.
+void check_requires_grad_agrees(const char* where, const at::Tensor& local, const DeviceMesh& mesh) {
+  const auto all = gather_rows({local.requires_grad()}, mesh);
+  for (int64_t i = 1; i < mesh.size(); ++i) {
+    TORCH_CHECK_VALUE(
+        row_of(all, i) == row_of(all, 0), "[", where,
+        "] all ranks must give tensors that require a gradient, or none, ", "but those of ranks ", mesh.ranks()[0],
+        " and ", mesh.ranks()[i], " differ in it. Detach them, or none.");
+  }
+}
+
 } // namespace
 
 void check_local_shape(
@@ -87,6 +112,7 @@ void check_locals_agree(const char* where, const at::Tensor& local, const Tensor
     return;
   }
   check_kinds_agree(where, local, mesh);
+  check_requires_grad_agrees(where, local, mesh);
   if (local.dim() == 0) {
     return;
   }
@@ -108,6 +134,7 @@ void check_locals_agree(const char* where, const at::Tensor& local, const Tensor
   for (int64_t i = 0; i < mesh.size(); ++i) {
     check_local_shape(where, row_of(local_shapes, i), expected_at(i), mesh.ranks()[i], spec);
   }
+  check_strides_agree(where, spec.strides(), mesh);
 }
 
 void check_globals_agree(const char* where, const at::Tensor& global, const DeviceMesh& mesh) {
@@ -127,6 +154,7 @@ void check_globals_agree(const char* where, const at::Tensor& global, const Devi
         c10::IntArrayRef(first), " and rank ", mesh.ranks()[i], " gave ", c10::IntArrayRef(other),
         ". Give a tensor of the source's shape on every rank.");
   }
+  check_strides_agree(where, strides_as_in(global, global.sizes()), mesh);
 }
 
 void check_replicas_agree(const char* where, const at::Tensor& local, const TensorSpec& spec, ReplicaClaim claim) {

@@ -5,6 +5,8 @@
 #include "weft/redistribute/local_tensor_of.h"
 #include "weft/tensor/boundary/agreement.h"
 #include "weft/tensor/boundary/plain_tensor.h"
+#include "weft/tensor/boundary/redistribute.h"
+#include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/impl/autograd_alias.h"
 #include "weft/tensor/impl/install_dispatch.h"
 #include "weft/tensor/impl/scopes.h"
@@ -123,7 +125,7 @@ at::Tensor distribute_tensor(
   install_dispatch();
   TORCH_CHECK_TYPE(tensor.defined(), "[distribute_tensor] a tensor is required, but got an undefined one.");
   check_has_dense_memory("distribute_tensor", tensor);
-  const auto placements = checked_without_partial("distribute_tensor", mesh, layout, tensor.dim());
+  const auto placements = checked_layout("distribute_tensor", mesh, layout, tensor.dim());
   if (const auto* impl = as_dtensor(tensor)) {
     TORCH_CHECK_VALUE(
         impl->spec()->mesh() == mesh && impl->spec()->layout() == placements,
@@ -143,9 +145,15 @@ at::Tensor distribute_tensor(
       "[distribute_tensor] src_data_rank must be a position along every mesh dim of ", mesh, ", but got ", *source,
       ". Use 0 for the first rank.");
   const c10::NoGradGuard no_grad;
-  const auto spec = TensorSpec::make(mesh, placements, tensor.sizes(), tensor.scalar_type());
+  const auto spec = TensorSpec::make(
+      mesh, without_partial(placements), tensor.sizes(), strides_as_in(tensor, tensor.sizes()), tensor.scalar_type());
   const auto local = local_from(on_device_of(mesh, tensor).resolve_conj().resolve_neg(), *spec, source);
-  return make_dtensor(local, spec).set_requires_grad(tensor.requires_grad());
+  if (!mesh.is_member()) {
+    return make_dtensor(local, spec->with(placements)).set_requires_grad(tensor.requires_grad());
+  }
+  const auto result = make_dtensor(in_stride_order(local, *spec), spec);
+  return (placements.has_partial() ? redistribute(result, placements) : result)
+      .set_requires_grad(tensor.requires_grad());
 }
 
 } // namespace weft

@@ -17,6 +17,9 @@ struct DistributeOptions {
 ///
 ///   auto weight = distribute_tensor(at::randn({8, 4}), mesh, {Shard(0)});
 ///
+/// The dims have the order in memory that those of the tensor have (channels last, say). Where the layout is P(sum), one
+/// rank holds the values and the others zeros, as redistribute makes it.
+///
 /// The source's shards are scattered along the mesh dims that shard the tensor, then broadcast along the others. A
 /// tensor that already has this mesh and layout is returned as it is. On a rank that is not in the mesh the local
 /// tensor is empty.

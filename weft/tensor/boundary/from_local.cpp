@@ -6,6 +6,7 @@
 #include "weft/tensor/boundary/agreement.h"
 #include "weft/tensor/boundary/plain_tensor.h"
 #include "weft/tensor/boundary/redistribute.h"
+#include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/boundary/to_local.h"
 #include "weft/tensor/impl/autograd_alias.h"
 #include "weft/tensor/impl/inspect.h"
@@ -25,49 +26,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The dims in the order of their strides, the largest first. The position of a dim of one element does not matter.
-std::vector<int64_t> dims_by_stride(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  std::vector<int64_t> dims(sizes.size());
-  std::iota(dims.begin(), dims.end(), 0);
-  std::stable_sort(dims.begin(), dims.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
-  return dims;
-}
-
-c10::DimVector dense_strides(c10::IntArrayRef sizes, const std::vector<int64_t>& order) {
-  c10::DimVector strides(sizes.size());
-  int64_t next = 1;
-  for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    strides[*it] = next;
-    next *= std::max<int64_t>(sizes[*it], 1);
-  }
-  return strides;
-}
-
-/// Ignores the strides that no element's address depends on: those of dims of one element, and all of an empty tensor.
-bool same_strides(c10::IntArrayRef sizes, c10::IntArrayRef a, c10::IntArrayRef b) {
-  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) {
-    return true;
-  }
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] > 1 && a[d] != b[d]) {
-      return false;
-    }
-  }
-  return true;
-}
-
-/// The local tensor with strides in the order of the spec's; a copy if it has others.
-at::Tensor in_stride_order(at::Tensor local, const TensorSpec& spec) {
-  if (local.is_contiguous() && spec.is_contiguous()) {
-    return local;
-  }
-  const auto strides = dense_strides(local.sizes(), dims_by_stride(spec.sizes(), spec.strides()));
-  if (same_strides(local.sizes(), local.strides(), strides)) {
-    return local;
-  }
-  return at::empty_strided(local.sizes(), strides, local.options()).copy_(local);
-}
-
 SpecPtr spec_for(
     const at::Tensor& local,
     const DeviceMesh& mesh,
@@ -86,7 +44,9 @@ SpecPtr spec_for(
         sizes[layout[m].dim()] *= mesh.size(m);
       }
     }
-    return TensorSpec::make(mesh, layout, sizes, local.scalar_type());
+    return local.is_contiguous()
+        ? TensorSpec::make(mesh, layout, sizes, local.scalar_type())
+        : TensorSpec::make(mesh, layout, sizes, strides_as_in(local, sizes), local.scalar_type());
   }
   TORCH_CHECK_VALUE(
       static_cast<int64_t>(options.shape->size()) == local.dim() && options.stride->size() == options.shape->size(),

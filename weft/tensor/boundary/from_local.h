@@ -21,9 +21,10 @@ struct FromLocalOptions {
   std::optional<Layout> grad_placements = std::nullopt;
 };
 
-/// The distributed tensor whose local tensor on this rank is `local`. They share memory if `local` has the required
-/// strides: contiguous, unless strides are given; otherwise it is copied. Without a shape all local tensors must have
-/// the same size.
+/// The distributed tensor whose local tensor on this rank is `local`. Without a shape all local tensors must have the
+/// same size, and the dims of the tensor have the order in memory that those of `local` have (channels last, say). They
+/// share memory unless `local` has gaps, or elements that share memory, or another order than the given strides: then it
+/// is copied.
 ///
 ///   from_local(mine, mesh, {Shard(0)});
 ///   from_local(mine, mesh, {Shard(0)}, {.shape = {{5, 3}}, .stride = {{3, 1}}});

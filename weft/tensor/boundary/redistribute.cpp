@@ -5,6 +5,8 @@
 #include "weft/core/layout_algebra.h"
 #include "weft/redistribute/execute.h"
 #include "weft/tensor/boundary/from_local.h"
+#include "weft/tensor/boundary/redistribute_to_mesh.h"
+#include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/impl/autograd_alias.h"
 #include "weft/tensor/impl/call_cache.h"
 #include "weft/tensor/impl/inspect.h"
@@ -32,6 +34,11 @@ at::ScalarType checked_dtype(const char* option, std::optional<at::ScalarType> a
   return dtype;
 }
 
+/// A captured program redistributes into contiguous tensors.
+bool keeps_order_in_memory() {
+  return MoveObserver::of_thread() == nullptr;
+}
+
 /// The redistribution plan and the spec of the result; neither if layout and dtype stay.
 PreparedCall prepare_move(const at::Tensor& tensor, const Layout& layout, at::ScalarType dtype) {
   const auto& spec = as_dtensor(tensor)->spec();
@@ -41,10 +48,13 @@ PreparedCall prepare_move(const at::Tensor& tensor, const Layout& layout, at::Sc
   if (spec->layout() == checked && spec->dtype() == dtype) {
     return call;
   }
-  const bool is_as_specified = spec->dtype() == dtype && spec->is_contiguous();
-  const auto source = is_as_specified ? spec : TensorSpec::make(spec->mesh(), spec->layout(), spec->sizes(), dtype);
-  const auto target = source->with(checked);
-  call.moves = {std::make_shared<const CompiledPlan>(plan(source, target))};
+  // Contiguous tensors are communicated, whatever the strides of the tensor are, which could differ between ranks.
+  const auto source = TensorSpec::make(spec->mesh(), spec->layout(), spec->sizes(), dtype);
+  const auto contiguous = source->with(checked);
+  const auto strides = dense_strides(spec->sizes(), order_in_memory(*spec));
+  const auto target =
+      keeps_order_in_memory() ? TensorSpec::make(spec->mesh(), checked, spec->sizes(), strides, dtype) : contiguous;
+  call.moves = {std::make_shared<const CompiledPlan>(plan(source, contiguous))};
   call.outputs.resize(1);
   call.outputs[0].spec = target;
   call.outputs[0].like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), target, tensor.device());
@@ -57,11 +67,24 @@ const PreparedCall& prepared_move(const at::Tensor& tensor, const Layout& layout
   key.add(reinterpret_cast<uintptr_t>(&kOfMoves));
   key.add(reinterpret_cast<uintptr_t>(as_dtensor(tensor)->spec().get()));
   key.add(static_cast<uint64_t>(dtype));
+  key.add(static_cast<uint64_t>(keeps_order_in_memory()));
   key.add(std::hash<c10::Device>()(tensor.device()));
   key.add(layout);
   auto& cache = CallCache::of_thread();
   const auto* found = cache.find(key);
   return found != nullptr ? *found : cache.add(key, prepare_move(tensor, layout, dtype));
+}
+
+/// The local tensor with the strides of `spec`, once it has arrived.
+AsyncTensor in_stride_order_later(AsyncTensor local, const SpecPtr& spec) {
+  if (spec->is_contiguous()) {
+    return local;
+  }
+  const auto result = std::make_shared<at::Tensor>();
+  return {result, Pending([result, local = std::move(local), spec] {
+            const at::AutoDispatchBelowADInplaceOrView below_autograd;
+            *result = in_stride_order(local.wait(), *spec);
+          })};
 }
 
 at::Tensor move(const PreparedCall& call, const at::Tensor& tensor, at::ScalarType dtype, bool async_op) {
@@ -73,14 +96,15 @@ at::Tensor move(const PreparedCall& call, const at::Tensor& tensor, at::ScalarTy
     local = local.to(dtype);
   }
   if (C10_UNLIKELY(local.is_meta())) {
-    return make_dtensor_like(*target.like, at::empty(target.spec->local_shape_and_offset().shape, local.options()));
+    const auto empty = at::empty(target.spec->local_shape_and_offset().shape, local.options());
+    return make_dtensor_like(*target.like, in_stride_order(empty, *target.spec));
   }
   auto result = call.moves[0]->run(local);
   if (!result.ready() && async_op) {
-    return make_dtensor(std::move(result), target.spec, tensor.device());
+    return make_dtensor(in_stride_order_later(std::move(result), target.spec), target.spec, tensor.device());
   }
   // Collectives write to memory of their own. The result of a plan without any may alias the tensor.
-  auto moved = result.wait();
+  auto moved = in_stride_order(result.wait(), *target.spec);
   if (moved.is_alias_of(impl.local())) {
     moved = moved.clone();
   }
@@ -133,9 +157,14 @@ struct Redistribute : torch::autograd::Function<Redistribute> {
 
 at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const RedistributeOptions& options) {
   const auto& spec = *checked_values("redistribute", tensor).spec();
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !options.mesh || *options.mesh == spec.mesh(), "[redistribute] a tensor stays on its mesh ", spec.mesh(),
-      ", but got ", *options.mesh, ". Gather it with full_tensor and distribute that on the other mesh.");
+  if (C10_UNLIKELY(options.mesh && *options.mesh != spec.mesh())) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !options.forward_dtype && !options.backward_dtype,
+        "[redistribute] a tensor that goes to another mesh keeps its dtype, but got forward_dtype or backward_dtype "
+        "for ",
+        spec, " and ", *options.mesh, ". Convert it with to().");
+    return redistribute_to_mesh(tensor, *options.mesh, layout);
+  }
   const auto dtype = checked_dtype("forward_dtype", options.forward_dtype, spec.dtype());
   const auto gradient_dtype = checked_dtype("backward_dtype", options.backward_dtype, spec.dtype());
   if (C10_UNLIKELY(has_tangent(tensor))) {

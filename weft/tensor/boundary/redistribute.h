@@ -7,7 +7,7 @@
 namespace weft {
 
 struct RedistributeOptions {
-  /// The tensor's own mesh; another one is not supported.
+  /// Another mesh of the same world; see redistribute_to_mesh.
   std::optional<DeviceMesh> mesh = std::nullopt;
   /// Returns before the collectives are done. The first read of the result waits for them; do not write to the tensor
   /// before.
@@ -24,8 +24,9 @@ struct RedistributeOptions {
 ///   redistribute(t, {Replicate()});
 ///   redistribute(t, {Shard(0), Replicate()}, {.forward_dtype = at::kBFloat16});
 ///
-/// If the layout stays, the result shares the tensor's memory and strides; otherwise it has memory of its own and is
-/// contiguous. The gradient has the tensor's layout, with R in the place of P.
+/// If the layout stays, the result shares the tensor's memory and strides. Otherwise it has memory of its own, without
+/// gaps, in which its dims have the order of the tensor's (channels last, say). The gradient has the tensor's layout, with
+/// R in the place of P.
 at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const RedistributeOptions& options = {});
 
 } // namespace weft

@@ -5,6 +5,7 @@
 #include "weft/tensor/boundary/agreement.h"
 #include "weft/tensor/boundary/from_local.h"
 #include "weft/tensor/boundary/redistribute.h"
+#include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/impl/autograd_alias.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/move_observer.h"
@@ -93,9 +94,12 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
   if (is_recorded(tensor)) {
     auto boundary = c10::make_intrusive<ToLocalBoundary>();
     boundary->spec = spec;
-    boundary->gradient_spec = TensorSpec::make(
-        spec->mesh(), checked_gradient_layout("to_local", *spec, options.grad_placements), spec->sizes(),
-        spec->dtype());
+    const auto gradient_layout = checked_gradient_layout("to_local", *spec, options.grad_placements);
+    boundary->gradient_spec = spec->is_contiguous()
+        ? TensorSpec::make(spec->mesh(), gradient_layout, spec->sizes(), spec->dtype())
+        : TensorSpec::make(
+              spec->mesh(), gradient_layout, spec->sizes(), dense_strides(spec->sizes(), order_in_memory(*spec)),
+              spec->dtype());
     boundary->is_debugged = debug_enabled();
     return ToLocal::apply(tensor, boundary);
   }
