@@ -2,6 +2,8 @@
 
 #include "weft/tensor/impl/explain.h"
 
+#include <pybind11/functional.h>
+
 namespace weft::python {
 
 namespace {
@@ -92,6 +94,17 @@ void bind_scopes(py::module_& module) {
       .def(
           py::init([](const std::string& mode) { return Overlap{"overlap", parse_overlap_mode(mode)}; }),
           py::arg("mode") = "auto");
+
+  using Watch = ScopeObject<&Scopes::redistribution_watch>;
+  bind_scope<&Scopes::redistribution_watch>(
+      module, "redistribution_watch", "What ExplicitRedistributionContext sets. Without warn an error is raised.")
+      .def(
+          py::init([](bool enable, bool counts_free_ones, std::function<void(const std::string&)> warn) {
+            const RedistributionWatch watch{.counts_free_ones = counts_free_ones, .warn = std::move(warn)};
+            return Watch{
+                "ExplicitRedistributionContext", enable ? std::make_shared<const RedistributionWatch>(watch) : nullptr};
+          }),
+          py::arg("enable"), py::arg("counts_free_ones"), py::arg("warn"));
 
   py::class_<Explanation, std::shared_ptr<Explanation>>(module, "Explanation", "Why a call was run as it was.")
       .def_readonly("op", &Explanation::op)

@@ -32,10 +32,28 @@ std::string to_string(const std::vector<std::shared_ptr<const Explanation>>& cal
   return text;
 }
 
+namespace {
+
+void tell_watch(const RedistributionWatch& watch, const Explanation& call, bool communicates) {
+  if (!communicates && (!watch.counts_free_ones || call.plans.empty())) {
+    return;
+  }
+  const auto message = c10::str(
+      "[", call.op, "] Implicit redistribution occurred while ExplicitRedistributionContext was active:\n",
+      call.to_string(), "\nRedistribute the inputs first, or leave the context.");
+  TORCH_CHECK(watch.warn != nullptr, message);
+  watch.warn(message);
+}
+
+} // namespace
+
 void tell_scopes(const std::shared_ptr<const Explanation>& call, bool communicates) {
   const auto& scopes = Scopes::of_thread();
   if (scopes.explain != nullptr) {
     scopes.explain->add(call);
+  }
+  if (scopes.redistribution_watch != nullptr) {
+    tell_watch(*scopes.redistribution_watch, *call, communicates);
   }
   TORCH_CHECK_VALUE(
       !scopes.strict || !communicates, "[", call->op, "] would communicate, which the strict scope forbids:\n",

@@ -48,7 +48,8 @@ class ExplainLog {
 /// The explanations, each on lines of its own.
 std::string to_string(const std::vector<std::shared_ptr<const Explanation>>& calls);
 
-/// Records a call for this thread's log, if there is one. Raises in a StrictScope where the call communicates.
+/// Records a call for this thread's log, if there is one, and tells the RedistributionWatch. Raises in a StrictScope where
+/// the call communicates.
 void tell_scopes(const std::shared_ptr<const Explanation>& call, bool communicates);
 
 } // namespace weft

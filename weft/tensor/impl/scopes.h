@@ -3,11 +3,22 @@
 #include "weft/overlap/overlap_mode.h"
 #include "weft/tensor/impl/carried_value.h"
 
+#include <functional>
+#include <memory>
+#include <string>
 #include <type_traits>
 
 namespace weft {
 
 class ExplainedCalls;
+
+/// What to do when an operator redistributes an operand by itself.
+struct RedistributionWatch {
+  /// Whether redistributions that communicate nothing count too.
+  bool counts_free_ones = false;
+  /// Gets the message of the error that is raised if there is no function.
+  std::function<void(const std::string& message)> warn;
+};
 
 /// Settings of this thread for the operators that it calls. Scopes nest; each ends when its object is destroyed. They
 /// also apply in backward, on whatever thread autograd runs it, and to recomputed activations (torch.utils.checkpoint).
@@ -19,10 +30,11 @@ struct Scopes {
   bool loss_parallel = false;
   OverlapMode overlap = OverlapMode::Auto;
   std::shared_ptr<ExplainedCalls> explain;
+  std::shared_ptr<const RedistributionWatch> redistribution_watch;
 
   bool operator==(const Scopes&) const = default;
   bool any() const {
-    return strict || debug || explain != nullptr;
+    return strict || debug || explain != nullptr || redistribution_watch != nullptr;
   }
 
   static const Scopes& of_thread() {
