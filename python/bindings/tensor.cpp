@@ -28,10 +28,11 @@ at::Tensor given_tensor(const char* where, py::handle object) {
   }
   const auto type = type_name(object);
   TORCH_CHECK_TYPE(
-      type == "AsyncCollectiveTensor", "[", where, "] a plain tensor is required, but got ", type,
-      ", which runs operators by itself (__torch_dispatch__). ",
+      type == "AsyncCollectiveTensor" || type == "AsyncLocalTensor", "[", where,
+      "] a plain tensor is required, but got ", type, ", which runs operators by itself (__torch_dispatch__). ",
       type == "DTensor" ? "Use weft.from_torch." : "Give the tensor that it wraps.");
-  return object.attr("wait")().cast<at::Tensor>();
+  // What waits for a tensor does not know its graph; an operator does.
+  return tensor.requires_grad() ? tensor.clone() : object.attr("wait")().cast<at::Tensor>();
 }
 
 at::Tensor from_local_tensor(
@@ -86,12 +87,32 @@ at::Tensor redistribute_tensor(
   return redistribute(distributed, *layout, options);
 }
 
+/// Makes a tensor without memory raise where C++ asks for it, instead of giving a null pointer.
+void refuse_memory(py::handle object) {
+  tensor_from("AsyncLocalTensor", object)
+      .unsafeGetTensorImpl()
+      ->release_storage_and_set_meta_custom_data_ptr_error_msg_(
+          "[AsyncLocalTensor] a tensor whose values have arrived is required, but got one that a collective still "
+          "writes. Give its wait().");
+}
+
 template <auto function>
 at::Tensor to_plain(const char* where, py::handle tensor, py::handle grad_placements) {
   const auto& distributed = tensor_from(where, tensor);
   const ToLocalOptions options{.grad_placements = optional_layout_from(where, grad_placements)};
   const py::gil_scoped_release no_gil;
   return function(distributed, options);
+}
+
+/// A tensor that waits when it is read, if a collective still writes the local tensor.
+py::object to_local_or_async(py::handle tensor, py::handle grad_placements) {
+  const auto& distributed = tensor_from("to_local", tensor);
+  const auto* impl = as_dtensor(distributed);
+  if (impl != nullptr && impl->is_pending() && !impl->is_stale() && grad_placements.is_none() &&
+      distributed.is_contiguous()) {
+    return py::module_::import("weft._async_local").attr("to_local")(tensor);
+  }
+  return py::cast(to_plain<&to_local>("to_local", tensor, grad_placements));
 }
 
 } // namespace
@@ -116,12 +137,21 @@ void bind_tensors(py::module_& module) {
       py::arg("forward_dtype") = py::none(), py::arg("backward_dtype") = py::none(),
       "The same tensor under other placements, by the cheapest collectives. Every rank of the mesh must call it.");
   module.def(
-      "to_local",
-      [](py::handle tensor, py::handle grad_placements) {
-        return to_plain<&to_local>("to_local", tensor, grad_placements);
+      "to_local", &to_local_or_async, py::arg("tensor"), py::kw_only(), py::arg("grad_placements") = py::none(),
+      "The local tensor of this rank; shares its memory with the distributed one. After redistribute with async_op it "
+      "is\n"
+      "an AsyncCollectiveTensor, which waits when it is read.");
+  module.def(
+      "arrived_local", [](py::handle tensor) { return to_plain<&to_local>("to_local", tensor, py::none()); },
+      py::arg("tensor"), "As to_local, but waits.");
+  module.def(
+      "is_pending",
+      [](py::handle tensor) {
+        const auto* impl = as_dtensor(tensor_from("is_pending", tensor));
+        return impl != nullptr && impl->is_pending();
       },
-      py::arg("tensor"), py::kw_only(), py::arg("grad_placements") = py::none(),
-      "The local tensor of this rank; shares its memory with the distributed one.");
+      py::arg("tensor"), "Whether a collective still writes the local tensor.");
+  module.def("refuse_memory", &refuse_memory, py::arg("tensor"));
   module.def(
       "full_tensor",
       [](py::handle tensor, py::handle grad_placements) {

@@ -129,3 +129,46 @@ def test_operators_over_both(x):
         result = x * Wrapper(plain())
     assert isinstance(result, Wrapper)
     torch.testing.assert_close(weft.full_tensor(result.wrapped), plain() * plain())
+
+
+def test_a_graph_behind_one_that_is_on_its_way_is_kept(mesh):
+    leaf = plain().requires_grad_()
+
+    class Arriving(torch.autograd.Function):
+        @staticmethod
+        def forward(context, tensor):
+            return AsyncCollectiveTensor(tensor.detach())
+
+        @staticmethod
+        def backward(context, gradient):
+            return gradient
+
+    weft.from_local(Arriving.apply(leaf), mesh, [weft.Shard(0)]).sum().backward()
+    torch.testing.assert_close(leaf.grad, torch.ones(2, 4))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("function", [weft.to_local, weft.full_tensor, weft.redistribute, weft.spec])
+def test_functions_of_distributed_tensors_refuse_them(mesh, kind, function):
+    make, _ = REFUSED[kind]
+    options = {"placements": [weft.Replicate()]} if function is weft.redistribute else {}
+    with pytest.raises(TypeError, match="a distributed tensor is required, but got a plain one"):
+        function(make(), **options)
+
+
+def test_parameters_views_and_tensors_without_data_are_taken(mesh):
+    for make in (
+        lambda: nn.Parameter(plain()),
+        lambda: plain().requires_grad_() * 1,
+        lambda: plain().t().t(),
+        lambda: plain()[:, ::2],
+        lambda: torch.arange(4.0).expand(2, 4),
+        lambda: plain().to(torch.complex64).conj(),
+        lambda: plain().flip(0),
+        lambda: torch.empty(0, 4),
+    ):
+        for placement in (weft.Shard(0), weft.Replicate()):
+            made = weft.from_local(make(), mesh, [placement])
+            torch.testing.assert_close(made.full_tensor().detach(), make().detach())
+    assert weft.from_local(plain().to("meta"), mesh, [weft.Shard(0)]).full_tensor().is_meta

@@ -26,6 +26,10 @@ class DTensorImpl : public c10::TensorImpl {
   const at::Tensor& local() const {
     return local_.wait();
   }
+  /// Whether a collective still writes the local tensor.
+  bool is_pending() const {
+    return !local_.ready();
+  }
   const SpecPtr& spec() const {
     return spec_;
   }

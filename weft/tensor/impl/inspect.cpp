@@ -2,11 +2,21 @@
 
 namespace weft {
 
+namespace {
+
+/// A nested tensor has no sizes to print.
+std::string kind_of(const at::Tensor& tensor) {
+  return !tensor.defined() ? std::string("an undefined one")
+      : tensor.is_nested() ? std::string("a plain one that is nested")
+                           : c10::str("a plain one of shape ", tensor.sizes());
+}
+
+} // namespace
+
 DTensorImpl& checked_dtensor(const char* where, const at::Tensor& tensor) {
   auto* impl = as_dtensor(tensor);
   TORCH_CHECK_TYPE(
-      impl != nullptr, "[", where, "] a distributed tensor is required, but got ",
-      tensor.defined() ? c10::str("a plain one of shape ", tensor.sizes()) : std::string("an undefined one"),
+      impl != nullptr, "[", where, "] a distributed tensor is required, but got ", kind_of(tensor),
       ". Make one with from_local or distribute_tensor.");
   return *impl;
 }
