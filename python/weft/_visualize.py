@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 from torch import Tensor
@@ -28,16 +29,32 @@ def _in_notebook():
     return shell is not None and hasattr(shell, "kernel")
 
 
-def visualize_sharding(tensor: Tensor | _C.TensorSpec) -> ShardingPicture:
+def _print(picture, header, use_rich):
+    if use_rich and importlib.util.find_spec("rich") is not None:
+        from rich import box, print as rich_print
+        from rich.panel import Panel
+
+        rich_print(Panel.fit(str(picture), title=header or None, box=box.SQUARE))
+    else:
+        print(f"{header}\n{picture}" if header else picture)
+
+
+def _is_first_rank(mesh):
+    return mesh.get_coordinate() is not None and not any(mesh.get_coordinate())
+
+
+def visualize_sharding(dtensor: Tensor | _C.TensorSpec, header: str = "", use_rich: bool = False) -> ShardingPicture:
     """Draws which ranks hold which elements of a distributed tensor, or of a TensorSpec. Communicates nothing.
 
-    In a terminal the drawing is printed, in a notebook it is shown as an image; it is returned as well.
+    In a terminal the first rank of the mesh prints the drawing, under the header; in a notebook it is shown as an image. It
+    is returned as well, on every rank. With use_rich it is printed by the package rich where that is installed.
     """
-    picture = ShardingPicture(tensor if isinstance(tensor, _C.TensorSpec) else _C.spec(tensor))
+    is_spec = isinstance(dtensor, _C.TensorSpec)
+    picture = ShardingPicture(dtensor if is_spec else _C.spec(dtensor))
     if _in_notebook():
         from IPython.display import display
 
         display(picture)
-    else:
-        print(picture)
+    elif is_spec or _is_first_rank(_C.device_mesh(dtensor)):
+        _print(picture, header, use_rich)
     return picture

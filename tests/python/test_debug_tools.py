@@ -1,5 +1,6 @@
 """Scopes, explanations, counts of communication, pictures."""
 
+import importlib.machinery
 import sys
 import types
 
@@ -163,6 +164,29 @@ def test_a_sharding_is_drawn_in_the_terminal(capsys):
         return str(weft.visualize_sharding(weft.ones(4, device_mesh=mesh, placements=[Shard(0)])))
 
     assert "2..3" in on_mesh(program)[0]
+
+
+@pytest.mark.parametrize("use_rich", [False, True])
+def test_the_first_rank_alone_prints_a_sharding_under_its_header(capsys, use_rich):
+    def program(mesh):
+        x = weft.ones(4, device_mesh=mesh, placements=[Shard(0)])
+        return str(weft.visualize_sharding(x, header="the weight", use_rich=use_rich))
+
+    pictures = on_mesh(program)
+    text = capsys.readouterr().out
+    assert text.count("the weight") == 1 and "2..3" in text and pictures[0] == pictures[1]
+
+
+def test_rich_prints_a_sharding_where_it_is_installed(monkeypatch):
+    printed = []
+    rich, panel = types.ModuleType("rich"), types.ModuleType("rich.panel")
+    rich.print, rich.box = printed.append, types.SimpleNamespace(SQUARE="square")
+    panel.Panel = types.SimpleNamespace(fit=lambda text, title, box: (text, title, box))
+    rich.__spec__ = importlib.machinery.ModuleSpec("rich", None)
+    monkeypatch.setitem(sys.modules, "rich", rich)
+    monkeypatch.setitem(sys.modules, "rich.panel", panel)
+    picture = weft.visualize_sharding(weft.TensorSpec.parse("f32[8] @ mesh(tp=2) {S(0)}"), "x", use_rich=True)
+    assert printed == [(str(picture), "x", "square")]
 
 
 def test_a_sharding_is_an_image_in_a_notebook(monkeypatch, capsys):
