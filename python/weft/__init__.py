@@ -8,6 +8,8 @@
 The names and signatures are those of torch.distributed.tensor.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from weft._built_with import TORCH_VERSION as _TORCH_VERSION
@@ -18,7 +20,7 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
         "pip install --force-reinstall --no-deps <its folder>."
     )
 
-from weft import _attributes, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers
+from weft import _attributes, _comm_mode, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers
 from weft._C import (
     __version__,
     DeviceMesh,
@@ -73,6 +75,7 @@ from weft._install import install, uninstall
 from weft._materialize import materialize
 from weft._module import distribute_module
 from weft._parallelize import parallelize_module
+from weft._redistribution import ExplicitRedistributionContext, implicit_replication
 from weft._styles import (
     ColwiseParallel,
     ParallelStyle,
@@ -85,13 +88,29 @@ from weft._styles import (
 )
 from weft._visualize import visualize_sharding
 
-for _module in (_attributes, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers):
+if TYPE_CHECKING:
+    from torch.distributed.tensor.debug import CommDebugMode
+
+for _module in (_attributes, _comm_mode, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers):
     _module.install()
+
+
+
+def __getattr__(name):
+    # Imports much of torch.distributed, which takes longer than the import of weft.
+    if name == "CommDebugMode":
+        from torch.distributed.tensor.debug import CommDebugMode
+
+        return CommDebugMode
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ColwiseParallel",
+    "CommDebugMode",
     "DTensor",
     "DeviceMesh",
+    "ExplicitRedistributionContext",
     "Explanation",
     "MeshRates",
     "ParallelPlan",
@@ -122,6 +141,7 @@ __all__ = [
     "full",
     "full_tensor",
     "gradient_bucket_bytes",
+    "implicit_replication",
     "init_device_mesh",
     "install",
     "is_dtensor",

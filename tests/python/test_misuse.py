@@ -22,7 +22,6 @@ def cases():
         yield function, ([1.0], MESH, [weft.Shard(0)]), {}, TypeError
         yield function, (None, MESH, [weft.Shard(0)]), {}, TypeError
         yield function, (t, MESH, [weft.Shard(0)]), {"placement": 3}, TypeError
-    yield weft.distribute_tensor, (t, MESH, [weft.Partial()]), {}, ValueError
     yield weft.distribute_tensor, (t, MESH, [weft.Shard(0)]), {"src_data_rank": 5}, ValueError
     yield weft.redistribute, (t,), {"placements": [weft.Shard(0)]}, TypeError
     yield weft.full_tensor, (t,), {}, TypeError
@@ -61,7 +60,7 @@ def test_a_tensor_of_another_mesh():
         y = weft.distribute_tensor(torch.ones(4), other, [weft.Shard(0)])
         with pytest.raises(ValueError, match="mesh"):
             x + y
-        with pytest.raises(NotImplementedError, match="a tensor stays on its mesh"):
-            x.redistribute(other, [weft.Replicate()])
+        with pytest.raises(ValueError, match="one placement per mesh dim is required"):
+            x.redistribute(other, [weft.Replicate(), weft.Replicate()])
 
     weft.run_on_ranks(2, rank)
