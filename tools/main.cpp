@@ -1,6 +1,7 @@
 #include "tools/commands.h"
 #include "weft/graph/ir/node_error.h"
 
+#include <ATen/DynamicLibrary.h>
 #include <c10/util/Exception.h>
 #include <CLI/CLI.hpp>
 
@@ -37,6 +38,13 @@ int fail_usage(const CLI::App& app, const CLI::ParseError& error) {
       text + (text.empty() || text.back() == '.' ? "" : ".") + " See " + name_of(app) + " --help.", kWrongUsage);
 }
 
+/// Loads libraries whose static objects register operators and rules; they stay loaded.
+void load(const std::vector<std::string>& paths) {
+  for (const auto& path : paths) {
+    at::DynamicLibrary(path.c_str(), nullptr, /*leak_handle=*/true);
+  }
+}
+
 /// What a command has printed must have arrived, or a script would go on with half of it.
 int finish() {
   std::cout.flush();
@@ -53,6 +61,10 @@ int main(int argc, char** argv) {
       "weft");
   app.require_subcommand(1);
   app.set_help_all_flag("--help-all", "Print the help of all commands");
+  app.add_option_function<std::vector<std::string>>(
+         "--library", &load,
+         "A shared library to load first, which defines operators of the program (TORCH_LIBRARY) and perhaps their rules")
+      ->allow_extra_args(false);
   weft::add_plan_command(app);
   weft::add_explain_command(app);
   weft::add_shard_command(app);

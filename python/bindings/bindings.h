@@ -20,6 +20,7 @@ void bind_tensors(py::module_& module);
 void bind_factories(py::module_& module);
 void bind_gradients(py::module_& module);
 void bind_ranks(py::module_& module);
+void bind_rules(py::module_& module);
 void bind_scopes(py::module_& module);
 void bind_initialization(py::module_& module);
 void bind_fused_matmul(py::module_& module);

@@ -14,6 +14,7 @@ PYBIND11_MODULE(_C, module) {
   bind_factories(module);
   bind_gradients(module);
   bind_ranks(module);
+  bind_rules(module);
   bind_scopes(module);
   bind_initialization(module);
   bind_comm_log(module);

@@ -76,6 +76,8 @@ from weft._materialize import materialize
 from weft._module import distribute_module
 from weft._parallelize import parallelize_module
 from weft._redistribution import ExplicitRedistributionContext, implicit_replication
+from weft._local import local, local_map
+from weft._register_sharding import check_rule, register_sharding, unregister_sharding
 from weft._styles import (
     ColwiseParallel,
     ParallelStyle,
@@ -128,6 +130,7 @@ __all__ = [
     "StridedShard",
     "TensorSpec",
     "all_gather_matmul",
+    "check_rule",
     "clip_grad_norm_",
     "comm_debug",
     "debug",
@@ -145,6 +148,8 @@ __all__ = [
     "init_device_mesh",
     "install",
     "is_dtensor",
+    "local",
+    "local_map",
     "local_shape_and_offset",
     "loss_parallel",
     "manual_seed",
@@ -159,6 +164,7 @@ __all__ = [
     "randn",
     "random_state",
     "redistribute",
+    "register_sharding",
     "replicate_plain",
     "run_on_ranks",
     "set_gradient_bucket_bytes",
@@ -170,6 +176,7 @@ __all__ = [
     "to_local",
     "to_torch",
     "uninstall",
+    "unregister_sharding",
     "visualize_sharding",
     "zeros",
 ]

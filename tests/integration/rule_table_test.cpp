@@ -128,7 +128,8 @@ Composite operators (`reshape`, `layer_norm`, `conv2d`) are decomposed by torch 
 programs that keep them.
 
 Everything replicated is always right and never listed. Letters are those of the example's shapes. An operator stands for
-all its overloads, in-place and `out=` forms included. Operators without a rule run on replicated tensors.
+all its overloads, in-place and `out=` forms included. Operators without a rule run on replicated tensors;
+[custom_operators.md](custom_operators.md) says how to give them one.
 
 | operators | shapes | rule |
 |---|---|---|

@@ -1,5 +1,7 @@
 #include "weft/propagation/call_key.h"
 
+#include <bit>
+
 namespace weft {
 
 void CallKey::add(const Layout& layout) {
@@ -36,9 +38,29 @@ void CallKey::add_static(const c10::IValue& value) {
   } else if (value.isDevice()) {
     const auto device = value.toDevice();
     add(static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
+  } else if (value.isObject()) {
+    add(reinterpret_cast<uintptr_t>(value.toObject().get())); // a TorchScript class
+  } else if (value.isScalar()) {
+    add_value(value);
   } else {
     TORCH_CHECK_NOT_IMPLEMENTED(
         false, "[dispatch] arguments of type ", value.tagKind(), " are not known on distributed tensors.");
+  }
+}
+
+void CallKey::add_value(const c10::IValue& value) {
+  add_type(value);
+  if (value.isDouble()) {
+    add(std::bit_cast<uint64_t>(value.toDouble()));
+  } else if (value.isInt() || value.isBool()) {
+    add(value.toScalar().to<int64_t>());
+  } else if (value.isComplexDouble()) {
+    add(std::bit_cast<uint64_t>(value.toComplexDouble().real()));
+    add(std::bit_cast<uint64_t>(value.toComplexDouble().imag()));
+  } else if (value.isList()) {
+    for (const auto& item : value.toListRef()) {
+      add_value(item);
+    }
   }
 }
 

@@ -36,6 +36,8 @@ class CallKey {
   void add_type(const at::Scalar& value) {
     add(value.isFloatingPoint() ? kDouble : value.isBoolean() ? kBool : value.isComplex() ? kComplex : kInt);
   }
+  /// Adds the type of a number or numbers, and their values.
+  void add_value(const c10::IValue& value);
   /// Adds the type of a fill value and whether it is zero.
   void add_fill(const c10::IValue& value);
 

@@ -1,6 +1,7 @@
 #include "weft/propagation/choose.h"
 
 #include "weft/core/layout_algebra.h"
+#include "weft/propagation/all_strategies.h"
 
 #include <c10/util/Exception.h>
 
@@ -18,12 +19,13 @@ constexpr double kStationarySeconds = 1e6;
 
 /// The use of one mesh dim in a call.
 struct Role {
-  enum class Kind : uint8_t { Replicate, Shard, Linear };
+  enum class Kind : uint8_t { Replicate, Shard, Linear, Listed };
   Kind kind = Kind::Replicate;
   Rule::Factor factor = 0; // the factor that is sharded
   int64_t split = 1;       // the split factor of the shard
   size_t linear_set = 0;
   ReduceOp op = ReduceOp::Sum; // of the partial operands and outputs
+  size_t listed = 0;           // the strategy of Rule::listed
 };
 
 int64_t product(c10::ArrayRef<Rule::Factor> factors, const std::vector<int64_t>& sizes) {
@@ -53,6 +55,17 @@ class Chooser {
     std::vector<Role> chosen(mesh_.ndim());
     extend(chosen, 0);
     return best_;
+  }
+
+  /// Every strategy but the replicated one, whatever the operands' layouts and the costs.
+  std::vector<Strategy> all() {
+    lists_all_ = true;
+    for (int64_t m = 0; m < mesh_.ndim(); ++m) {
+      roles_[m] = roles_of(m);
+    }
+    std::vector<Role> chosen(mesh_.ndim());
+    extend(chosen, 0);
+    return std::move(all_);
   }
 
  private:
@@ -90,6 +103,9 @@ class Chooser {
       for (const auto op : partial_ops(m, rule_.linear[i])) {
         roles.push_back({.kind = Role::Kind::Linear, .linear_set = i, .op = op});
       }
+    }
+    for (size_t i = 0; i < rule_.listed.size(); ++i) {
+      roles.push_back({.kind = Role::Kind::Listed, .listed = i});
     }
     return roles;
   }
@@ -138,6 +154,12 @@ class Chooser {
   /// The ops of the partial values that operands of a linear set have on a mesh dim now.
   std::vector<ReduceOp> partial_ops(int64_t m, const std::vector<int64_t>& set) const {
     std::vector<ReduceOp> ops;
+    if (lists_all_) {
+      ops = rule_.linear_in_any_op ? std::vector{ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Min,
+                                                 ReduceOp::Product}
+          : rule_.linear_op        ? std::vector{*rule_.linear_op}
+                                   : std::vector{ReduceOp::Sum, ReduceOp::Avg};
+    }
     for (const auto i : set) {
       const auto& placement = operands_[i].spec->layout()[m];
       if (!placement.is_partial()) {
@@ -203,7 +225,7 @@ class Chooser {
     }
     const bool is_idempotent = role.op != ReduceOp::Sum && role.op != ReduceOp::Product;
     const auto& placement = operands_[i].spec->layout()[m];
-    return !is_idempotent || (placement.is_partial() && placement.reduce_op() == role.op);
+    return lists_all_ || !is_idempotent || (placement.is_partial() && placement.reduce_op() == role.op);
   }
 
   /// The placement of tensor `i` on mesh dim `m`; empty if there is none.
@@ -229,8 +251,36 @@ class Chooser {
           return Partial(rule_.reduction);
         }
         return placement(dims, role, mesh_.size(m), sizes);
+      case Role::Kind::Listed:
+        return listed_placement(rule_.listed[role.listed], which, i);
     }
     TORCH_INTERNAL_ASSERT(false);
+  }
+
+  /// An out= operand, which follows the inputs, has the placement of the output that is stored in it.
+  static Placement listed_placement(const Rule::Listed& listed, Tensors which, size_t i) {
+    if (which == Tensors::SizeArguments) {
+      return Replicate();
+    }
+    const bool is_input = which == Tensors::Inputs && i < listed.inputs.size();
+    return is_input ? listed.inputs[i] : listed.outputs[which == Tensors::Inputs ? i - listed.inputs.size() : i];
+  }
+
+  /// Whether the shards of every input that a listed strategy shards have one size on all ranks.
+  bool divides_evenly(const std::vector<Role>& chosen, const std::vector<Layout>& inputs) const {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      auto sizes = operands_[i].spec->sizes().vec();
+      for (int64_t m = 0; m < mesh_.ndim(); ++m) {
+        if (chosen[m].kind == Role::Kind::Listed && inputs[i][m].is_shard()) {
+          auto& size = sizes[inputs[i][m].dim()];
+          if (size % mesh_.size(m) != 0) {
+            return false;
+          }
+          size /= mesh_.size(m);
+        }
+      }
+    }
+    return true;
   }
 
   /// The layouts of some tensors under the chosen roles; empty if one of them has none.
@@ -311,7 +361,15 @@ class Chooser {
       (*inputs)[operand] = operands_[operand].spec->layout();
     }
     if (!inputs || !outputs || !size_arguments || !std::all_of(outputs->begin(), outputs->end(), partials_commute) ||
-        !std::all_of(inputs->begin(), inputs->end(), partials_commute)) {
+        !std::all_of(inputs->begin(), inputs->end(), partials_commute) || !divides_evenly(chosen, *inputs)) {
+      return;
+    }
+    if (lists_all_) {
+      const bool is_replicated = std::all_of(
+          chosen.begin(), chosen.end(), [](const Role& role) { return role.kind == Role::Kind::Replicate; });
+      if (!is_replicated) {
+        all_.push_back({std::move(*inputs), std::move(*outputs), std::move(*size_arguments), {}, /*cost=*/0});
+      }
       return;
     }
     double total = 0;
@@ -385,12 +443,22 @@ class Chooser {
   std::vector<MeshDims> orders_;
   std::vector<std::vector<std::pair<Layout, double>>> known_costs_;
   std::optional<Strategy> best_;
+  bool lists_all_ = false;
+  std::vector<Strategy> all_;
 };
 
 } // namespace
 
 SpecPtr unread_spec(const SpecPtr& spec) {
   return spec->with(without_partial(spec->layout()));
+}
+
+std::vector<Strategy> all_strategies(const Rule& rule, c10::ArrayRef<SpecPtr> operands) {
+  std::vector<PlacedOperand> placed;
+  for (const auto& spec : operands) {
+    placed.push_back({spec});
+  }
+  return Chooser(rule, placed, {}).all();
 }
 
 std::optional<Strategy> choose(

@@ -91,7 +91,7 @@ class Deciding {
     const auto& ref = operands_[i];
     auto& range = subset.ranges[ref.argument];
     range = {range.count == 0 ? static_cast<int64_t>(subset.metas.size()) : range.begin, range.count + 1};
-    subset.metas.push_back({ref.spec->sizes(), ref.spec->dtype()});
+    subset.metas.push_back({ref.spec->sizes(), ref.spec->dtype(), ref.spec.get()});
     subset.operands.push_back(i);
   }
 
@@ -165,7 +165,7 @@ class Deciding {
       return;
     }
     const auto strategy = choose_for(*rule, subset);
-    result_.reason = "by the rule " + rule->to_string();
+    result_.reason = (traits_.rule->is_registered ? "by the registered rule " : "by the rule ") + rule->to_string();
     take_size_arguments(*rule, strategy);
     take_lookup(*rule, strategy, subset);
     for (size_t o = 0; o < rule->outputs.size(); ++o) {

@@ -3,6 +3,8 @@
 #include "weft/propagation/choose.h"
 #include "weft/propagation/operator_traits.h"
 
+#include <algorithm>
+
 namespace weft {
 
 /// The properties of a tensor argument that the decision depends on.
@@ -33,10 +35,16 @@ struct Decision {
     int64_t table_dim = 0;
   };
 
-  /// The layout and sizes of an output by the rule; a size is -1 if the rule does not determine it.
+  /// The layout and sizes of an output by the rule; a size is -1 if the rule does not determine it. A rule that lists
+  /// strategies determines the layout alone: there are no sizes then.
   struct ExpectedOutput {
     Layout layout;
     std::vector<int64_t> sizes;
+
+    bool fits(c10::IntArrayRef actual) const {
+      const auto fits_one = [](int64_t expected, int64_t size) { return expected == -1 || expected == size; };
+      return sizes.empty() || std::equal(sizes.begin(), sizes.end(), actual.begin(), actual.end(), fits_one);
+    }
   };
 
   const Decomposition* decomposition = nullptr; // the call runs as other operators, and the fields below are unset

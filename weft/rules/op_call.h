@@ -10,10 +10,14 @@
 
 namespace weft {
 
+class TensorSpec;
+
 /// A tensor argument as a rule sees it: only global metadata.
 struct Operand {
   c10::IntArrayRef sizes;
   c10::ScalarType dtype;
+  /// For registered rules in Python, which get it in the place of the tensor; nullptr if no layout is known.
+  const TensorSpec* spec = nullptr;
 
   int64_t dim() const {
     return static_cast<int64_t>(sizes.size());
@@ -39,6 +43,13 @@ class OpCall {
 
   const c10::FunctionSchema& schema() const {
     return schema_;
+  }
+  c10::ArrayRef<c10::IValue> arguments() const {
+    return arguments_;
+  }
+  /// The operands of the argument at a position.
+  Range operands_at(size_t argument) const {
+    return ranges_[argument];
   }
   /// A call with the same arguments and other tensors.
   OpCall with(c10::ArrayRef<Operand> operands) const {

@@ -15,6 +15,8 @@ namespace weft {
 struct RuleEntry {
   RuleFunction rule;
   bool per_element = false;
+  /// Registered by the user (register_rule): what it says is checked against the results.
+  bool is_registered = false;
 };
 
 /// Rules by operator. A name covers all overloads of an operator with in-place and out= forms: "add" is

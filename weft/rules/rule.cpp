@@ -54,6 +54,23 @@ std::string tensors_text(const std::vector<Rule::Dims>& tensors) {
   return text + ")";
 }
 
+std::string placements_text(const std::vector<Placement>& placements) {
+  std::string text;
+  for (size_t i = 0; i < placements.size(); ++i) {
+    text += (i == 0 ? "" : ",") + placements[i].to_string();
+  }
+  return text;
+}
+
+/// "strategies={S(0),R->S(0)}{R,S(1)->S(1)}".
+std::string listed_text(const std::vector<Rule::Listed>& listed) {
+  std::string text = "strategies=";
+  for (const auto& [inputs, outputs] : listed) {
+    text += "{" + placements_text(inputs) + "->" + placements_text(outputs) + "}";
+  }
+  return text;
+}
+
 } // namespace
 
 bool Rule::has(const Dims& dims, Factor factor) {
@@ -78,6 +95,9 @@ int64_t Rule::size_of(const Dim& dim) const {
 }
 
 std::string Rule::to_string() const {
+  if (has_unknown_outputs()) {
+    return listed_text(listed);
+  }
   auto text = tensors_text(inputs) + "->" + tensors_text(outputs);
   std::string reduced;
   std::string not_sharded;

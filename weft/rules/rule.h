@@ -41,6 +41,11 @@ struct Rule {
     int64_t operand;
     Factor factor;
   };
+  /// The placement of every input and every output on one mesh dim, for rules that list strategies instead of factors.
+  struct Listed {
+    std::vector<Placement> inputs;
+    std::vector<Placement> outputs;
+  };
 
   std::vector<int64_t> sizes;    // of the factors
   std::vector<Dims> inputs;      // the dims of every operand
@@ -68,10 +73,17 @@ struct Rule {
   std::vector<int64_t> constant;
   std::vector<SizeArgument> size_arguments;
   std::optional<Lookup> lookup;
+  /// Strategies in addition to those of the factors. One is used only where it divides every sharded input dim evenly,
+  /// because nothing says how the sizes of the outputs follow from those of the inputs.
+  std::vector<Listed> listed;
 
   Factor add_factor(int64_t size) {
     sizes.push_back(size);
     return static_cast<Factor>(sizes.size() - 1);
+  }
+  /// Whether the dims and sizes of the outputs are unknown: a rule that lists strategies gives placements alone.
+  bool has_unknown_outputs() const {
+    return !listed.empty();
   }
   bool is_unsharded(Factor factor) const;
   /// Whether no output has the factor.

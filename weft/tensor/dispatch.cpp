@@ -1,7 +1,8 @@
 #include "weft/tensor/dispatch.h"
 
 #include "weft/tensor/dispatch/direct_signatures.h"
-#include "weft/tensor/dispatch/dtensor_kernel.h"
+#include "weft/tensor/dispatch/foreign_operators.h"
+#include "weft/tensor/dispatch/kernel_table.h"
 #include "weft/tensor/impl/collectives_of_torch.h"
 #include "weft/tensor/impl/install_dispatch.h"
 #include "weft/tensor/kernels/kernels.h"
@@ -27,13 +28,6 @@ bool is_run_by_rules(const c10::OperatorHandle& op) {
   const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   return (!is_composite || is_kept_composite(op.schema().name())) && !op.hasKernelForDispatchKey(kDTensorKey) &&
       !is_composed_of_random(op);
-}
-
-/// All registered kernels, by the operator's full name. They live as long as the process, because the dispatcher uses
-/// them.
-std::vector<std::pair<std::string, const DTensorKernel*>>& kernels() {
-  static auto* all = new std::vector<std::pair<std::string, const DTensorKernel*>>();
-  return *all;
 }
 
 /// Whether `tensor.data = from` is allowed.
@@ -72,24 +66,23 @@ void register_all() {
       continue;
     }
     const auto full = c10::toString(name);
-    const auto* kernel = new DTensorKernel(*op);
-    kernels().emplace_back(full, kernel);
-    library->impl(full.c_str(), function_of(*kernel));
+    library->impl(full.c_str(), function_of(make_kernel(*op)));
   }
+  register_foreign_operators();
 }
 
-const DispatchInstaller kInstaller(register_all);
+const DispatchInstaller kInstaller(register_all, adopt_new_operators);
 
 } // namespace
 
 std::map<std::string, size_t> fallback_counts() {
   install_dispatch();
   std::map<std::string, size_t> counts;
-  for (const auto& [name, kernel] : kernels()) {
-    if (kernel->fallbacks() > 0) {
-      counts[name] = kernel->fallbacks();
+  for_each_kernel([&](const std::string& name, const DTensorKernel& kernel) {
+    if (kernel.fallbacks() > 0) {
+      counts[name] += kernel.fallbacks();
     }
-  }
+  });
   return counts;
 }
 

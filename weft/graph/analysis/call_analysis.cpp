@@ -131,16 +131,16 @@ std::optional<Rule> CallAnalysis::rule(const Node& node) {
     return std::nullopt;
   }
   const auto places = tensor_operands(node);
-  std::vector<std::vector<int64_t>> sizes;
+  std::vector<SpecPtr> specs;
   for (const auto& place : places) {
-    sizes.push_back(values_.of(node.operand(place.operand)->tensor().sizes));
+    specs.push_back(spec(node.operand(place.operand)->tensor(), replicated(mesh_)));
   }
   std::vector<Operand> operands;
   std::vector<OpCall::Range> ranges(node.arguments().size(), {0, 0});
   for (size_t i = 0; i < places.size(); ++i) {
     auto& range = ranges[places[i].argument];
     range = {range.count == 0 ? static_cast<int64_t>(i) : range.begin, range.count + 1};
-    operands.push_back({sizes[i], node.operand(places[i].operand)->tensor().dtype});
+    operands.push_back({specs[i]->sizes(), specs[i]->dtype(), specs[i].get()});
   }
   const auto arguments = arguments_of(node);
   return entry->rule(OpCall(op.schema(), arguments, operands, ranges));

@@ -257,14 +257,10 @@ class Attempt {
         number < decision.expected.size(), "[tensor_parallel] ", describe(node), " must give ",
         decision.expected.size(), " tensors, as its rule says, but the program has more of it. Export it again.");
     const auto sizes = values_.of(node.output(number)->tensor().sizes);
-    const auto& expected = decision.expected[number].sizes;
-    bool fits = expected.size() == sizes.size();
-    for (size_t d = 0; fits && d < sizes.size(); ++d) {
-      fits = expected[d] == -1 || expected[d] == sizes[d];
-    }
+    const auto& expected = decision.expected[number];
     TORCH_CHECK_VALUE(
-        fits, "[tensor_parallel] %", node.output(number)->name(), " must be of the sizes that ", target_name(node),
-        " gives, ", c10::IntArrayRef(expected), " (-1: not known), but the program has it as ", c10::IntArrayRef(sizes),
+        expected.fits(sizes), "[tensor_parallel] %", node.output(number)->name(), " must be of the sizes that ", target_name(node),
+        " gives, ", c10::IntArrayRef(expected.sizes), " (-1: not known), but the program has it as ", c10::IntArrayRef(sizes),
         ". Export it again, with another version of torch.");
   }
 

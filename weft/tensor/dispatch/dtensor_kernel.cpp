@@ -1,5 +1,6 @@
 #include "weft/tensor/dispatch/dtensor_kernel.h"
 
+#include "weft/rules/register_rule.h"
 #include "weft/tensor/dispatch/local_call.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
 #include "weft/tensor/gradients/gradient_layout.h"
@@ -16,7 +17,16 @@ using torch::jit::Stack;
 using ArgumentKind = OperatorSchema::ArgumentKind;
 
 DTensorKernel::DTensorKernel(const c10::OperatorHandle& op)
-    : op_(op), traits_(op), inner_dropout_(inner_dropout_argument(op)) {}
+    : op_(op),
+      traits_(op),
+      inner_dropout_(inner_dropout_argument(op)),
+      keeps_values_(traits_.rule != nullptr && traits_.rule->is_registered) {}
+
+void DTensorKernel::forget_calls() const {
+  keeps_values_ = find_registered_rule(op_.operator_name()) != nullptr;
+  // Never freed, so that its address stays unique. Rules change a few times in a process.
+  identity_ = reinterpret_cast<uintptr_t>(new std::max_align_t());
+}
 
 void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -31,7 +41,9 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
   auto& cache = CallCache::of_thread();
   auto* call = cache.find(key);
   if (call == nullptr) {
-    call = &cache.add(key, prepare(op_, traits_, torch::jit::last(*stack, count), operands));
+    auto traits = traits_;
+    traits.find_rule(op_);
+    call = &cache.add(key, prepare(op_, traits, torch::jit::last(*stack, count), operands));
   }
   if (C10_UNLIKELY(call->decomposition != nullptr)) {
     call->decomposition->kernel.callBoxed(op_, keys, stack);
@@ -73,7 +85,7 @@ void DTensorKernel::read_arguments(c10::ArrayRef<c10::IValue> arguments, CallKey
         key.add_static(value);
         break;
       case ArgumentKind::Value:
-        key.add_type(value);
+        keeps_values_.load(std::memory_order_relaxed) ? key.add_value(value) : key.add_type(value);
         break;
       case ArgumentKind::Fill:
         key.add_fill(value);

@@ -27,11 +27,13 @@ class DTensorKernel {
   const OperatorSchema& schema() const {
     return traits_.schema;
   }
+  /// Called when the operator's rule has changed: no call that was prepared before is found again, on any thread.
+  void forget_calls() const;
   /// The first word of the keys of this operator's calls. It includes the default dtype (torch.set_default_dtype),
   /// because integers that are divided, or multiplied by a Python float, get that dtype; it is in the highest bits,
   /// which no address uses.
   uint64_t first_word() const {
-    return reinterpret_cast<uintptr_t>(this) | (!traits_.schema.written.empty() && in_backward() ? 1 : 0) |
+    return identity_.load(std::memory_order_relaxed) | (!traits_.schema.written.empty() && in_backward() ? 1 : 0) |
         static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) << 56;
   }
   /// Whether an argument is the probability of a dropout inside of the operator, which must be 0.
@@ -53,6 +55,10 @@ class DTensorKernel {
   c10::OperatorHandle op_;
   OperatorTraits traits_;
   std::optional<size_t> inner_dropout_;
+  /// An address that no other kernel has; another one after each change of the operator's rule.
+  mutable std::atomic<uintptr_t> identity_ = reinterpret_cast<uintptr_t>(this);
+  /// Whether a registered rule may read numbers, so that the keys include their values.
+  mutable std::atomic<bool> keeps_values_;
   mutable std::atomic<size_t> fallbacks_ = 0;
 };
 

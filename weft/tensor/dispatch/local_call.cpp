@@ -350,10 +350,23 @@ class LocalCall {
     }
   }
 
+  /// Raises if a registered rule gives another local shape than the local operator.
+  void check_shape(const at::Tensor& local, const PreparedOutput& output) const {
+    if (!call_.has_registered_rule || !local.defined() || !output.spec) {
+      return;
+    }
+    const auto shape = output.spec->local_shape_and_offset().shape;
+    TORCH_CHECK_VALUE(
+        local.sizes() == c10::IntArrayRef(shape), "[", op_.schema().name(), "] result ", next_, " must be ", *output.spec,
+        " ", call_.explanation->why, ", so that this rank holds ", c10::IntArrayRef(shape),
+        ", but the operator gave ", local.sizes(), ". Correct the rule; weft.check_rule tries all its strategies.");
+  }
+
   at::Tensor result(at::Tensor local, const OperatorSchema::Return& ret, const DTensorImpl* base) {
     if (C10_LIKELY(call_.outputs_known)) {
       if (C10_UNLIKELY(!call_.is_direct)) {
         correct_output(local, ret);
+        check_shape(local, call_.outputs[next_]);
       }
       return wrap_output(std::move(local), call_.outputs[next_++], base);
     }
@@ -361,7 +374,9 @@ class LocalCall {
         !local.defined() || local.layout() == at::kStrided, "[", op_.schema().name(),
         "] a strided result is required, but got one of layout ", local.layout(), " for ", *call_.operands[0],
         ". Call it on full_tensor(t).");
-    const auto output = output_of_result(call_, ret, next_++, local);
+    const auto output = output_of_result(call_, ret, next_, local);
+    check_shape(local, output);
+    ++next_;
     if (!call_.is_fallback) {
       call_.outputs.resize(std::max(call_.outputs.size(), next_));
       call_.outputs[next_ - 1] = output;

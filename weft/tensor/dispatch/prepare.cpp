@@ -30,8 +30,17 @@ class Preparation {
       globals_ = global_results(op_, arguments_);
     }
     // In backward the call may redistribute the tensor that it writes to, because a derivative formula that works in
-    // place does not redistribute it first.
-    decision_ = decide(op_, traits_, arguments_, call_operands(), /*may_redistribute_stored=*/in_backward());
+    // place does not redistribute it first. So may an operator with a registered rule, as it may without one.
+    call_.has_registered_rule = traits_.rule != nullptr && traits_.rule->is_registered;
+    const bool may_redistribute_stored = in_backward() || call_.has_registered_rule;
+    decision_ = decide(op_, traits_, arguments_, call_operands(), may_redistribute_stored);
+    if (lacks_sizes()) {
+      auto without_rule = traits_;
+      without_rule.rule = nullptr;
+      decision_ = decide(op_, without_rule, arguments_, call_operands(), may_redistribute_stored);
+      decision_.reason = "the sizes of sharded results are not known without a meta kernel (torch.library.register_fake): "
+                         "the inputs are replicated";
+    }
     call_.decomposition = decision_.decomposition;
     if (call_.decomposition != nullptr) {
       return std::move(call_);
@@ -50,6 +59,12 @@ class Preparation {
  private:
   const std::string& name() const {
     return op_.schema().name();
+  }
+  /// Whether neither the rule nor a run on meta says how large a sharded result is.
+  bool lacks_sizes() const {
+    return !globals_ && std::any_of(decision_.expected.begin(), decision_.expected.end(), [](const auto& expected) {
+      return expected.sizes.empty() && expected.layout.has_shard();
+    });
   }
   bool is_written(const OperandRef& ref) const {
     return traits_.schema.writes(ref.argument);
@@ -198,15 +213,13 @@ class Preparation {
     if (!global.defined) {
       return {};
     }
-    TORCH_INTERNAL_ASSERT(number < call_.expected.size(), name(), " gives more tensors than its rule has");
+    TORCH_CHECK_VALUE(
+        number < call_.expected.size(), "[", name(), "] its rule must have a placement or dims for every output, but got ",
+        call_.expected.size(), " of them for ", globals_->size(), " outputs. Correct the rule.");
     const auto& expected = call_.expected[number];
-    bool fits = expected.sizes.size() == global.sizes.size();
-    for (size_t d = 0; fits && d < global.sizes.size(); ++d) {
-      fits = expected.sizes[d] == -1 || expected.sizes[d] == global.sizes[d];
-    }
-    TORCH_INTERNAL_ASSERT(
-        fits, "the rule of ", name(), " has the sizes ", c10::IntArrayRef(expected.sizes), " for an output of ",
-        c10::IntArrayRef(global.sizes));
+    TORCH_CHECK_VALUE(
+        expected.fits(global.sizes), "[", name(), "] output ", number, " must have the sizes that its rule gives, ",
+        c10::IntArrayRef(expected.sizes), " (-1: any), but got ", c10::IntArrayRef(global.sizes), ". Correct the rule.");
     PreparedOutput result;
     result.spec = TensorSpec::make(*mesh_, expected.layout, global.sizes, global.strides, global.dtype);
     result.is_view = ret.view_of >= 0;
@@ -274,7 +287,7 @@ SpecPtr spec_of_result(const PreparedCall& call, size_t number, const at::Tensor
   }
   const auto& expected = call.expected[number];
   auto sizes = result.sizes().vec();
-  for (size_t d = 0; d < sizes.size(); ++d) {
+  for (size_t d = 0; d < expected.sizes.size(); ++d) {
     sizes[d] = expected.sizes[d] == -1 ? sizes[d] : expected.sizes[d];
   }
   return TensorSpec::make(mesh, expected.layout, sizes, result.scalar_type());

@@ -24,7 +24,9 @@ const DTensorImpl* first_distributed(const c10::IValue& value) {
   return nullptr;
 }
 
-void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+} // namespace
+
+void refuse_collective(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for (const auto& value : torch::jit::last(*stack, op.schema().arguments().size())) {
     const auto* found = first_distributed(value);
     TORCH_CHECK_NOT_IMPLEMENTED(
@@ -37,8 +39,6 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_INTERNAL_ASSERT(false, op.schema().name(), " was called without a distributed tensor");
 }
 
-} // namespace
-
 void refuse_collectives_of_torch() {
   // Kept for the life of the process, as ATen's own kernels are.
   static auto* library = new torch::Library(torch::Library::IMPL, "c10d", kDTensorKey, __FILE__, __LINE__);
@@ -50,7 +50,7 @@ void refuse_collectives_of_torch() {
       continue;
     }
     for (auto* each : {library, autograd}) {
-      each->impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
+      each->impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse_collective>());
     }
   }
 }

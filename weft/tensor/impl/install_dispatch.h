@@ -3,13 +3,13 @@
 namespace weft {
 
 /// Registers the kernels of ATen's operators for distributed tensors. Every function that makes a distributed tensor
-/// calls it first; later calls do nothing.
+/// calls it first; later calls look only for operators that were defined since.
 void install_dispatch();
 
-/// Sets the function that registers the kernels, when the library is loaded. They are in layers above this one, which
-/// therefore cannot name that function.
+/// Sets the functions that register the kernels and that look for new operators, when the library is loaded. They are
+/// in layers above this one, which therefore cannot name them.
 struct DispatchInstaller {
-  explicit DispatchInstaller(void (*install)());
+  DispatchInstaller(void (*install)(), void (*adopt_new)());
 };
 
 } // namespace weft

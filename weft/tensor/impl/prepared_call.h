@@ -64,6 +64,7 @@ struct PreparedCall {
   std::shared_ptr<OverlappedCall> overlapped; // of a matmul that can overlap with gathering its left operand
   bool communicates = false;
   bool is_fallback = false;
+  bool has_registered_rule = false; // by the user: the first results are compared with what it says
   std::shared_ptr<const Explanation> explanation;
 };
 

@@ -140,12 +140,18 @@ void register_random_fallback(torch::Library& library) {
         has_kernel(*op, c10::DispatchKey::CompositeImplicitAutograd)) {
       continue;
     }
-    if (const auto generator = generator_argument(op->schema())) {
-      library.impl(
-          c10::toString(name).c_str(),
-          torch::CppFunction::makeFromBoxedFunctor(std::make_unique<SeededKernel>(*generator)));
+    if (auto kernel = seeded_kernel(*op)) {
+      library.impl(c10::toString(name).c_str(), std::move(*kernel));
     }
   }
+}
+
+std::optional<torch::CppFunction> seeded_kernel(const c10::OperatorHandle& op) {
+  const auto generator = generator_argument(op.schema());
+  if (!is_random(op) || !generator) {
+    return std::nullopt;
+  }
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<SeededKernel>(*generator));
 }
 
 std::optional<size_t> inner_dropout_argument(const c10::OperatorHandle& op) {

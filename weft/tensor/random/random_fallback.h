@@ -18,6 +18,9 @@ bool is_composed_of_random(const c10::OperatorHandle& op);
 /// on replicated tensors with a generator that has the same seed on all ranks.
 void register_random_fallback(torch::Library& library);
 
+/// The kernel of a random operator that takes a generator, for use by one operator; nullopt for others.
+std::optional<torch::CppFunction> seeded_kernel(const c10::OperatorHandle& op);
+
 /// The position of the dropout probability among the arguments of an operator that has a dropout inside (attention),
 /// for which it would draw from ATen's generator; nullopt for other operators.
 std::optional<size_t> inner_dropout_argument(const c10::OperatorHandle& op);
