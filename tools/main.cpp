@@ -63,7 +63,8 @@ int main(int argc, char** argv) {
   app.set_help_all_flag("--help-all", "Print the help of all commands");
   app.add_option_function<std::vector<std::string>>(
          "--library", &load,
-         "A shared library to load first, which defines operators of the program (TORCH_LIBRARY) and perhaps their rules")
+         "A shared library to load first, which defines operators of the program (TORCH_LIBRARY) and perhaps their "
+         "rules")
       ->allow_extra_args(false);
   weft::add_plan_command(app);
   weft::add_explain_command(app);

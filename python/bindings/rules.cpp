@@ -97,7 +97,9 @@ class ListedStrategy {
     const auto& returns = call_.schema().returns();
     const bool is_list = returns.size() == 1 && returns[0].type()->kind() == c10::TypeKind::ListType;
     const auto given = py::reinterpret_borrow<py::sequence>(objects);
-    check(is_list || given.size() == returns.size(), "as many output placements as results, ", returns.size(), ", are required");
+    check(
+        is_list || given.size() == returns.size(), "as many output placements as results, ", returns.size(),
+        ", are required");
     std::vector<Placement> result;
     for (size_t i = 0; i < given.size(); ++i) {
       const py::object object = given[i];
@@ -108,8 +110,10 @@ class ListedStrategy {
       // None is the placement of a tensor that the call does not return.
       result.push_back(object.is_none() ? Replicate() : placement(object));
       check(
-          !result.back().is_shard() || result.back().dim() >= 0, "a shard dim that is not negative is required for "
-          "output ", i);
+          !result.back().is_shard() || result.back().dim() >= 0,
+          "a shard dim that is not negative is required for "
+          "output ",
+          i);
     }
     return result;
   }
@@ -153,8 +157,10 @@ std::optional<Rule> ask(const py::object& function, const OpCall& call) {
     TORCH_CHECK_VALUE(false, "[", kWhere, "] the function of ", call.schema(), " raised ", error.what());
   }
   TORCH_CHECK_VALUE(
-      py::isinstance<py::sequence>(strategies), "[", kWhere, "] a sequence of (output placements, input placements) is "
-      "required, but got ", type_name(strategies), " from the function of ", call.schema(), ".");
+      py::isinstance<py::sequence>(strategies), "[", kWhere,
+      "] a sequence of (output placements, input placements) is "
+      "required, but got ",
+      type_name(strategies), " from the function of ", call.schema(), ".");
   Rule rule;
   for (const auto strategy : py::reinterpret_borrow<py::sequence>(strategies)) {
     rule.listed.push_back(ListedStrategy(call, strategy).read());
@@ -214,8 +220,8 @@ void bind_rules(py::module_& module) {
       "Registers a function of (positional, keyword) arguments that returns acceptable shardings.");
   module.def("unregister_rule", &unregister_rule, py::arg("op"), "Removes a registered rule; whether there was one.");
   module.def(
-      "check_rule", &check, py::arg("name"), py::arg("overload"), py::arg("args"), py::arg("keywords"), py::arg("ranks"),
-      "Every strategy of the operator's rule for a call, with what is wrong with it.");
+      "check_rule", &check, py::arg("name"), py::arg("overload"), py::arg("args"), py::arg("keywords"),
+      py::arg("ranks"), "Every strategy of the operator's rule for a call, with what is wrong with it.");
 }
 
 } // namespace weft::python

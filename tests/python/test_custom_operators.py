@@ -375,7 +375,7 @@ def test_texts_that_are_wrong(rule, text):
         ([([Shard(0)], [])], "as many input placements as tensors, 1, are required"),
         ([([], [Shard(0)])], "as many output placements as results, 1, are required"),
         ([([Shard(0)], [Shard(2)])], "a shard dim of input 0 that the tensor has, of 2 dims, is required"),
-        ([([Shard(5)], [Shard(0)])], r"double"),
+        ([([Shard(5)], [Shard(0)])], r"\[weft_custom::double\] a shard dim of output 0 that the tensor has, of 2 dims, is required, but got S\(5\)"),
         ([[Shard(0)]], "a pair of output and input placements is required"),
         (3, "TypeError"),
         ([(["S(0)"], [Shard(0)])], "placement"),

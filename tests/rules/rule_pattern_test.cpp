@@ -51,8 +51,7 @@ TEST(RulePattern, AnEllipsisStandsForTheLeadingDims) {
 }
 
 TEST(RulePattern, SizesOfFactorsFollowFromOtherDims) {
-  EXPECT_EQ(
-      rule_by("([(a b),c],[a])->([(a b),c])", "aten::mul.Tensor", {{6, 5}, {2}}), "([(a b),c],[a])->([(a b),c])");
+  EXPECT_EQ(rule_by("([(a b),c],[a])->([(a b),c])", "aten::mul.Tensor", {{6, 5}, {2}}), "([(a b),c],[a])->([(a b),c])");
   EXPECT_EQ(
       rule_by("([(a b)])->([a,b]) size=[a,b]", "aten::view", {{6}}, {{"size", Ints{2, 3}}}),
       "([(a b)])->([a,b]) size=[a,b]");

@@ -40,8 +40,6 @@ void CallKey::add_static(const c10::IValue& value) {
     add(static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
   } else if (value.isObject()) {
     add(reinterpret_cast<uintptr_t>(value.toObject().get())); // a TorchScript class
-  } else if (value.isScalar()) {
-    add_value(value);
   } else {
     TORCH_CHECK_NOT_IMPLEMENTED(
         false, "[dispatch] arguments of type ", value.tagKind(), " are not known on distributed tensors.");

@@ -140,7 +140,11 @@ std::string difference(const at::Tensor& actual, const at::Tensor& expected) {
 class Check {
  public:
   Check(const c10::OperatorHandle& op, const Stack& arguments, int64_t ranks)
-      : op_(op), traits_(op), arguments_(arguments), ranks_(ranks), mesh_(DeviceMesh::parse(c10::str("mesh(n=", ranks, ")"))) {}
+      : op_(op),
+        traits_(op),
+        arguments_(arguments),
+        ranks_(ranks),
+        mesh_(DeviceMesh::parse(c10::str("mesh(n=", ranks, ")"))) {}
 
   std::vector<CheckedStrategy> run() {
     read_operands();
@@ -292,8 +296,7 @@ class Check {
     });
     for (size_t a = 0; a < rule.size_arguments.size(); ++a) {
       const auto& argument = rule.size_arguments[a];
-      const auto shape =
-          local_shape_and_offset(argument.sizes, strategy.size_arguments[a], {ranks_}, {rank}).shape;
+      const auto shape = local_shape_and_offset(argument.sizes, strategy.size_arguments[a], {ranks_}, {rank}).shape;
       auto& value = stack[*op_.schema().argumentIndexWithName(argument.name)];
       value = value.isList() ? c10::IValue(std::vector<int64_t>(shape.begin(), shape.end())) : c10::IValue(shape[0]);
     }

@@ -155,10 +155,10 @@ class Chooser {
   std::vector<ReduceOp> partial_ops(int64_t m, const std::vector<int64_t>& set) const {
     std::vector<ReduceOp> ops;
     if (lists_all_) {
-      ops = rule_.linear_in_any_op ? std::vector{ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Min,
-                                                 ReduceOp::Product}
-          : rule_.linear_op        ? std::vector{*rule_.linear_op}
-                                   : std::vector{ReduceOp::Sum, ReduceOp::Avg};
+      ops = rule_.linear_in_any_op
+          ? std::vector{ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max, ReduceOp::Min, ReduceOp::Product}
+          : rule_.linear_op ? std::vector{*rule_.linear_op}
+                            : std::vector{ReduceOp::Sum, ReduceOp::Avg};
     }
     for (const auto i : set) {
       const auto& placement = operands_[i].spec->layout()[m];

@@ -4,8 +4,7 @@
 
 namespace weft {
 
-OperatorTraits::OperatorTraits(const c10::OperatorHandle& op)
-    : schema(op.schema()) {
+OperatorTraits::OperatorTraits(const c10::OperatorHandle& op) : schema(op.schema()) {
   find_rule(op);
 }
 

@@ -28,7 +28,8 @@ RegisteredRules& rules() {
 /// "mylib::scale" or "mylib::scale.out".
 c10::OperatorName name_of(const std::string& op) {
   const auto dot = op.find('.', op.find("::") == std::string::npos ? 0 : op.find("::"));
-  return dot == std::string::npos ? c10::OperatorName(op, "") : c10::OperatorName(op.substr(0, dot), op.substr(dot + 1));
+  return dot == std::string::npos ? c10::OperatorName(op, "")
+                                  : c10::OperatorName(op.substr(0, dot), op.substr(dot + 1));
 }
 
 c10::OperatorHandle checked_operator(const std::string& op) {

@@ -166,10 +166,10 @@ class PatternParser {
 
   std::vector<int64_t>* set_of(std::string_view name) {
     auto& sets = pattern_.sets_;
-    return name == "added" ? &sets.added
-        : name == "unread" ? &sets.unread
-        : name == "any"    ? &sets.of_any_layout
-        : name == "updated" ? &sets.updated
+    return name == "added"   ? &sets.added
+        : name == "unread"   ? &sets.unread
+        : name == "any"      ? &sets.of_any_layout
+        : name == "updated"  ? &sets.updated
         : name == "constant" ? &sets.constant
                              : nullptr;
   }
@@ -194,8 +194,10 @@ class PatternParser {
     const auto sizes = factors_of(stated);
     for (const auto& factor : outputs) {
       TORCH_CHECK_VALUE(
-          inputs.contains(factor) || sizes.contains(factor), "[", kWhere, "] a factor of an output must be one of an "
-          "input, but got '", factor, "' in '", pattern_.text_, "'. Write - for a dim that has no counterpart.");
+          inputs.contains(factor) || sizes.contains(factor), "[", kWhere,
+          "] a factor of an output must be one of an "
+          "input, but got '",
+          factor, "' in '", pattern_.text_, "'. Write - for a dim that has no counterpart.");
     }
     for (const auto& listed : {pattern_.unsharded_, pattern_.filled_, reduced_}) {
       for (const auto& factor : listed) {
@@ -208,9 +210,8 @@ class PatternParser {
       const bool is_reduced = !outputs.contains(factor) && !pattern_.outputs_.empty();
       TORCH_CHECK_VALUE(
           !is_reduced || contains(reduced_, factor) || contains(pattern_.unsharded_, factor), "[", kWhere,
-          "] a factor that no output has must be listed, but got '", factor, "' in '", pattern_.text_,
-          "'. Add sum={", factor, "} if the operator sums over it (or max, min, product, avg), else unsharded={", factor,
-          "}.");
+          "] a factor that no output has must be listed, but got '", factor, "' in '", pattern_.text_, "'. Add sum={",
+          factor, "} if the operator sums over it (or max, min, product, avg), else unsharded={", factor, "}.");
       TORCH_CHECK_VALUE(
           is_reduced || !contains(reduced_, factor), "[", kWhere, "] a reduced factor must be in no output, but got '",
           factor, "' in '", pattern_.text_, "'.");
@@ -230,8 +231,8 @@ class PatternParser {
   void check_numbers(const std::vector<int64_t>& set, size_t count, const char* what) const {
     for (const auto number : set) {
       TORCH_CHECK_VALUE(
-          number >= 0 && static_cast<size_t>(number) < count, "[", kWhere, "] the number of an ", what, " below ", count,
-          " is required, but got ", number, " in '", pattern_.text_, "'.");
+          number >= 0 && static_cast<size_t>(number) < count, "[", kWhere, "] the number of an ", what, " below ",
+          count, " is required, but got ", number, " in '", pattern_.text_, "'.");
     }
   }
 
@@ -468,8 +469,10 @@ void RulePattern::check(const c10::FunctionSchema& schema) const {
   for (const auto& size : size_arguments_) {
     const auto index = schema.argumentIndexWithName(size.name);
     TORCH_CHECK_VALUE(
-        index && states_sizes(schema.arguments()[*index]), "[", kWhere, "] the name of an argument that states sizes is "
-        "required before '=', but got '", size.name, "' in '", text_, "', which is no such argument of ", schema, ".");
+        index && states_sizes(schema.arguments()[*index]), "[", kWhere,
+        "] the name of an argument that states sizes is "
+        "required before '=', but got '",
+        size.name, "' in '", text_, "', which is no such argument of ", schema, ".");
   }
 }
 

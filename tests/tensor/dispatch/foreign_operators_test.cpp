@@ -30,7 +30,9 @@ TORCH_LIBRARY(weft_foreign, m) {
   m.def("everywhere(Tensor x) -> Tensor", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, twice));
   m.def("ruled(Tensor x) -> Tensor", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, twice));
   m.def("add_to(Tensor(a!) x, float number) -> ()");
-  m.def(torch::schema("random(Tensor x) -> Tensor"), torch::dispatch(c10::DispatchKey::CPU, twice), {at::Tag::nondeterministic_seeded});
+  m.def(
+      torch::schema("random(Tensor x) -> Tensor"), torch::dispatch(c10::DispatchKey::CPU, twice),
+      {at::Tag::nondeterministic_seeded});
 }
 
 TORCH_LIBRARY_IMPL(weft_foreign, CPU, m) {

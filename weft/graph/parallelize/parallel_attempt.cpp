@@ -259,9 +259,9 @@ class Attempt {
     const auto sizes = values_.of(node.output(number)->tensor().sizes);
     const auto& expected = decision.expected[number];
     TORCH_CHECK_VALUE(
-        expected.fits(sizes), "[tensor_parallel] %", node.output(number)->name(), " must be of the sizes that ", target_name(node),
-        " gives, ", c10::IntArrayRef(expected.sizes), " (-1: not known), but the program has it as ", c10::IntArrayRef(sizes),
-        ". Export it again, with another version of torch.");
+        expected.fits(sizes), "[tensor_parallel] %", node.output(number)->name(), " must be of the sizes that ",
+        target_name(node), " gives, ", c10::IntArrayRef(expected.sizes), " (-1: not known), but the program has it as ",
+        c10::IntArrayRef(sizes), ". Export it again, with another version of torch.");
   }
 
   void place_outputs(Node* node, const Decision* decision) {

@@ -34,8 +34,8 @@ bool is_of_collectives(const c10::OperatorHandle& op) {
 
 /// Libraries of torch whose kernels for all keys call ATen's operators, which have rules.
 bool is_of_torch(const c10::OperatorHandle& op) {
-  constexpr std::array<std::string_view, 8> kLibraries = {
-      "aten", "c10d", "prim", "prims", "rngprims", "inductor_prims", "debugprims", "export"};
+  constexpr std::array<std::string_view, 8> kLibraries = {"aten",     "c10d",           "prim",       "prims",
+                                                          "rngprims", "inductor_prims", "debugprims", "export"};
   return std::find(kLibraries.begin(), kLibraries.end(), library_of(op)) != kLibraries.end();
 }
 
@@ -119,6 +119,14 @@ torch::Library& library_for(const std::string& name) {
   return *library;
 }
 
+torch::CppFunction kernel_for(const c10::OperatorHandle& op) {
+  if (is_of_collectives(op)) {
+    return torch::CppFunction::makeFromBoxedFunction<&refuse_collective>();
+  }
+  auto seeded = seeded_kernel(op);
+  return seeded ? std::move(*seeded) : torch::CppFunction::makeFromBoxedFunctor(std::make_unique<ForeignKernel>());
+}
+
 /// Registers a kernel of the operator's own. Called by one thread at a time.
 void adopt(const c10::OperatorHandle& op) {
   const auto name = c10::toString(op.operator_name());
@@ -126,12 +134,7 @@ void adopt(const c10::OperatorHandle& op) {
   if (op.hasKernelForDispatchKey(kDTensorKey) || !adopted->insert(name).second) {
     return;
   }
-  auto seeded = seeded_kernel(op);
-  library_for(std::string(library_of(op)))
-      .impl(
-          name.c_str(),
-          seeded ? std::move(*seeded)
-                 : torch::CppFunction::makeFromBoxedFunctor(std::make_unique<ForeignKernel>()));
+  library_for(std::string(library_of(op))).impl(name.c_str(), kernel_for(op));
 }
 
 std::mutex& adoption_mutex() {
@@ -141,9 +144,6 @@ std::mutex& adoption_mutex() {
 
 /// The kernel of operators that have none: gives the operator a kernel of its own and calls it.
 void call_foreign(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  if (is_of_collectives(op)) {
-    refuse_collective(op, stack);
-  }
   {
     const std::lock_guard lock(adoption_mutex());
     adopt(op);
@@ -175,7 +175,7 @@ void adopt_new_operators() {
   const std::lock_guard lock(adoption_mutex());
   for (const auto& name : definitions->take()) {
     const auto op = c10::Dispatcher::singleton().findSchema(name);
-    if (op && !is_of_collectives(*op) && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
+    if (op && op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
       adopt(*op);
     }
   }

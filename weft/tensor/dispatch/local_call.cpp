@@ -357,8 +357,8 @@ class LocalCall {
     }
     const auto shape = output.spec->local_shape_and_offset().shape;
     TORCH_CHECK_VALUE(
-        local.sizes() == c10::IntArrayRef(shape), "[", op_.schema().name(), "] result ", next_, " must be ", *output.spec,
-        " ", call_.explanation->why, ", so that this rank holds ", c10::IntArrayRef(shape),
+        local.sizes() == c10::IntArrayRef(shape), "[", op_.schema().name(), "] result ", next_, " must be ",
+        *output.spec, " ", call_.explanation->why, ", so that this rank holds ", c10::IntArrayRef(shape),
         ", but the operator gave ", local.sizes(), ". Correct the rule; weft.check_rule tries all its strategies.");
   }
 

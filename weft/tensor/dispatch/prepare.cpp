@@ -38,8 +38,9 @@ class Preparation {
       auto without_rule = traits_;
       without_rule.rule = nullptr;
       decision_ = decide(op_, without_rule, arguments_, call_operands(), may_redistribute_stored);
-      decision_.reason = "the sizes of sharded results are not known without a meta kernel (torch.library.register_fake): "
-                         "the inputs are replicated";
+      decision_.reason =
+          "the sizes of sharded results are not known without a meta kernel (torch.library.register_fake): "
+          "the inputs are replicated";
     }
     call_.decomposition = decision_.decomposition;
     if (call_.decomposition != nullptr) {
@@ -214,12 +215,20 @@ class Preparation {
       return {};
     }
     TORCH_CHECK_VALUE(
-        number < call_.expected.size(), "[", name(), "] its rule must have a placement or dims for every output, but got ",
-        call_.expected.size(), " of them for ", globals_->size(), " outputs. Correct the rule.");
+        number < call_.expected.size(), "[", name(),
+        "] its rule must have a placement or dims for every output, but got ", call_.expected.size(), " of them for ",
+        globals_->size(), " outputs. Correct the rule.");
     const auto& expected = call_.expected[number];
     TORCH_CHECK_VALUE(
         expected.fits(global.sizes), "[", name(), "] output ", number, " must have the sizes that its rule gives, ",
-        c10::IntArrayRef(expected.sizes), " (-1: any), but got ", c10::IntArrayRef(global.sizes), ". Correct the rule.");
+        c10::IntArrayRef(expected.sizes), " (-1: any), but got ", c10::IntArrayRef(global.sizes),
+        ". Correct the rule.");
+    for (const auto& placement : expected.layout.placements()) {
+      TORCH_CHECK_VALUE(
+          !placement.is_shard() || placement.dim() < static_cast<int64_t>(global.sizes.size()), "[", name(),
+          "] a shard dim of output ", number, " that the tensor has, of ", global.sizes.size(),
+          " dims, is required, but got ", placement.to_string(), " by its rule. Correct the rule.");
+    }
     PreparedOutput result;
     result.spec = TensorSpec::make(*mesh_, expected.layout, global.sizes, global.strides, global.dtype);
     result.is_view = ret.view_of >= 0;
