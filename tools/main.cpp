@@ -41,7 +41,13 @@ int fail_usage(const CLI::App& app, const CLI::ParseError& error) {
 /// Loads libraries whose static objects register operators and rules; they stay loaded.
 void load(const std::vector<std::string>& paths) {
   for (const auto& path : paths) {
-    at::DynamicLibrary(path.c_str(), nullptr, /*leak_handle=*/true);
+    try {
+      at::DynamicLibrary(path.c_str(), nullptr, /*leak_handle=*/true);
+    } catch (const c10::DynamicLibraryError& error) {
+      TORCH_CHECK_VALUE(
+          false, "[weft] --library must name a shared library that can be loaded, but got ", path, ": ",
+          error.what_without_backtrace());
+    }
   }
 }
 

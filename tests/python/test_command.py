@@ -261,6 +261,11 @@ def test_wrong_arguments_and_files_are_one_line_with_a_hint(files, tmp_path):
     assert not (tmp_path / "out").exists() and not (tmp_path / "y").exists()
 
 
+def test_a_library_that_cannot_be_loaded_is_an_error():
+    code, text = refused("--library", "none.so", "show", "f32[4] @ mesh(tp=2) {R}")
+    assert code == 1 and "[weft] --library must name a shared library that can be loaded, but got none.so" in text
+
+
 def test_every_command_has_help_with_an_example():
     for name in ("plan", "explain", "shard", "run", "check-plan", "redistribute", "show"):
         assert re.search(rf"Examples?:\n  .*weft {name} ", done(name, "--help")), name
