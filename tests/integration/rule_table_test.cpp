@@ -116,9 +116,10 @@ A rule gives each tensor dim the *factors* it is made of, as einsum does: inputs
 | `added={0}` | Inputs that are added to what is reduced: partial, not replicated, where a reduced factor is sharded. |
 | `linear={0,1}{2}` | Sets of inputs that may be partial sums together while the others are replicated; the output is then partial too. |
 | `linear*={0}` | The same for partial values of any operation; `linear(max)` for maxima alone. |
+| `max<->min` | Of a partial maximum the output is a partial minimum, and the other way round. |
 | `unread={0}` | Inputs of which only shape and dtype matter. |
 | `any={1}` | Inputs of which only the dtype matters: they keep any layout. |
-| `updated={3,4}` | Inputs that are written to without being returned, as running statistics are: they keep their layout. |
+| `updated={3,4}` | Inputs that are written to without being returned, as running statistics are. |
 | `constant={0}` | Outputs that are the same under every sharding. |
 | `size=[a,b]` | An argument that states sizes; locally it states what is left of them. |
 | `lookup={1 in a}` | An input of positions along a factor. Where that is sharded, a rank looks up what it holds. |

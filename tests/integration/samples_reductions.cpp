@@ -33,6 +33,8 @@ void add_truth(Samples& samples) {
   samples.add_with("aten::sum", {truth}, [](const Inputs& t) { return Inputs{t[0].sum(Dims{0})}; });
   samples.add_with("aten::count_nonzero", {truth}, [](const Inputs& t) { return Inputs{t[0].count_nonzero(Dims{1})}; });
   samples.add_with("aten::count_nonzero", {truth}, [](const Inputs& t) { return Inputs{t[0].count_nonzero()}; });
+  samples.add_with(
+      "aten::histc", {sample_values({5, 4}, 1)}, [](const Inputs& t) { return Inputs{t[0].histc(4, -1, 2)}; });
 }
 
 void add_moments(Samples& samples) {
@@ -46,17 +48,13 @@ void add_moments(Samples& samples) {
   samples.add_with("aten::std_mean", floats({{6, 4}}), [](const Inputs& t) { return results(at::std_mean(t[0])); });
   samples.add("aten::logsumexp", {{5, 4}}, [](const Inputs& t) { return t[0].logsumexp(Dims{1}); });
   samples.add("aten::linalg_vector_norm", {{5, 4}}, [](const Inputs& t) { return at::linalg_vector_norm(t[0], 3); });
-  // The gradients of these are set to zero in place where the norm is zero, which those of partial values cannot be.
-  samples.add_with("aten::norm", floats({{5, 4}}), without_gradients([](const Inputs& t) {
-                     return Inputs{t[0].norm(2, Dims{0}, /*keepdim=*/true)};
-                   }));
-  samples.add_with("aten::renorm", floats({{5, 4}}), without_gradients([](const Inputs& t) {
-                     return Inputs{t[0].renorm(2, 1, 0.5)};
-                   }));
+  samples.add("aten::norm", {{5, 4}}, [](const Inputs& t) { return t[0].norm(2, Dims{0}, /*keepdim=*/true); });
+  samples.add("aten::renorm", {{5, 4}}, [](const Inputs& t) { return t[0].renorm(2, 1, 0.5); });
 }
 
 void add_scans(Samples& samples) {
   samples.add("aten::cumsum", {{5, 4}}, [](const Inputs& t) { return t[0].cumsum(1); });
+  samples.add("aten::cumsum_", {{5, 4}}, [](const Inputs& t) { return t[0].clone().cumsum_(1); });
   samples.add("aten::cumsum", {{}}, [](const Inputs& t) { return t[0].cumsum(0); });
   samples.add("aten::cumprod", {{5, 4}}, [](const Inputs& t) { return t[0].cumprod(0); });
   samples.add("aten::logcumsumexp", {{5, 4}}, [](const Inputs& t) { return t[0].logcumsumexp(-1); });

@@ -45,6 +45,12 @@ TEST(DimMap, DimsOfOneElementHaveNoFactor) {
   EXPECT_EQ(map_text({5, 1, 4}, {5, 4}), "([a,-,b])->([a,b]) 5 4");
 }
 
+TEST(DimMap, ADimOfOneElementThatStaysOneKeepsItsShard) {
+  EXPECT_EQ(map_text({1, 8}, {1, 2, 4}), "([a,(b c)])->([a,b,c]) 1 2 4");
+  EXPECT_EQ(map_text({6, 1}, {2, 3, 1}), "([(a b),c])->([a,b,c]) 2 3 1");
+  EXPECT_EQ(map_text({1}, {1}), "([a])->([a]) 1");
+}
+
 TEST(DimMap, ASingleElementHasNoDimToShard) {
   EXPECT_EQ(map_text({}, {1, 1}), "([])->([-,-])");
   EXPECT_EQ(map_text({1}, {}), "([-])->([])");

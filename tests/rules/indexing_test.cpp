@@ -19,9 +19,18 @@ TEST(Indexing, TheIndexReplacesTheIndexedDim) {
 }
 
 TEST(Indexing, GatherPassesTheDimsThatAreEquallyLong) {
-  EXPECT_EQ(rule_text("aten::gather", {{5, 4}, {5, 3}}, {{"dim", 1}}), "([b,-],[b,a])->([b,a]) linear*={0}");
-  EXPECT_EQ(rule_text("aten::gather", {{5, 4}, {2, 3}}, {{"dim", 1}}), "([-,-],[-,a])->([-,a]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::gather", {{5, 4}, {5, 9}}, {{"dim", 1}}), "([b,-],[b,a])->([b,a]) linear*={0}");
+  EXPECT_EQ(rule_text("aten::gather", {{5, 4}, {3, 9}}, {{"dim", 1}}), "([-,-],[-,a])->([-,a]) linear*={0}");
   EXPECT_EQ(rule_text("aten::gather", {{}, {2}}, {{"dim", 0}}), "none");
+}
+
+TEST(Indexing, GatherOfNoMoreThanThereIsLooksUpWhatARankHolds) {
+  EXPECT_EQ(
+      rule_text("aten::gather", {{5, 4}, {5, 3}}, {{"dim", 1}}),
+      "([b,c],[b,a])->([b,a]) sum={c} filled={c} linear*={0} lookup={1 in c}");
+  EXPECT_EQ(
+      rule_text("aten::gather", {{5, 4}, {2, 1}}, {{"dim", 1}}),
+      "([-,b],[-,a])->([-,a]) sum={b} filled={b} linear*={0} lookup={1 in b}");
 }
 
 TEST(Indexing, WhatIsScatteredMayOverwriteWhatCameEarlier) {

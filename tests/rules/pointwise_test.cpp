@@ -34,7 +34,7 @@ TEST(Pointwise, AProductIsLinearInEachFactor) {
 TEST(Pointwise, AQuotientIsLinearInTheDividendAlone) {
   EXPECT_EQ(rule_text("aten::div.Tensor", {{5}, {5}}), "([a],[a])->([a]) linear={0}");
   EXPECT_EQ(rule_text("aten::div.Tensor_mode", {{5}, {5}}, {{"rounding_mode", "floor"}}), "([a],[a])->([a])");
-  EXPECT_EQ(rule_text("aten::neg", {{5}}), "([a])->([a]) linear={0}");
+  EXPECT_EQ(rule_text("aten::neg", {{5}}), "([a])->([a]) linear={0} max<->min");
 }
 
 TEST(Pointwise, WhatIsAddedToAProductIsPartialWithOneFactor) {

@@ -22,6 +22,12 @@ TEST(Reductions, CountsAddUpButAreNotThoseOfTerms) {
   EXPECT_EQ(rule_text("aten::count_nonzero", {{5, 4}}), "([a,b])->([]) sum={a,b}");
 }
 
+TEST(Reductions, CountsByBinsAddUpIfTheirBoundsAreGiven) {
+  EXPECT_EQ(rule_text("aten::histc", {{5, 4}}, {{"min", 0.0}, {"max", 2.0}}), "([a,b])->([-]) sum={a,b}");
+  EXPECT_EQ(rule_text("aten::histc", {{5, 4}}), "none");
+  EXPECT_EQ(rule_text("aten::histc", {{5, 4}}, {{"min", 2.0}, {"max", 2.0}}), "none");
+}
+
 TEST(Reductions, OthersAreReducedByTheirOwnOperation) {
   EXPECT_EQ(rule_text("aten::amax", {{5, 4}}, {{"dim", Ints{0}}}), "([a,b])->([b]) max={a} filled={a} linear(max)={0}");
   EXPECT_EQ(rule_text("aten::amin", {{5, 4}}, {{"dim", Ints{0}}}), "([a,b])->([b]) min={a} filled={a} linear(min)={0}");

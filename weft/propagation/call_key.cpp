@@ -21,6 +21,9 @@ void CallKey::add_static(const c10::IValue& value) {
     add(value.toInt());
   } else if (value.isBool()) {
     add(value.toBool() ? 1 : 0);
+  } else if (value.isDouble()) {
+    add(kDouble);
+    add(std::bit_cast<uint64_t>(value.toDouble()));
   } else if (value.isNone()) {
     add(kNone);
   } else if (value.isList()) {

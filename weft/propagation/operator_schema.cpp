@@ -39,6 +39,11 @@ bool is_filled_in(const c10::FunctionSchema& schema, const c10::Argument& argume
       (schema.name().starts_with("aten::masked_fill") || schema.name() == "aten::constant_pad_nd");
 }
 
+/// Whether a rule reads the value of a number.
+bool is_read_by_rule(const c10::FunctionSchema& schema, const c10::Argument& argument) {
+  return schema.name() == "aten::histc" && (argument.name() == "min" || argument.name() == "max");
+}
+
 } // namespace
 
 OperatorSchema::OperatorSchema(const c10::FunctionSchema& schema) {
@@ -50,6 +55,8 @@ OperatorSchema::OperatorSchema(const c10::FunctionSchema& schema) {
     arguments.push_back(kind_of(*argument.type()));
     if (arguments.back() == ArgumentKind::Value && is_filled_in(schema, argument)) {
       arguments.back() = ArgumentKind::Fill;
+    } else if (is_read_by_rule(schema, argument)) {
+      arguments.back() = ArgumentKind::Static;
     }
     is_out.push_back(argument.is_out());
   }

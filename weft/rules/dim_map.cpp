@@ -54,7 +54,8 @@ class Mapper {
       }
     }
     for (const auto& [from, to, size] : common) {
-      if (size > 1) {
+      // A dim of one element that stays one keeps its shard, which is empty on all ranks but one.
+      if (size > 1 || (from_[from] == 1 && to_[to] == 1)) {
         const auto f = rule_.add_factor(size);
         result_.from[from].push_back(f);
         result_.to[to].push_back(f);

@@ -1,6 +1,8 @@
 #include "weft/rules/builders.h"
 #include "weft/rules/registry.h"
 
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
 
 namespace weft {
@@ -63,7 +65,7 @@ std::optional<Aligned> aligned(const OpCall& call) {
   return result;
 }
 
-std::optional<Rule> gather_rule(const OpCall& call) {
+std::optional<Rule> picked_along_dim(const OpCall& call) {
   auto found = aligned(call);
   if (!found) {
     return std::nullopt;
@@ -75,9 +77,24 @@ std::optional<Rule> gather_rule(const OpCall& call) {
   return rule;
 }
 
+/// The dim that is indexed may be sharded if no more elements are picked than there are: then each rank contributes the
+/// elements that it holds, and the result is no larger than what would have to be gathered.
+std::optional<Rule> gather_rule(const OpCall& call) {
+  auto rule = picked_along_dim(call);
+  const auto& self = call.operand(0);
+  if (rule && is_number(self) && c10::multiply_integers(call.operand(1).sizes) <= c10::multiply_integers(self.sizes)) {
+    const auto dim = call.wrapped_dim("dim", self.dim());
+    const auto picked = rule->add_factor(self.sizes[dim]);
+    rule->inputs[0][dim] = {picked};
+    rule->lookup = Rule::Lookup{1, picked};
+    rule->filled.push_back(picked);
+  }
+  return rule;
+}
+
 /// As gather. Without a dim the operator indexes the flattened tensor, which has no rule.
 std::optional<Rule> take_along_dim_rule(const OpCall& call) {
-  return call.has("dim") ? gather_rule(call) : std::nullopt;
+  return call.has("dim") ? picked_along_dim(call) : std::nullopt;
 }
 
 /// Every number becomes a one-hot vector, whose length must be given.

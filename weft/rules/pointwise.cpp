@@ -12,6 +12,12 @@ Rule division(const OpCall& call) {
   return call.has("rounding_mode") ? *pointwise()(call) : *pointwise({{0}})(call);
 }
 
+Rule negation(const OpCall& call) {
+  auto rule = pointwise({{0}})(call).value();
+  rule.reverses_order = !rule.linear.empty();
+  return rule;
+}
+
 /// The operator picks each element from one operand of the set, so all operands of the set together may be partial with
 /// any op.
 Rule picked_from(const OpCall& call, const std::vector<int64_t>& set) {
@@ -107,10 +113,8 @@ void add_linear_rules(RuleRegistry& registry) {
   registry.add({"add", "sub", "subtract", "rsub", "complex"}, additive());
   registry.add({"mul", "multiply"}, pointwise({{0}, {1}}));
   registry.add({"div", "divide", "true_divide"}, division);
-  registry.add(
-      {"neg", "negative", "conj", "_conj", "_neg_view", "conj_physical", "_conj_physical", "deg2rad", "rad2deg",
-       "ldexp"},
-      pointwise({{0}}));
+  registry.add({"neg", "negative", "_neg_view"}, negation);
+  registry.add({"conj", "_conj", "conj_physical", "_conj_physical", "deg2rad", "rad2deg", "ldexp"}, pointwise({{0}}));
   registry.add({"addcmul"}, pointwise({{0, 1}, {0, 2}}));
   registry.add({"addcdiv", "lerp"}, pointwise({{0, 1}}));
   registry.add({"maximum"}, larger_of(ReduceOp::Max));

@@ -59,6 +59,18 @@ RuleFunction truth(ReduceOp op) {
   };
 }
 
+/// Counts by bins are terms over shards. If the bounds are equal, the operator takes the smallest and largest element of
+/// the global tensor instead.
+std::optional<Rule> histc_rule(const OpCall& call) {
+  if (call.number("min") == call.number("max")) {
+    return std::nullopt;
+  }
+  Rule rule;
+  rule.inputs.push_back(own_factors(rule, call.operand(0).sizes));
+  rule.outputs.emplace_back(1);
+  return rule;
+}
+
 Rule trace_rule(const OpCall& call) {
   return *unsharded_reduction(1, {{0}})(call);
 }
@@ -75,6 +87,7 @@ Rule renorm_rule(const OpCall& call) {
 void add_reduction_rules(RuleRegistry& registry) {
   registry.add({"sum"}, reduction(ReduceOp::Sum));
   registry.add({"nansum", "count_nonzero"}, counting);
+  registry.add({"histc"}, histc_rule);
   registry.add({"amax"}, reduction(ReduceOp::Max));
   registry.add({"amin"}, reduction(ReduceOp::Min));
   registry.add({"prod"}, reduction(ReduceOp::Product));

@@ -63,11 +63,14 @@ struct Rule {
   bool linear_in_any_op = false;
   /// The op of the partial values that the linear sets apply to, instead of sums and averages: amax passes maxima.
   std::optional<ReduceOp> linear_op;
+  /// Whether the operator reverses the order of numbers (neg): it turns a partial maximum into a minimum, and a minimum
+  /// into a maximum.
+  bool reverses_order = false;
   /// Operands of which only shape and dtype are read: partial values need not be reduced.
   std::vector<int64_t> unread;
   /// Operands of which only the dtype is read: they keep their layout.
   std::vector<int64_t> of_any_layout;
-  /// Operands that are updated in place and not returned (running statistics): they keep their layout.
+  /// Operands that are updated in place and not returned (running statistics).
   std::vector<int64_t> updated;
   /// Outputs that do not depend on which factors are sharded.
   std::vector<int64_t> constant;
