@@ -27,6 +27,9 @@ ReduceOp parse_reduce_op(std::string_view text) {
       return static_cast<ReduceOp>(i);
     }
   }
+  if (text == "prod") {
+    return ReduceOp::Product;
+  }
   TORCH_CHECK_VALUE(false, "[parse_reduce_op] expected one of sum avg max min product, but got '", text, "'.");
 }
 

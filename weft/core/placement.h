@@ -13,6 +13,7 @@ class TextCursor;
 enum class ReduceOp : uint8_t { Sum, Avg, Max, Min, Product };
 
 std::string_view to_string(ReduceOp op);
+/// The inverse of to_string(); "prod" is a product as well.
 ReduceOp parse_reduce_op(std::string_view text);
 
 /// Whether reducing with `a` over one mesh dim and with `b` over another gives the same value in either order.
