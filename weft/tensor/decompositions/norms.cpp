@@ -198,6 +198,10 @@ at::Tensor logsumexp_over_ranks(const at::Tensor& self, c10::IntArrayRef dim, bo
   const bool is_integral = c10::isIntegralType(self.scalar_type(), /*includeBool=*/true);
   const auto values = is_integral ? self.to(c10::get_default_dtype_as_scalartype()) : self;
   auto largest = (values.is_complex() ? at::real(values) : values).amax(dims, /*keepdim=*/true);
+  // Reduces the maxima once for all of their uses below. Tensors of a program that is decomposed are not distributed.
+  if (const auto* impl = as_dtensor(largest); impl != nullptr && impl->spec()->layout().has_partial()) {
+    largest = move_implicitly("aten::logsumexp", largest, without_partial(impl->spec()->layout()));
+  }
   largest = largest.masked_fill(largest.abs().eq(std::numeric_limits<double>::infinity()), 0);
   const auto sums = (values - largest).exp().sum(dims, keepdim).log();
   return sums + (keepdim ? largest : largest.squeeze(dims));
