@@ -50,8 +50,7 @@ at::Tensor loss_of(const Tensors& values, const std::function<at::Tensor(const a
 }
 
 bool is_refusal(const std::string& text) {
-  return text.find("the result cannot be stored in") != std::string::npos ||
-      text.find("is a view that had to be redistributed") != std::string::npos;
+  return text.find("is a view that had to be redistributed") != std::string::npos;
 }
 
 std::optional<ProgramStep> random_step(Dice& dice, const Tensors& values, bool with_gradients) {

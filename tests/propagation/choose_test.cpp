@@ -110,10 +110,17 @@ TEST(Choose, PartialSumsPassWhatIsLinear) {
 }
 
 TEST(Choose, OnlyCopiesPassPartialValuesOfOtherOperations) {
-  const auto strategy = choice("aten::neg", {"f32[8,4] @ mesh(tp=2) {P(max)}"});
+  const auto strategy = choice("aten::deg2rad", {"f32[8,4] @ mesh(tp=2) {P(max)}"});
   EXPECT_FALSE(strategy->inputs[0].has_partial());
   EXPECT_FALSE(strategy->outputs[0].has_partial());
   EXPECT_GT(strategy->cost, 0);
+}
+
+TEST(Choose, WhatReversesTheOrderTurnsMaximaIntoMinima) {
+  EXPECT_EQ(choice_text("aten::neg", {"f32[8,4] @ mesh(tp=2) {P(max)}"}), "{P(max)} -> {P(min)}");
+  EXPECT_EQ(choice_text("aten::neg", {"f32[8,4] @ mesh(tp=2) {P(min)}"}), "{P(min)} -> {P(max)}");
+  EXPECT_EQ(choice_text("aten::neg", {"f32[8,4] @ mesh(tp=2) {P(sum)}"}), "{P(sum)} -> {P(sum)}");
+  EXPECT_FALSE(choice("aten::neg", {"f32[8,4] @ mesh(tp=2) {P(product)}"})->inputs[0].has_partial());
 }
 
 TEST(Choose, WhatIsLinearInOneOperationPassesItsPartialValuesAlone) {

@@ -91,6 +91,34 @@ TEST(Decide, AWrittenTensorStaysUnlessItMayMove) {
   EXPECT_FALSE(decided(true).targets[0].has_partial());
 }
 
+TEST(Decide, UpdatedStatisticsAreWrittenAsResultsAre) {
+  const auto op = op_of("aten::native_batch_norm");
+  const std::vector<CallOperand> operands = {
+      operand(0, "f32[8,4] @ mesh(tp=2) {R}"), operand(3, "f32[4] @ mesh(tp=2) {P(sum)}"),
+      operand(4, "f32[4] @ mesh(tp=2) {R}")};
+  const auto decided = [&](bool may_redistribute_stored) {
+    return decide(
+        op, OperatorTraits(op),
+        {c10::IValue(), c10::IValue(), c10::IValue(), c10::IValue(), c10::IValue(), true, 0.1, 1e-5}, operands,
+        may_redistribute_stored);
+  };
+  expect_contains(
+      error_text<c10::ValueError>([&] { decided(false); }), "the result cannot be stored in f32[4] @ mesh(tp=2)");
+  const auto decision = decided(true);
+  EXPECT_EQ(decision.written, (std::vector<size_t>{1, 2}));
+  EXPECT_FALSE(decision.targets[1].has_partial());
+}
+
+TEST(Decide, NoTermsPassNumbersThatAreNotFinite) {
+  const auto op = op_of("aten::mul", "Scalar");
+  const std::vector<CallOperand> operands = {operand(0, "f32[8] @ mesh(tp=2) {P(sum)}")};
+  const auto decided = [&](bool numbers_keep_linear) {
+    return decide(op, OperatorTraits(op), {c10::IValue(), 2.0}, operands, true, numbers_keep_linear);
+  };
+  EXPECT_EQ(decided(true).targets[0].to_string(), "{P(sum)}");
+  EXPECT_FALSE(decided(false).targets[0].has_partial());
+}
+
 } // namespace decide_test
 
 } // namespace weft

@@ -36,6 +36,11 @@ int64_t product(c10::ArrayRef<Rule::Factor> factors, const std::vector<int64_t>&
   return result;
 }
 
+/// The op of partial values after their order was reversed.
+ReduceOp reversed(ReduceOp op) {
+  return op == ReduceOp::Max ? ReduceOp::Min : op == ReduceOp::Min ? ReduceOp::Max : op;
+}
+
 /// Expands a rule over a mesh: tries all combinations of one role per mesh dim and keeps the cheapest.
 class Chooser {
  public:
@@ -167,7 +172,8 @@ class Chooser {
       }
       const auto op = placement.reduce_op();
       const bool is_linear = rule_.linear_op ? op == *rule_.linear_op : op == ReduceOp::Sum || op == ReduceOp::Avg;
-      const bool passes = rule_.linear_in_any_op || is_linear;
+      const bool is_reversed = rule_.reverses_order && (op == ReduceOp::Max || op == ReduceOp::Min);
+      const bool passes = rule_.linear_in_any_op || is_linear || is_reversed;
       if (passes && std::find(ops.begin(), ops.end(), op) == ops.end()) {
         ops.push_back(op);
       }
@@ -243,8 +249,10 @@ class Chooser {
       case Role::Kind::Replicate:
         return Replicate();
       case Role::Kind::Linear:
-        return which == Tensors::Outputs || (which == Tensors::Inputs && is_term(i, role, m)) ? Partial(role.op)
-                                                                                              : Replicate();
+        if (which == Tensors::Outputs) {
+          return Partial(rule_.reverses_order ? reversed(role.op) : role.op);
+        }
+        return which == Tensors::Inputs && is_term(i, role, m) ? Partial(role.op) : Replicate();
       case Role::Kind::Shard:
         if ((which == Tensors::Outputs && !Rule::has(dims, role.factor)) ||
             (which == Tensors::Inputs && rule_.is_reduced(role.factor) && contains(rule_.added, i))) {
@@ -372,6 +380,11 @@ class Chooser {
       }
       return;
     }
+    for (const auto& stored : stored_) {
+      if (stored.output != StoredOutput::kNone && contains(rule_.unread, stored.operand)) {
+        (*inputs)[stored.operand] = (*outputs)[stored.output]; // an out= argument is in no linear set
+      }
+    }
     double total = 0;
     for (const auto& stored : stored_) {
       const auto& kept = operands_[stored.operand].spec->layout();
@@ -381,11 +394,6 @@ class Chooser {
         return;
       }
       total += return_cost(stored.operand, taken);
-    }
-    for (const auto operand : rule_.updated) {
-      if ((*inputs)[operand] != operands_[operand].spec->layout()) {
-        return;
-      }
     }
     for (size_t i = 0; i < operands_.size(); ++i) {
       total += redistribution_cost(i, (*inputs)[i]);
@@ -401,6 +409,12 @@ class Chooser {
     }
   }
 
+  bool is_stored(size_t operand) const {
+    return std::any_of(stored_.begin(), stored_.end(), [&](const StoredOutput& stored) {
+      return stored.operand == static_cast<int64_t>(operand);
+    });
+  }
+
   /// The cost of redistributing the written value back to the operand's own layout.
   double return_cost(size_t operand, const Layout& layout) const {
     const auto& spec = operands_[operand].spec;
@@ -413,9 +427,13 @@ class Chooser {
 
   double redistribution_cost(size_t operand, const Layout& layout) {
     const auto& is_stationary = operands_[operand].is_stationary;
-    const auto spec = contains(rule_.unread, operand) ? unread_spec(operands_[operand].spec) : operands_[operand].spec;
+    const bool is_unread = contains(rule_.unread, operand);
+    const auto spec = is_unread ? unread_spec(operands_[operand].spec) : operands_[operand].spec;
     if (spec->layout() == layout || operands_[operand].spec->layout() == layout) {
       return 0;
+    }
+    if (is_unread && is_stored(operand)) {
+      return 0; // its values are overwritten, so that none of them has to come first
     }
     auto& known = known_costs_[operand];
     for (const auto& [known_layout, seconds] : known) {

@@ -22,12 +22,14 @@ class Deciding {
       const OperatorTraits& traits,
       c10::ArrayRef<c10::IValue> arguments,
       c10::ArrayRef<CallOperand> operands,
-      bool may_redistribute_stored)
+      bool may_redistribute_stored,
+      bool numbers_keep_linear)
       : op_(op),
         traits_(traits),
         arguments_(arguments),
         operands_(operands),
         may_redistribute_stored_(may_redistribute_stored),
+        numbers_keep_linear_(numbers_keep_linear),
         mesh_(operands[0].spec->mesh()) {}
 
   Decision run() {
@@ -35,8 +37,11 @@ class Deciding {
       return std::move(result_);
     }
     result_.targets.assign(operands_.size(), replicated(mesh_));
-    for (const auto& operand : operands_) {
-      result_.sources.push_back(operand.spec);
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      result_.sources.push_back(operands_[i].spec);
+      if (traits_.schema.writes(operands_[i].argument) && !operands_[i].is_plain) {
+        result_.written.push_back(i);
+      }
     }
     if (traits_.rule != nullptr && traits_.rule->per_element) {
       decide_elements();
@@ -100,6 +105,9 @@ class Deciding {
       return std::nullopt;
     }
     auto rule = traits_.rule->rule(OpCall(op_.schema(), arguments_, subset.metas, subset.ranges));
+    if (rule && !numbers_keep_linear_) {
+      take_no_terms(*rule);
+    }
     if (rule) {
       // An out= argument has the sharding of the output that is stored in it.
       for (size_t out = 0; subset.metas.size() + out < subset.operands.size(); ++out) {
@@ -110,6 +118,17 @@ class Deciding {
     return rule;
   }
 
+  /// Makes the rule one that neither passes partial operands on nor adds a term on every rank.
+  static void take_no_terms(Rule& rule) {
+    rule.linear.clear();
+    for (size_t f = 0; f < rule.sizes.size() && !rule.added.empty(); ++f) {
+      const auto factor = static_cast<Rule::Factor>(f);
+      if (rule.is_reduced(factor) && !rule.is_unsharded(factor)) {
+        rule.unsharded.push_back(factor);
+      }
+    }
+  }
+
   Strategy choose_for(const Rule& rule, const Subset& subset) {
     std::vector<PlacedOperand> placed;
     std::vector<StoredOutput> stored;
@@ -117,7 +136,10 @@ class Deciding {
       const auto i = subset.operands[k];
       placed.push_back({operands_[i].spec, operands_[i].is_stationary});
       has_stationary_ = has_stationary_ || placed.back().is_stationary;
-      if (traits_.schema.writes(operands_[i].argument) && !operands_[i].is_plain) {
+      if (contains(rule.updated, k) && !operands_[i].is_plain && !result_.is_written(i)) {
+        result_.written.push_back(i);
+      }
+      if (result_.is_written(i)) {
         stored.push_back({output_stored_in(operands_[i].argument, rule), static_cast<int64_t>(k)});
       }
     }
@@ -128,19 +150,23 @@ class Deciding {
       }
       strategy = choose(rule, placed, stored);
     }
-    const auto keeps_layout = !stored.empty() ? stored[0].operand : !rule.updated.empty() ? rule.updated[0] : 0;
     TORCH_CHECK_VALUE(
-        strategy.has_value(), "[", name(), "] the result cannot be stored in ", placed[keeps_layout].spec->to_string(),
+        strategy.has_value(), "[", name(), "] the result cannot be stored in ",
+        placed[stored.empty() ? 0 : stored[0].operand].spec->to_string(),
         ", whose placements stay as they are. Redistribute it first, or use the functional form.");
     for (size_t k = 0; k < subset.operands.size(); ++k) {
       const auto i = subset.operands[k];
       result_.targets[i] = strategy->inputs[k];
-      const auto& unread = rule.unread;
-      if (std::find(unread.begin(), unread.end(), static_cast<int64_t>(k)) != unread.end()) {
+      if (contains(rule.unread, k)) {
         result_.sources[i] = unread_spec(operands_[i].spec);
+        result_.unread.push_back(i);
       }
     }
     return std::move(*strategy);
+  }
+
+  static bool contains(const std::vector<int64_t>& numbers, size_t number) {
+    return std::find(numbers.begin(), numbers.end(), static_cast<int64_t>(number)) != numbers.end();
   }
 
   /// The output that is stored in an argument: that of the return aliasing it; the first output if the operator returns
@@ -243,6 +269,7 @@ class Deciding {
   c10::ArrayRef<c10::IValue> arguments_;
   c10::ArrayRef<CallOperand> operands_;
   bool may_redistribute_stored_;
+  bool numbers_keep_linear_;
   const DeviceMesh& mesh_;
   Decision result_;
   bool has_stationary_ = false;
@@ -255,8 +282,9 @@ Decision decide(
     const OperatorTraits& traits,
     c10::ArrayRef<c10::IValue> arguments,
     c10::ArrayRef<CallOperand> operands,
-    bool may_redistribute_stored) {
-  return Deciding(op, traits, arguments, operands, may_redistribute_stored).run();
+    bool may_redistribute_stored,
+    bool numbers_keep_linear) {
+  return Deciding(op, traits, arguments, operands, may_redistribute_stored, numbers_keep_linear).run();
 }
 
 } // namespace weft

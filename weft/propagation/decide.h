@@ -50,6 +50,8 @@ struct Decision {
   const Decomposition* decomposition = nullptr; // the call runs as other operators, and the fields below are unset
   std::vector<SpecPtr> sources;                 // the specs that the operands are read with
   std::vector<Layout> targets;                  // the layouts that the operands need
+  std::vector<size_t> unread;                   // operands of which only shape and dtype are read
+  std::vector<size_t> written;                  // distributed operands that the call writes to
   std::vector<SizeArgument> size_arguments;
   std::optional<Lookup> lookup;
   std::vector<ExpectedOutput> expected; // empty in a fallback: every output is replicated
@@ -60,11 +62,18 @@ struct Decision {
   bool redistributes(size_t operand, const SpecPtr& spec) const {
     return !(sources[operand]->layout() == targets[operand] || spec->layout() == targets[operand]);
   }
+  bool is_unread(size_t operand) const {
+    return std::find(unread.begin(), unread.end(), operand) != unread.end();
+  }
+  bool is_written(size_t operand) const {
+    return std::find(written.begin(), written.end(), operand) != written.end();
+  }
 };
 
 /// Decides how a call runs. Reads no tensors among the arguments, except which tensors of a list are present.
-/// `may_redistribute_stored`: an operand that is written to may be redistributed and redistributed back if nothing else is
-/// possible.
+/// `may_redistribute_stored`: an operand that is written to may be redistributed and redistributed back if nothing else
+/// is possible.
+/// `numbers_keep_linear`: see keep_linear(); if false, no partial operand is passed on.
 ///
 ///   mm(f32[8,8] {S(0)}, f32[8,8] {S(1)})   ->   targets {S(0)} {R}, expected {S(0)}: the second operand is gathered
 Decision decide(
@@ -72,6 +81,7 @@ Decision decide(
     const OperatorTraits& traits,
     c10::ArrayRef<c10::IValue> arguments,
     c10::ArrayRef<CallOperand> operands,
-    bool may_redistribute_stored);
+    bool may_redistribute_stored,
+    bool numbers_keep_linear = true);
 
 } // namespace weft

@@ -11,7 +11,8 @@ IN_PLACE = [
     "{x}[..., :1] = 0.5", "{x}[{x} > 0.3] = 0.25", "{x}[{a}:{b}] += 1", "{x}[{i}].mul_(2)",
     "{x}.masked_fill_({x} > 0.3, 0.5)", "{x}.index_fill_(0, indices([{i}]), 3.0)", "{x}[:, :1].fill_(1.25)",
     "{x}[::2] = 0.75", "{x}.flatten()[0] = 4.0", "{x}.view(-1).add_(1)", "{x}.t().add_(1)",
-    "{x}.transpose(0, -1).mul_(2)", "{x}.diagonal().fill_(1)", "{x}[[{i}]] = 1.5", "{x}.tril_()",
+    "{x}.transpose(0, -1).mul_(2)", "{x}.diagonal().fill_(1)", "{x}.cumsum_(0)", "{x}.cumsum_(-1)", "{x}.t().cumsum_(0)",
+    "{x}.triu_(1)", "{x}.exp_().clamp_(max=2)", "torch.cumsum({x}, 0, out={x})", "{x}[[{i}]] = 1.5", "{x}.tril_()",
     "{x}.square_().clamp_(max=3)", "{x}[None].add_(1)", "{x}.unsqueeze(-1).mul_(0.5)", "{x}.normal_().zero_()",
     "torch.nn.init.normal_({x}).zero_()", "{x}.swapaxes(0, -1)[0] = 1.0", "torch.add({x}, 1, out={x})",
 ]  # fmt: skip

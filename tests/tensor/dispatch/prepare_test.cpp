@@ -31,7 +31,7 @@ TEST(Prepare, WhereNothingMovesThereIsNoPlan) {
     const auto call = prepared(op_of("aten::neg"), {x});
     EXPECT_EQ(call.operands, std::vector<SpecPtr>{spec_of(x)});
     EXPECT_TRUE(call.moves.empty());
-    EXPECT_TRUE(call.moves_back.empty());
+    EXPECT_TRUE(call.write_backs.empty());
     EXPECT_FALSE(call.communicates);
     EXPECT_FALSE(call.is_fallback);
     EXPECT_TRUE(call.outputs_known);
@@ -142,9 +142,41 @@ TEST(Prepare, WithoutARuleOperandsAreReplicatedAndWhatIsWrittenComesBack) {
     ASSERT_EQ(call.moves.size(), 3U);
     EXPECT_EQ(call.moves[0]->plan().to_string(), "all_gather(a: S(0) -> R)");
     EXPECT_EQ(call.moves[1], nullptr);
-    ASSERT_EQ(call.moves_back.size(), 3U);
-    EXPECT_EQ(call.moves_back[0]->plan().to_string(), "slice(a: R -> S(0))");
-    EXPECT_EQ(call.moves_back[1], nullptr);
+    ASSERT_EQ(call.write_backs.size(), 1U);
+    EXPECT_EQ(call.write_backs[0].operand, 0);
+    EXPECT_EQ(call.write_backs[0].plan->plan().to_string(), "slice(a: R -> S(0))");
+    EXPECT_FALSE(call.write_backs[0].unread_sizes.has_value());
+  });
+}
+
+TEST(Prepare, AWriteThatTheOwnLayoutCannotHoldIsRedistributedBack) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({4, 2}), mesh, {Shard(0)});
+    const auto call = prepared(op_of("aten::cumsum_"), {x, 0, c10::IValue()});
+    EXPECT_EQ(
+        call.explanation->to_string(),
+        "aten::cumsum_(f32[4,2] @ mesh(a=2) {S(0)}): {R} -> {R}\n"
+        "  0: all_gather(a: S(0) -> R)\n"
+        "  0 written back: slice(a: R -> S(0))\n"
+        "  16 bytes\n"
+        "  by the rule ([a,b])->([a,b]) unsharded={a} linear={0}");
+    EXPECT_TRUE(call.communicates);
+  });
+}
+
+TEST(Prepare, AnUnreadTensorIsNotGatheredBeforeItIsWritten) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({4, 3}), mesh, {Shard(0)});
+    const auto sum = x.sum(0); // P(sum)
+    const auto out = distribute_tensor(whole_numbers({3}), mesh, {Replicate()});
+    const auto product = prepared(op_of("aten::exp", "out"), {out, sum});
+    ASSERT_EQ(product.write_backs.size(), 1U);
+    EXPECT_EQ(product.write_backs[0].operand, 1);
+    EXPECT_EQ(product.write_backs[0].plan->plan().to_string(), "make_partial(a: R -> P(sum))");
+    EXPECT_EQ(product.write_backs[0].unread_sizes, (std::vector<int64_t>{3}));
+    EXPECT_TRUE(product.moves.empty());
+    EXPECT_FALSE(product.communicates);
+    EXPECT_TRUE(prepared(op_of("aten::mul", "out"), {sum, out, sum}).write_backs.empty()) << "terms are stored as terms";
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "weft/core/layout_algebra.h"
 #include "weft/propagation/is_random.h"
+#include "weft/propagation/linear_numbers.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -155,10 +156,13 @@ Decision CallAnalysis::decided(
   if (!is_random(op)) {
     auto allowed = operator_traits;
     allowed.decomposition = decomposes ? operator_traits.decomposition : nullptr;
-    return weft::decide(op, allowed, arguments, operands, /*may_redistribute_stored=*/false);
+    return weft::decide(
+        op, allowed, arguments, operands, /*may_redistribute_stored=*/false, keep_linear(op.schema(), arguments));
   }
   if (operator_traits.rule != nullptr && may_draw_nothing(op.schema())) {
-    auto decision = weft::decide(op, operator_traits, arguments, operands, /*may_redistribute_stored=*/false);
+    auto decision = weft::decide(
+        op, operator_traits, arguments, operands, /*may_redistribute_stored=*/false,
+        keep_linear(op.schema(), arguments));
     if (!decision.is_fallback && decision.decomposition == nullptr) {
       return decision;
     }

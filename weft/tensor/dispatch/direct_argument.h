@@ -114,7 +114,10 @@ class DirectArgument<at::TensorList> {
 /// Adds the words of an argument that is no tensor to the key.
 inline bool read_value(const at::Scalar& value, OperatorSchema::ArgumentKind kind, CallKey& key) {
   key.add_type(value);
-  if (C10_UNLIKELY(kind == OperatorSchema::ArgumentKind::Fill)) {
+  if (C10_UNLIKELY(kind != OperatorSchema::ArgumentKind::Value)) {
+    if (kind != OperatorSchema::ArgumentKind::Fill) {
+      return false;
+    }
     key.add(value.equal(0) ? 1 : 0);
   }
   return !value.isSymbolic();

@@ -1,20 +1,32 @@
 #include "weft/tensor/dispatch/dtensor_kernel.h"
 
+#include "weft/propagation/linear_numbers.h"
 #include "weft/rules/register_rule.h"
 #include "weft/tensor/dispatch/local_call.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
 #include "weft/tensor/gradients/gradient_layout.h"
 #include "weft/tensor/impl/call_agreement.h"
 #include "weft/tensor/impl/explain.h"
+#include "weft/tensor/impl/in_backward.h"
 #include "weft/tensor/impl/scopes.h"
 #include "weft/tensor/random/random_fallback.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/item.h>
+
+#include <algorithm>
 
 namespace weft {
 
 using torch::jit::Stack;
 using ArgumentKind = OperatorSchema::ArgumentKind;
+
+namespace {
+
+/// The last word of the key of a call with numbers with which the operator is not linear.
+constexpr uint64_t kNotLinear = 0x6e6f746c696e6561;
+
+} // namespace
 
 DTensorKernel::DTensorKernel(const c10::OperatorHandle& op)
     : op_(op),
@@ -45,6 +57,14 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
     traits.find_rule(op_);
     call = &cache.add(key, prepare(op_, traits, torch::jit::last(*stack, count), operands));
   }
+  if (C10_UNLIKELY(call->needs_linear_numbers) && !keep_linear(torch::jit::last(*stack, count), operands)) {
+    key.add(kNotLinear);
+    call = cache.find(key);
+    if (call == nullptr) {
+      call = &cache.add(
+          key, prepare(op_, traits_, torch::jit::last(*stack, count), operands, /*numbers_keep_linear=*/false));
+    }
+  }
   if (C10_UNLIKELY(call->decomposition != nullptr)) {
     call->decomposition->kernel.callBoxed(op_, keys, stack);
     return;
@@ -59,6 +79,16 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
     count_fallback(*call);
   }
   run_local_call(op_, traits_.schema, *call, stack, operands);
+}
+
+bool DTensorKernel::keep_linear(c10::ArrayRef<c10::IValue> arguments, const OperandRefs& operands) const {
+  const auto is_number = [](const OperandRef& ref) {
+    return ref.impl == nullptr && ref.tensor->dim() == 0 && ref.tensor->is_cpu(); // others would have to be waited for
+  };
+  return weft::keep_linear(op_.schema(), arguments) &&
+      std::all_of(operands.begin(), operands.end(), [&](const OperandRef& ref) {
+           return !is_number(ref) || keeps_linear(op_.schema(), ref.tensor->item());
+         });
 }
 
 void DTensorKernel::read_arguments(c10::ArrayRef<c10::IValue> arguments, CallKey& key, OperandRefs& operands) const {

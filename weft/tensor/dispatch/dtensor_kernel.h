@@ -2,7 +2,6 @@
 
 #include "weft/tensor/dispatch/prepare.h"
 #include "weft/tensor/impl/call_cache.h"
-#include "weft/tensor/impl/in_backward.h"
 #include "weft/tensor/impl/operand.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -33,7 +32,7 @@ class DTensorKernel {
   /// because integers that are divided, or multiplied by a Python float, get that dtype; it is in the highest bits,
   /// which no address uses.
   uint64_t first_word() const {
-    return identity_.load(std::memory_order_relaxed) | (!traits_.schema.written.empty() && in_backward() ? 1 : 0) |
+    return identity_.load(std::memory_order_relaxed) |
         static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) << 56;
   }
   /// Whether an argument is the probability of a dropout inside of the operator, which must be 0.
@@ -50,6 +49,7 @@ class DTensorKernel {
   void read_tensor(const c10::IValue& value, int32_t argument, int32_t position, CallKey& key, OperandRefs& operands)
       const;
   void read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const;
+  bool keep_linear(c10::ArrayRef<c10::IValue> arguments, const OperandRefs& operands) const;
   void count_fallback(const PreparedCall& call) const;
 
   c10::OperatorHandle op_;

@@ -141,7 +141,7 @@ class LocalCall {
       : op_(op), schema_(schema), call_(call), stack_(stack), operands_(operands) {}
 
   void run() {
-    const bool moves = !call_.moves.empty() || call_.lookup;
+    const bool moves = !call_.moves.empty() || call_.lookup || !call_.write_backs.empty();
     const bool reads_ahead = moves || reads_what_it_writes();
     if (C10_UNLIKELY(reads_ahead && reads_too_early(schema_, call_, operands_))) {
       run_by_element(op_, schema_, stack_);
@@ -171,7 +171,7 @@ class LocalCall {
       const auto& found = stack_.back().toTensor(); // memory of its own, or that of an out= argument
       found.masked_fill_(for_all_dims(foreign_, found), 0);
     }
-    move_written_back();
+    write_back();
     put_results();
   }
 
@@ -200,10 +200,8 @@ class LocalCall {
         kept_.push_back(arguments[argument]);
       }
     }
-    if (C10_UNLIKELY(!call_.moves_back.empty())) {
-      for (const auto& ref : operands_) {
-        originals_.push_back(local_of(ref));
-      }
+    for (const auto& back : call_.write_backs) {
+      originals_.push_back(local_of(operands_[back.operand])); // the stack may hold the only reference to the operand
     }
   }
 
@@ -294,19 +292,24 @@ class LocalCall {
         table = one_row_of_zeros(table, call_.lookup->table_dim);
       }
     }
-    copy_overwritten(locals);
-    if (!call_.moves_back.empty()) {
-      written_ = locals;
+    for (const auto& back : call_.write_backs) {
+      auto& local = locals[back.operand];
+      if (back.unread_sizes) {
+        local = at::empty(*back.unread_sizes, local.options());
+      }
+      written_.push_back(local);
     }
+    copy_overwritten(locals);
     return locals;
   }
 
-  /// Redistributes written operands back to their own layouts and copies them to their memory.
-  void move_written_back() {
-    for (size_t i = 0; i < call_.moves_back.size(); ++i) {
-      if (call_.moves_back[i]) {
-        originals_[i].copy_(call_.moves_back[i]->run(written_[i]).wait());
-      }
+  void write_back() {
+    if (C10_LIKELY(call_.write_backs.empty())) {
+      return;
+    }
+    const OperatorScope scope(op_.schema().name().c_str());
+    for (size_t k = 0; k < call_.write_backs.size(); ++k) {
+      originals_[k].copy_(call_.write_backs[k].plan->run(written_[k]).wait());
     }
   }
 
@@ -334,8 +337,8 @@ class LocalCall {
     // The outputs that a rule describes are the same for every call with this key; those of the fallback may depend on
     // values.
     call_.outputs_known = call_.outputs_known || !call_.is_fallback;
-    call_.is_direct = call_.outputs_known && call_.moves.empty() && !call_.lookup && call_.local_arguments.empty() &&
-        !call_.is_fallback;
+    call_.is_direct = call_.outputs_known && call_.moves.empty() && call_.write_backs.empty() && !call_.lookup &&
+        call_.local_arguments.empty() && !call_.is_fallback && !call_.needs_linear_numbers;
   }
 
   /// Corrects an output by the first local result, which shows what the run on meta could not predict: sizes that
@@ -390,8 +393,9 @@ class LocalCall {
   Stack& stack_;
   const OperandRefs& operands_;
   c10::SmallVector<c10::IValue, 2> kept_;
-  c10::SmallVector<at::Tensor, 1> originals_; // local tensors of the operands, before they were redistributed
-  Locals written_;
+  // Per write back: the local tensor of the operand, and the tensor that the operator writes to.
+  c10::SmallVector<at::Tensor, 1> originals_;
+  c10::SmallVector<at::Tensor, 1> written_;
   at::Tensor foreign_; // mask of the looked up positions that other ranks hold
   size_t next_ = 0;
 };

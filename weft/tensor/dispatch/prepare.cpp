@@ -5,7 +5,6 @@
 #include "weft/propagation/global_meta.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
 #include "weft/tensor/impl/expanded.h"
-#include "weft/tensor/impl/in_backward.h"
 
 #include <algorithm>
 
@@ -19,8 +18,13 @@ class Preparation {
       const c10::OperatorHandle& op,
       const OperatorTraits& traits,
       c10::ArrayRef<c10::IValue> arguments,
-      c10::ArrayRef<OperandRef> operands)
-      : op_(op), traits_(traits), arguments_(arguments), operands_(operands) {}
+      c10::ArrayRef<OperandRef> operands,
+      bool numbers_keep_linear)
+      : op_(op),
+        traits_(traits),
+        arguments_(arguments),
+        operands_(operands),
+        numbers_keep_linear_(numbers_keep_linear) {}
 
   PreparedCall run() {
     take_specs();
@@ -29,15 +33,12 @@ class Preparation {
     if (traits_.rule != nullptr || traits_.decomposition != nullptr) {
       globals_ = global_results(op_, arguments_);
     }
-    // In backward the call may redistribute the tensor that it writes to, because a derivative formula that works in
-    // place does not redistribute it first. So may an operator with a registered rule, as it may without one.
     call_.has_registered_rule = traits_.rule != nullptr && traits_.rule->is_registered;
-    const bool may_redistribute_stored = in_backward() || call_.has_registered_rule;
-    decision_ = decide(op_, traits_, arguments_, call_operands(), may_redistribute_stored);
+    decision_ = decide_by(traits_);
     if (lacks_sizes()) {
       auto without_rule = traits_;
       without_rule.rule = nullptr;
-      decision_ = decide(op_, without_rule, arguments_, call_operands(), may_redistribute_stored);
+      decision_ = decide_by(without_rule);
       decision_.reason =
           "the sizes of sharded results are not known without a meta kernel (torch.library.register_fake): "
           "the inputs are replicated";
@@ -52,7 +53,10 @@ class Preparation {
     take_lookup();
     compile_moves();
     describe_outputs();
-    call_.overlapped = find_overlap(op_.operator_name(), call_, decision_.targets);
+    call_.needs_linear_numbers = numbers_keep_linear_ && takes_numbers() && takes_terms();
+    if (call_.write_backs.empty()) {
+      call_.overlapped = find_overlap(op_.operator_name(), call_, decision_.targets);
+    }
     explain();
     return std::move(call_);
   }
@@ -60,6 +64,9 @@ class Preparation {
  private:
   const std::string& name() const {
     return op_.schema().name();
+  }
+  Decision decide_by(const OperatorTraits& traits) const {
+    return decide(op_, traits, arguments_, call_operands(), /*may_redistribute_stored=*/true, numbers_keep_linear_);
   }
   /// Whether neither the rule nor a run on meta says how large a sharded result is.
   bool lacks_sizes() const {
@@ -151,27 +158,33 @@ class Preparation {
 
   void compile_moves() {
     PreparedCall::Moves moves(operands_.size());
-    PreparedCall::Moves moves_back(operands_.size());
     for (size_t i = 0; i < operands_.size(); ++i) {
-      if (!decision_.redistributes(i, call_.operands[i])) {
-        continue;
-      }
-      const auto& source = decision_.sources[i];
-      const auto target = source->with(decision_.targets[i]);
-      moves[i] = compile(source, target);
-      if (is_written(operands_[i])) {
-        moves_back[i] = compile(target, call_.operands[i]);
+      if (decision_.is_written(i)) {
+        prepare_write(i, moves);
+      } else if (decision_.redistributes(i, call_.operands[i])) {
+        moves[i] = compile(decision_.sources[i], decision_.sources[i]->with(decision_.targets[i]));
       }
     }
-    const auto any = [](const PreparedCall::Moves& all) {
-      return std::any_of(all.begin(), all.end(), [](const auto& plan) { return plan != nullptr; });
-    };
-    if (any(moves)) {
+    if (std::any_of(moves.begin(), moves.end(), [](const auto& plan) { return plan != nullptr; })) {
       call_.moves = std::move(moves);
     }
-    if (any(moves_back)) {
-      call_.moves_back = std::move(moves_back);
+  }
+
+  void prepare_write(size_t i, PreparedCall::Moves& moves) {
+    const auto& own = call_.operands[i];
+    if (own->layout() == decision_.targets[i]) {
+      return;
     }
+    const auto target = own->with(decision_.targets[i]);
+    auto& back = call_.write_backs.emplace_back();
+    back.operand = i;
+    if (decision_.is_unread(i)) {
+      const auto shape = local_block(target->sizes(), target->layout()).shape;
+      back.unread_sizes.emplace(shape.begin(), shape.end());
+    } else {
+      moves[i] = compile(own, target);
+    }
+    back.plan = compile(target, own);
   }
 
   std::shared_ptr<const CompiledPlan> compile(const SpecPtr& source, const SpecPtr& target) {
@@ -181,6 +194,20 @@ class Preparation {
     }
     bytes_ += static_cast<int64_t>(received_bytes(compiled->plan()));
     return compiled;
+  }
+
+  bool takes_numbers() const {
+    const auto is_number = [](OperatorSchema::ArgumentKind kind) {
+      return kind == OperatorSchema::ArgumentKind::Value || kind == OperatorSchema::ArgumentKind::Fill;
+    };
+    const auto& kinds = traits_.schema.arguments;
+    return std::any_of(kinds.begin(), kinds.end(), is_number) ||
+        std::any_of(operands_.begin(), operands_.end(), [](const auto& ref) { return ref.impl == nullptr; });
+  }
+
+  bool takes_terms() const {
+    return std::any_of(
+        decision_.targets.begin(), decision_.targets.end(), [](const Layout& layout) { return layout.has_partial(); });
   }
 
   bool is_moved(int64_t argument) const {
@@ -263,6 +290,9 @@ class Preparation {
         explanation->plans.push_back(std::to_string(i) + ": " + call_.moves[i]->plan().to_string());
       }
     }
+    for (const auto& back : call_.write_backs) {
+      explanation->plans.push_back(std::to_string(back.operand) + " written back: " + back.plan->plan().to_string());
+    }
     explanation->bytes = bytes_;
     explanation->why = decision_.reason;
     call_.explanation = std::move(explanation);
@@ -281,6 +311,7 @@ class Preparation {
   const OperatorTraits& traits_;
   c10::ArrayRef<c10::IValue> arguments_;
   c10::ArrayRef<OperandRef> operands_;
+  bool numbers_keep_linear_;
   const DeviceMesh* mesh_ = nullptr;
   PreparedCall call_;
   std::optional<std::vector<GlobalMeta>> globals_;
@@ -308,8 +339,9 @@ PreparedCall prepare(
     const c10::OperatorHandle& op,
     const OperatorTraits& traits,
     c10::ArrayRef<c10::IValue> arguments,
-    c10::ArrayRef<OperandRef> operands) {
-  return Preparation(op, traits, arguments, operands).run();
+    c10::ArrayRef<OperandRef> operands,
+    bool numbers_keep_linear) {
+  return Preparation(op, traits, arguments, operands, numbers_keep_linear).run();
 }
 
 PreparedOutput output_of_result(

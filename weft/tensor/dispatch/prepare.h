@@ -7,12 +7,13 @@
 namespace weft {
 
 /// Decides how a call is run, the same on every rank. Its only side effect is to create the groups of the compiled
-/// plans.
+/// plans. `numbers_keep_linear` is that of decide().
 PreparedCall prepare(
     const c10::OperatorHandle& op,
     const OperatorTraits& traits,
     c10::ArrayRef<c10::IValue> arguments,
-    c10::ArrayRef<OperandRef> operands);
+    c10::ArrayRef<OperandRef> operands,
+    bool numbers_keep_linear = true);
 
 /// For a call whose outputs were not known before it ran: the output whose local tensor is `result`, the result at
 /// `number`.

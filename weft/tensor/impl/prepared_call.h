@@ -50,10 +50,21 @@ struct PreparedCall {
     int64_t table_dim;
   };
   using Moves = std::vector<std::shared_ptr<const CompiledPlan>>;
+  /// For an operand that is written to where its own layout cannot hold the result: the operator writes to a tensor of
+  /// another layout, which is then redistributed to the operand's layout and copied to the operand's memory.
+  ///
+  ///   cumsum_(x {S(0)}, 0)   runs on the gathered x, and every rank copies its shard of the sums to its local tensor
+  struct WriteBack {
+    size_t operand;
+    std::shared_ptr<const CompiledPlan> plan;
+    /// If the operator does not read the operand: the local sizes of the tensor that it writes to. The operand's values
+    /// are not redistributed then.
+    std::optional<std::vector<int64_t>> unread_sizes;
+  };
 
   std::vector<SpecPtr> operands; // keep the addresses in the key alive
   Moves moves;                   // per operand, nullptr if its layout stays; empty if all stay
-  Moves moves_back; // per operand: redistributes a written operand back to its own layout; empty if none does
+  std::vector<WriteBack> write_backs;
   std::vector<LocalArgument> local_arguments; // local sizes, in the place of arguments that state global sizes
   std::vector<Decision::ExpectedOutput> expected;
   std::vector<PreparedOutput> outputs; // of the returned tensors that are not arguments
@@ -65,6 +76,9 @@ struct PreparedCall {
   bool communicates = false;
   bool is_fallback = false;
   bool has_registered_rule = false; // by the user: the first results are compared with what it says
+  /// Whether the call passes terms of a sum on and was prepared for numbers with which it is linear (see
+  /// weft/propagation/linear_numbers.h). With others it has to be prepared anew.
+  bool needs_linear_numbers = false;
   std::shared_ptr<const Explanation> explanation;
 };
 
