@@ -58,6 +58,7 @@ void register_all() {
   register_rms_norm_backward(*autograd);
   register_einsum(*autograd);
   register_embedding(*autograd);
+  register_on_replicated_locals(*library, *autograd);
   refuse_collectives_of_torch();
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {

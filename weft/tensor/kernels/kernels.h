@@ -53,6 +53,15 @@ void register_instance_norm(torch::Library& library);
 /// Registers the backward operators of linear and matmul, which ATen does not decompose, for distributed tensors.
 void register_linear_backward(torch::Library& library);
 
+/// Operators without a rule that run on the local tensors of the replicated inputs, as on plain tensors, because ATen's code
+/// would not take distributed ones:
+///   the derivative formulas of Householder products write to views of new tensors with the layouts of the inputs. A view
+///   of a sharded dim is a copy, which must not be written to. Without a gradient these run as all operators do;
+///   matrix_rank stores its result in a plain tensor.
+///
+///   linalg_householder_product(input {S(0)}, tau {S(0)})   ->   {R}, after gathering both
+void register_on_replicated_locals(torch::Library& library, torch::Library& autograd);
+
 /// The gradient of the RMS norm, for autograd: ATen has a kernel only for CUDA, which cannot be differentiated again.
 void register_rms_norm_backward(torch::Library& autograd);
 
