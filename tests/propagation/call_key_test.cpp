@@ -36,6 +36,12 @@ TEST(CallKey, EqualKeysHaveEqualHashes) {
   EXPECT_NE(a.hash(), b.hash());
 }
 
+TEST(CallKey, StaticNumbersDifferByTheirValue) {
+  EXPECT_EQ(with_static(IValue(0.5)), with_static(IValue(0.5)));
+  EXPECT_FALSE(with_static(IValue(0.5)) == with_static(IValue(0.25)));
+  EXPECT_FALSE(with_static(IValue(1.0)) == with_static(IValue(1)));
+}
+
 TEST(CallKey, KeepsAnyNumberOfWords) {
   constexpr uint64_t kWords = 1000;
   const auto with_last = [](uint64_t last) {
@@ -151,8 +157,8 @@ TEST(CallKey, OfAListOfNumbersTheLengthAndTypesCount) {
 
 TEST(CallKey, AnArgumentThatIsNotKnownIsAnError) {
   EXPECT_EQ(
-      error_text<c10::NotImplementedError>([] { with_static(IValue(0.5)); }),
-      "[dispatch] arguments of type Double are not known on distributed tensors.");
+      error_text<c10::NotImplementedError>([] { with_static(IValue(c10::complex<double>(0, 1))); }),
+      "[dispatch] arguments of type ComplexDouble are not known on distributed tensors.");
 }
 
 } // namespace call_key_test

@@ -96,11 +96,12 @@ TEST(Decide, UpdatedStatisticsAreWrittenAsResultsAre) {
   const std::vector<CallOperand> operands = {
       operand(0, "f32[8,4] @ mesh(tp=2) {R}"), operand(3, "f32[4] @ mesh(tp=2) {P(sum)}"),
       operand(4, "f32[4] @ mesh(tp=2) {R}")};
+  auto traits = OperatorTraits(op);
+  traits.decomposition = nullptr;
   const auto decided = [&](bool may_redistribute_stored) {
     return decide(
-        op, OperatorTraits(op),
-        {c10::IValue(), c10::IValue(), c10::IValue(), c10::IValue(), c10::IValue(), true, 0.1, 1e-5}, operands,
-        may_redistribute_stored);
+        op, traits, {c10::IValue(), c10::IValue(), c10::IValue(), c10::IValue(), c10::IValue(), true, 0.1, 1e-5},
+        operands, may_redistribute_stored);
   };
   expect_contains(
       error_text<c10::ValueError>([&] { decided(false); }), "the result cannot be stored in f32[4] @ mesh(tp=2)");

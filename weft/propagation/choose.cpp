@@ -395,6 +395,11 @@ class Chooser {
       }
       total += return_cost(stored.operand, taken);
     }
+    for (const auto operand : rule_.updated) {
+      if (!is_stored(operand) && (*inputs)[operand] != operands_[operand].spec->layout()) {
+        return;
+      }
+    }
     for (size_t i = 0; i < operands_.size(); ++i) {
       total += redistribution_cost(i, (*inputs)[i]);
       if (best_ && total >= best_->cost) {

@@ -176,7 +176,8 @@ TEST(Prepare, AnUnreadTensorIsNotGatheredBeforeItIsWritten) {
     EXPECT_EQ(product.write_backs[0].unread_sizes, (std::vector<int64_t>{3}));
     EXPECT_TRUE(product.moves.empty());
     EXPECT_FALSE(product.communicates);
-    EXPECT_TRUE(prepared(op_of("aten::mul", "out"), {sum, out, sum}).write_backs.empty()) << "terms are stored as terms";
+    EXPECT_TRUE(prepared(op_of("aten::mul", "out"), {sum, out, sum}).write_backs.empty())
+        << "terms are stored as terms";
   });
 }
 
