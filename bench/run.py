@@ -10,6 +10,7 @@ from pathlib import Path
 import collectives
 import dispatch
 import executor
+import host_step
 import instructions
 import local
 import overlap
@@ -29,6 +30,7 @@ BENCHES = {
     "local": local,
     "dispatch": dispatch,
     "instructions": instructions,
+    "host_step": host_step,
     "training": training,
     "executor": executor,
     "transform": transform,
@@ -60,7 +62,7 @@ def parse_arguments():
         help="file that gets one JSON line per row (default: %(default)s)",
     )
     parser.add_argument(
-        "--device", choices=("cpu", "cuda"), default="cpu", help="where the tensors of 'dispatch' are (default: %(default)s)"
+        "--device", choices=("cpu", "cuda"), default="cpu", help="where the tensors of 'dispatch' and 'host_step' are (default: %(default)s)"
     )
     settings = parser.parse_args()
     settings.peers = ROOT / "bench/peers"
