@@ -152,6 +152,103 @@ TEST(Redistribute, WhatChangesItsLayoutHasMemoryOfItsOwn) {
   });
 }
 
+/// Every change of layout on mesh dims of one rank, which leaves the local tensors as they are.
+void on_dims_of_one_rank(
+    const std::vector<Placement>& to_placements,
+    const std::function<void(const DeviceMesh& mesh, const Layout& from, const Layout& to)>& fn) {
+  for (const auto& placement : {Replicate(), Shard(0), Shard(1), Partial()}) {
+    for (const auto& to : to_placements) {
+      if (placement == to || is_refused({placement}, {to})) {
+        continue;
+      }
+      SCOPED_TRACE(placement.to_string() + " -> " + to.to_string());
+      on_mesh({1}, [&](const DeviceMesh& mesh) { fn(mesh, {placement}, {to}); });
+      on_mesh({2, 1}, [&](const DeviceMesh& mesh) { fn(mesh, {Shard(0), placement}, {Shard(0), to}); });
+      on_mesh({1, 2}, [&](const DeviceMesh& mesh) { fn(mesh, {placement, Shard(0)}, {to, Shard(0)}); });
+    }
+  }
+}
+
+TEST(Redistribute, OnMeshDimsOfOneRankTheMemoryAndStridesStay) {
+  on_dims_of_one_rank(
+      {Replicate(), Shard(0), Shard(1), Partial()}, [](const auto& mesh, const auto& from, const auto& to) {
+        const auto global = whole_numbers({6, 3});
+        const FromLocalOptions transposed{.shape = {{6, 3}}, .stride = {{1, 6}}};
+        for (const auto& options : {parts_of({6, 3}), transposed}) {
+          const auto tensor = from_local(part_of(global, mesh, from), mesh, from, options);
+          const auto same = redistribute(tensor, to);
+          EXPECT_EQ(spec_of(same), spec_of(tensor)->with(spec_of(same)->layout()));
+          EXPECT_TRUE(as_dtensor(same)->local().is_alias_of(as_dtensor(tensor)->local()));
+          EXPECT_EQ(same.strides(), tensor.strides());
+          expect_equal(full_tensor(same), full_tensor(tensor));
+          // A write through one is seen through the other, also by autograd.
+          const auto version = tensor._version();
+          same.mul_(2);
+          EXPECT_GT(tensor._version(), version);
+          expect_equal(full_tensor(tensor), full_tensor(same));
+        }
+      });
+}
+
+TEST(Redistribute, OnMeshDimsOfOneRankTheGradientHasTheLayoutOfTheSource) {
+  on_dims_of_one_rank({Replicate(), Shard(0), Shard(1)}, [](const auto& mesh, const auto& from, const auto& to) {
+    const auto global = whole_numbers({6, 3});
+    const auto weights = whole_numbers({6, 3}) * 2 + 1;
+    const auto tensor = distributed(global, mesh, from).set_requires_grad(true);
+    const auto moved = redistribute(tensor, to);
+    expect_contains(error_text([&] { moved.mul_(2); }), "is a view and is being modified inplace");
+    (moved * distributed(weights, mesh, to)).sum().backward();
+    EXPECT_EQ(spec_of(tensor.grad())->layout(), without_partial(from));
+    expect_equal(full_tensor(tensor.grad()), weights);
+  });
+}
+
+TEST(Redistribute, OnMeshDimsOfOneRankAChangeOfTheDtypeHasMemoryOfItsOwn) {
+  on_mesh({1}, [](const DeviceMesh& mesh) {
+    const auto tensor = from_local(at::ones({2}), mesh, {Shard(0)});
+    to_local(redistribute(tensor, {Replicate()}, {.forward_dtype = at::kDouble})).fill_(3);
+    expect_equal(to_local(tensor), at::ones({2}));
+  });
+}
+
+TEST(Redistribute, OnMeshDimsOfOneRankAShardCannotBecomeAPartialValueEither) {
+  on_mesh({1}, [](const DeviceMesh& mesh) {
+    const auto tensor = from_local(at::ones({2}), mesh, {Shard(0)});
+    expect_contains(
+        error_text<c10::ValueError>([&] { redistribute(tensor, {Partial()}); }),
+        "[plan] a shard cannot become a partial value");
+  });
+}
+
+/// A view that had to be copied goes out of date when its base changes; what is made of it does not.
+TEST(Redistribute, OnMeshDimsOfOneRankACopiedViewBecomesATensorOfItsOwn) {
+  on_mesh({2, 1}, [](const DeviceMesh& mesh) {
+    const auto base = distributed(whole_numbers({4, 2}), mesh, {Shard(0), Replicate()});
+    const auto copied = base.slice(0, 1, 3);
+    ASSERT_TRUE(as_dtensor(copied)->is_copy_of_base());
+    const auto moved = redistribute(copied, spec_of(copied)->layout().with(1, Shard(1)));
+    base.zero_();
+    moved.add_(1);
+    expect_equal(full_tensor(moved), whole_numbers({4, 2}).slice(0, 1, 3) + 1);
+  });
+}
+
+/// Autograd accumulates into a gradient in place.
+TEST(Redistribute, OnMeshDimsOfOneRankGradientsOfTwoLeavesShareNoMemory) {
+  on_mesh({1}, [](const DeviceMesh& mesh) {
+    const auto a = from_local(at::ones({2}), mesh, {Replicate()}).set_requires_grad(true);
+    const auto b = from_local(at::ones({2}), mesh, {Shard(0)}).set_requires_grad(true);
+    const auto plain = at::ones({2}).set_requires_grad(true);
+    const auto c = redistribute(from_local(plain, mesh, {Shard(0)}), {Replicate()});
+    to_local(a + redistribute(b, {Replicate()}) + c).pow(2).sum().backward();
+    to_local(a.grad()).fill_(0);
+    to_local(b.grad()).add_(1);
+    expect_equal(to_local(a.grad()), at::zeros({2}));
+    expect_equal(to_local(b.grad()), at::full({2}, 7.0));
+    expect_equal(plain.grad(), at::full({2}, 6.0));
+  });
+}
+
 TEST(Redistribute, TheResultHasTheForwardDtype) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto tensor = from_local(at::full({2}, 1.0009765625F), mesh, {Partial()});

@@ -9,22 +9,20 @@
 #include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/boundary/to_local.h"
 #include "weft/tensor/impl/autograd_alias.h"
+#include "weft/tensor/impl/autograd_node.h"
+#include "weft/tensor/impl/call_cache.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/install_dispatch.h"
 #include "weft/tensor/impl/move_observer.h"
 #include "weft/tensor/impl/scopes.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <numeric>
 
 namespace weft {
 
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 SpecPtr spec_for(
     const at::Tensor& local,
@@ -73,27 +71,24 @@ at::Tensor from_first_rank(const at::Tensor& local, const TensorSpec& spec) {
   return has_none ? local : broadcast(local.contiguous(), spec.mesh(), replicated, /*root=*/0).wait();
 }
 
-struct Boundary : torch::CustomClassHolder {
-  SpecPtr spec;
-  Layout gradient_layout;
-  bool run_check;
-};
-
-using BoundaryPtr = c10::intrusive_ptr<Boundary>;
-
-at::Tensor wrapped(const at::Tensor& local, const SpecPtr& spec, bool run_check) {
-  auto given = untracked(local);
-  const auto held = in_stride_order(run_check ? from_first_rank(given, *spec) : std::move(given), *spec);
+at::Tensor wrapped(const at::Tensor& local, const DTensorImpl& like, bool run_check) {
+  const auto& spec = *like.spec();
+  auto held = untracked(local);
+  held = in_stride_order(run_check ? from_first_rank(held, spec) : std::move(held), spec);
   if (debug_enabled()) {
-    check_replicas_agree("from_local", held, *spec, ReplicaClaim::Values);
+    check_replicas_agree("from_local", held, spec, ReplicaClaim::Values);
   }
-  auto result = make_dtensor(held, spec);
-  share_version(result, held);
+  const auto version = held.is_inference() ? c10::VariableVersion() : held.unsafeGetTensorImpl()->version_counter();
+  auto result = make_dtensor_like(like, std::move(held));
+  // A tensor made in inference mode has no version counter.
+  if (version.enabled() && !result.is_inference()) {
+    result.unsafeGetTensorImpl()->set_version_counter(version);
+  }
   return result;
 }
 
-at::Tensor wrap(const at::Tensor& local, const SpecPtr& spec, bool run_check) {
-  return observed(local, [&] { return wrapped(local, spec, run_check); });
+at::Tensor wrap(const at::Tensor& local, const DTensorImpl& like, bool run_check) {
+  return observed(local, [&] { return wrapped(local, like, run_check); });
 }
 
 /// Redistributes the gradient to a layout that may be partial: first to R on the mesh dims that become partial, because
@@ -106,28 +101,34 @@ at::Tensor moved_to(const at::Tensor& gradient, const Layout& layout) {
   return between == layout ? moved : redistribute(moved, layout);
 }
 
-struct FromLocal : torch::autograd::Function<FromLocal> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& local, const BoundaryPtr& boundary) {
-    context->set_materialize_grads(false);
-    context->saved_data["boundary"] = c10::IValue::make_capsule(boundary);
-    return wrap(local, boundary->spec, boundary->run_check);
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    if (!gradients[0].defined()) {
-      return {at::Tensor(), at::Tensor()};
-    }
-    const auto kept = c10::static_intrusive_pointer_cast<Boundary>(context->saved_data["boundary"].toCapsule());
-    const auto gradient = distributed_on_meta(gradients[0], kept->spec->mesh());
-    checked_dtensor("from_local", gradient);
-    const auto moved = moved_to(gradient, kept->gradient_layout);
+/// Redistributes the gradient, of which the local tensor then is the gradient of the local tensor.
+class FromLocalNode : public UnaryNode {
+ public:
+  FromLocalNode(SpecPtr spec, std::optional<Layout> gradient_layout)
+      : spec_(std::move(spec)), gradient_layout_(std::move(gradient_layout)) {}
+
+  at::Tensor backward(const at::Tensor& given) override {
+    const auto gradient = distributed_on_meta(given, spec_->mesh());
+    const auto& mesh = checked_dtensor("from_local", gradient).spec()->mesh();
+    // On a mesh of one rank the local tensor is the same in every layout.
+    const auto moved = mesh.size() == 1
+        ? gradient
+        : moved_to(gradient, gradient_layout_ ? *gradient_layout_ : without_partial(spec_->layout()));
     // Returns the local tensor itself where nothing is recorded: AccumulateGrad then sees its use count, and copies the
     // gradient if something else holds it.
     const auto local = is_recorded(moved)
-        ? to_local(moved, {.grad_placements = with_sums_for_averages(kept->spec->layout())})
+        ? to_local(moved, {.grad_placements = with_sums_for_averages(spec_->layout())})
         : observed(moved, [&] { return as_dtensor(moved)->local(); });
-    const auto terms = averaged_over(*kept->spec);
-    return {terms == 1 ? local : local / terms, at::Tensor()};
+    const auto terms = averaged_over(*spec_);
+    return terms == 1 ? local : local / terms;
   }
+  std::string name() const override {
+    return "weft::from_local";
+  }
+
+ private:
+  SpecPtr spec_;
+  std::optional<Layout> gradient_layout_; // if the user gave one
 };
 
 /// A global shape that was computed from a local one gives every rank that local shape, except where a strided shard is
@@ -140,6 +141,46 @@ bool has_strided_shard(const Layout& layout) {
 at::Tensor outside_of_mesh(const at::Tensor& local, const SpecPtr& spec) {
   const auto nothing = at::empty(spec->local_shape_and_offset().shape, local.options().requires_grad(false));
   return make_dtensor(nothing, spec).set_requires_grad(local.requires_grad());
+}
+
+PreparedOutput prepare_wrap(
+    const at::Tensor& local,
+    const DeviceMesh& mesh,
+    const Layout& layout,
+    const FromLocalOptions& options) {
+  const auto placements = checked_layout("from_local", mesh, layout, local.dim());
+  PreparedOutput output;
+  output.spec = spec_for(local, mesh, placements, options);
+  output.like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), output.spec, local.device());
+  if (!options.run_check && mesh.is_member() && (options.shape || has_strided_shard(placements))) {
+    check_local_shape(
+        "from_local", local.sizes(), output.spec->local_shape_and_offset().shape, mesh.world()->rank(), *output.spec);
+  }
+  return output;
+}
+
+/// As prepare_wrap, for a contiguous tensor and a global shape that is computed from the local one. Kept in the cache of
+/// calls.
+const PreparedOutput& prepared_wrap(const at::Tensor& local, const DeviceMesh& mesh, const Layout& layout) {
+  static const char kOfWraps = 0;
+  CallKey key;
+  key.add(reinterpret_cast<uintptr_t>(&kOfWraps));
+  key.add(reinterpret_cast<uintptr_t>(mesh.ranks().data())); // the copies of a mesh share it
+  key.add(static_cast<uint64_t>(local.scalar_type()));
+  key.add(std::hash<c10::Device>()(local.device()));
+  key.add(layout);
+  for (const auto size : local.sizes()) {
+    key.add(size);
+  }
+  auto& cache = CallCache::of_thread();
+  const auto* found = cache.find(key);
+  if (found == nullptr) {
+    PreparedCall call;
+    call.mesh = mesh;
+    call.outputs = {prepare_wrap(local, mesh, layout, {})};
+    found = &cache.add(key, std::move(call));
+  }
+  return found->outputs[0];
 }
 
 } // namespace
@@ -155,37 +196,42 @@ at::Tensor from_local(
       local.defined() ? c10::str("a distributed one, ", *spec_of(local), ". Use redistribute to change its placements.")
                       : std::string("an undefined one."));
   check_has_dense_memory("from_local", local);
-  const auto placements = checked_layout("from_local", mesh, layout, local.dim());
-  const auto given = on_device_of(mesh, local);
-  const auto spec = spec_for(given, mesh, placements, options);
-  const bool is_dual = has_tangent(given);
-  const bool has_gradient = is_recorded(given);
-  Layout gradient_layout;
-  if (has_gradient || options.grad_placements) {
+  TORCH_CHECK_VALUE(mesh.defined(), "[from_local] a mesh is required, but got none. Make one with init_device_mesh.");
+  if (!is_on_device_of(mesh, local)) {
+    return from_local(on_device_of(mesh, local), mesh, layout, options);
+  }
+  const bool is_kept = !options.shape && !options.stride && !options.run_check && local.is_contiguous();
+  const auto made = is_kept ? PreparedOutput() : prepare_wrap(local, mesh, layout, options);
+  const auto& prepared = is_kept ? prepared_wrap(local, mesh, layout) : made;
+  const auto& spec = prepared.spec;
+  const bool is_dual = has_tangent(local);
+  const bool has_gradient = is_recorded(local);
+  std::optional<Layout> gradient_layout;
+  if (options.grad_placements) {
     gradient_layout = checked_gradient_layout("from_local", *spec, options.grad_placements);
   }
   if (has_gradient || is_dual) {
     check_has_gradient("from_local", *spec);
   }
   if (C10_UNLIKELY(is_dual)) {
-    return with_tangent(given, [&](const at::Tensor& each) { return from_local(each, mesh, layout, options); });
+    return with_tangent(local, [&](const at::Tensor& each) { return from_local(each, mesh, layout, options); });
   }
   if (!mesh.is_member()) {
-    return outside_of_mesh(given, spec);
+    return outside_of_mesh(local, spec);
   }
   if (options.run_check) {
-    check_locals_agree("from_local", given, *spec, options.shape.has_value());
-  } else if (options.shape || has_strided_shard(placements)) {
-    check_local_shape("from_local", given.sizes(), spec->local_shape_and_offset().shape, mesh.world()->rank(), *spec);
+    check_locals_agree("from_local", local, *spec, options.shape.has_value());
   }
-  if (!has_gradient) {
-    return wrap(given, spec, options.run_check);
+  const at::NoGradGuard no_graph;
+  auto result = wrap(local, *prepared.like, options.run_check);
+  if (has_gradient) {
+    record<FromLocalNode>(local, result, spec, std::move(gradient_layout));
   }
-  auto boundary = c10::make_intrusive<Boundary>();
-  boundary->spec = spec;
-  boundary->gradient_layout = std::move(gradient_layout);
-  boundary->run_check = options.run_check;
-  return FromLocal::apply(given, boundary);
+  return result;
+}
+
+at::Tensor wrap_local(const at::Tensor& local, const DTensorImpl& like) {
+  return wrap(local, like, /*run_check=*/false);
 }
 
 FromLocalOptions with_global_shape(c10::IntArrayRef shape) {

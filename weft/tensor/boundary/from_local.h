@@ -49,6 +49,10 @@ at::Tensor from_local(const at::Tensor& local, const DeviceMesh& mesh, const Lay
   return from_local(local, mesh, layout, with_global_shape(shape));
 }
 
+/// The tensor like `like` whose local tensor on this rank is `local`, which autograd does not record. Unlike from_local
+/// it checks nothing: `local` is a dense tensor on the mesh's device, with the shape and dtype that the spec gives it.
+at::Tensor wrap_local(const at::Tensor& local, const DTensorImpl& like);
+
 /// Makes a plain gradient on meta a replicated one; returns any other gradient as it is. Where an operator of a
 /// derivative formula gets a plain and a distributed tensor on meta, the dispatcher chooses the plain kernel, which
 /// returns a plain tensor.

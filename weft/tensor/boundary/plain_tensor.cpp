@@ -30,9 +30,12 @@ void check_has_dense_memory(const char* where, const at::Tensor& tensor) {
       ". Give its clone.");
 }
 
+bool is_on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor) {
+  return tensor.is_meta() || tensor.device().type() == mesh.device_type();
+}
+
 at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor) {
-  const bool is_there = tensor.is_meta() || tensor.device().type() == mesh.device_type();
-  return is_there ? tensor : tensor.to(c10::Device(mesh.device_type()));
+  return is_on_device_of(mesh, tensor) ? tensor : tensor.to(c10::Device(mesh.device_type()));
 }
 
 } // namespace weft

@@ -10,6 +10,8 @@ namespace weft {
 /// others (a subclass with __torch_dispatch__, a functional tensor, a tensor inside of a torch.func transform).
 void check_has_dense_memory(const char* where, const at::Tensor& tensor);
 
+/// Whether the tensor is on a device of the mesh's type, or has no data (meta).
+bool is_on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor);
 /// The tensor on a device of the mesh's type. A tensor without data (meta) is returned as it is.
 at::Tensor on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor);
 

@@ -3,24 +3,22 @@
 #include "weft/core/checked_layout.h"
 #include "weft/core/dtype_text.h"
 #include "weft/core/layout_algebra.h"
+#include "weft/core/same_locals.h"
 #include "weft/redistribute/execute.h"
 #include "weft/tensor/boundary/from_local.h"
 #include "weft/tensor/boundary/redistribute_to_mesh.h"
 #include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/impl/autograd_alias.h"
+#include "weft/tensor/impl/autograd_node.h"
 #include "weft/tensor/impl/call_cache.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/move_observer.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 namespace weft {
 
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 /// The dtype to communicate in. Its kind must not change, because the cast happens before reductions and must commute
 /// with them.
@@ -39,7 +37,15 @@ bool keeps_order_in_memory() {
   return MoveObserver::of_thread() == nullptr;
 }
 
-/// The redistribution plan and the spec of the result; neither if layout and dtype stay.
+PreparedOutput output_like(const SpecPtr& spec, c10::Device device) {
+  PreparedOutput output;
+  output.spec = spec;
+  output.like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), spec, device);
+  return output;
+}
+
+/// The redistribution plan and the spec of the result; neither if layout and dtype stay. A second output if the result
+/// may share the tensor's memory, because the layout changes on mesh dims of one rank only; it has the tensor's strides.
 PreparedCall prepare_move(const at::Tensor& tensor, const Layout& layout, at::ScalarType dtype) {
   const auto& spec = as_dtensor(tensor)->spec();
   PreparedCall call;
@@ -55,9 +61,10 @@ PreparedCall prepare_move(const at::Tensor& tensor, const Layout& layout, at::Sc
   const auto target =
       keeps_order_in_memory() ? TensorSpec::make(spec->mesh(), checked, spec->sizes(), strides, dtype) : contiguous;
   call.moves = {std::make_shared<const CompiledPlan>(plan(source, contiguous))};
-  call.outputs.resize(1);
-  call.outputs[0].spec = target;
-  call.outputs[0].like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), target, tensor.device());
+  call.outputs = {output_like(target, tensor.device())};
+  if (spec->dtype() == dtype && have_same_locals(spec->mesh(), spec->layout(), checked)) {
+    call.outputs.push_back(output_like(spec->with(checked), tensor.device()));
+  }
   return call;
 }
 
@@ -115,42 +122,40 @@ at::Tensor run(const PreparedCall& call, const at::Tensor& tensor, at::ScalarTyp
   return observed(tensor, [&] { return move(call, tensor, dtype, async_op); });
 }
 
-/// The layout and dtypes that backward needs to redistribute the gradient.
-struct Return : torch::CustomClassHolder {
-  explicit Return(DeviceMesh mesh_of_tensor) : mesh(std::move(mesh_of_tensor)) {}
-  DeviceMesh mesh;
-  Layout layout;
-  at::ScalarType dtype;
-  at::ScalarType dtype_on_the_way;
-  bool async_op;
-};
-
-using ReturnPtr = c10::intrusive_ptr<Return>;
-
-struct Redistribute : torch::autograd::Function<Redistribute> {
-  static at::Tensor forward(
-      AutogradContext* context,
-      const at::Tensor& tensor,
-      const PreparedCall* call,
-      at::ScalarType dtype,
-      const ReturnPtr& way_back) {
-    context->set_materialize_grads(false);
-    context->saved_data["way_back"] = c10::IValue::make_capsule(way_back);
-    return call->moves.empty() ? view_of(tensor) : run(*call, tensor, dtype, way_back->async_op);
+/// The detached result, if it shares the tensor's memory; undefined if not.
+at::Tensor alias_for(const PreparedCall& call, const at::Tensor& tensor) {
+  if (call.outputs.empty()) {
+    return untracked(tensor);
   }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    variable_list results(4);
-    if (gradients[0].defined()) {
-      const auto back = c10::static_intrusive_pointer_cast<Return>(context->saved_data["way_back"].toCapsule());
-      const auto moved = redistribute(
-          distributed_on_meta(gradients[0], back->mesh), back->layout,
-          {.async_op = back->async_op,
-           .forward_dtype = back->dtype_on_the_way,
-           .backward_dtype = back->dtype_on_the_way});
-      results[0] = redistribute(moved, back->layout, {.forward_dtype = back->dtype});
-    }
-    return results;
+  // A view that had to be copied must not be written to and goes out of date when its base changes. The result has
+  // neither restriction, therefore memory of its own. A recorder of operators sees redistribution plans only.
+  const auto& impl = *as_dtensor(tensor);
+  const bool relabels = call.outputs.size() > 1 && !impl.is_copy_of_base() && MoveObserver::of_thread() == nullptr;
+  return relabels ? at::Tensor(impl.relabelled(*call.outputs[1].like)) : at::Tensor();
+}
+
+/// Redistributes the gradient to the layout of the tensor.
+class RedistributeNode : public UnaryNode {
+ public:
+  RedistributeNode(SpecPtr source, at::ScalarType dtype_on_the_way, bool async_op)
+      : source_(std::move(source)), dtype_on_the_way_(dtype_on_the_way), async_op_(async_op) {}
+
+  at::Tensor backward(const at::Tensor& gradient) override {
+    const auto layout = without_partial(source_->layout());
+    const auto moved = redistribute(
+        distributed_on_meta(gradient, source_->mesh()), layout,
+        {.async_op = async_op_, .forward_dtype = dtype_on_the_way_, .backward_dtype = dtype_on_the_way_});
+    return moved.scalar_type() == source_->dtype() ? moved
+                                                   : redistribute(moved, layout, {.forward_dtype = source_->dtype()});
   }
+  std::string name() const override {
+    return "weft::redistribute";
+  }
+
+ private:
+  SpecPtr source_;
+  at::ScalarType dtype_on_the_way_;
+  bool async_op_;
 };
 
 } // namespace
@@ -172,15 +177,22 @@ at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const Re
     return with_tangent(tensor, [&](const at::Tensor& each) { return redistribute(each, layout, options); });
   }
   const auto& call = prepared_move(tensor, layout, dtype);
-  if (!is_recorded(tensor)) {
-    return call.moves.empty() ? untracked(tensor) : run(call, tensor, dtype, options.async_op);
+  const bool records = is_recorded(tensor);
+  auto result = alias_for(call, tensor);
+  if (!result.defined()) {
+    const at::NoGradGuard no_graph;
+    result = run(call, tensor, dtype, options.async_op);
+  } else if (records) {
+    result = view_of(tensor, result);
   }
-  auto way_back = c10::make_intrusive<Return>(spec.mesh());
-  way_back->layout = without_partial(spec.layout());
-  way_back->dtype = spec.dtype();
-  way_back->dtype_on_the_way = gradient_dtype;
-  way_back->async_op = options.async_op;
-  return Redistribute::apply(tensor, &call, dtype, way_back);
+  if (records) {
+    record<RedistributeNode>(tensor, result, as_dtensor(tensor)->spec(), gradient_dtype, options.async_op);
+  }
+  return result;
+}
+
+at::Tensor alias_in(const at::Tensor& tensor, const Layout& layout) {
+  return alias_for(prepared_move(tensor, layout, tensor.scalar_type()), tensor);
 }
 
 } // namespace weft

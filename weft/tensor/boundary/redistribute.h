@@ -24,9 +24,13 @@ struct RedistributeOptions {
 ///   redistribute(t, {Replicate()});
 ///   redistribute(t, {Shard(0), Replicate()}, {.forward_dtype = at::kBFloat16});
 ///
-/// If the layout stays, the result shares the tensor's memory and strides. Otherwise it has memory of its own, without
-/// gaps, in which its dims have the order of the tensor's (channels last, say). The gradient has the tensor's layout, with
-/// R in the place of P.
+/// The result shares the tensor's memory and strides where no local tensor changes: if the layout stays, or changes on
+/// mesh dims of one rank only. Otherwise it has memory of its own, without gaps, in which its dims have the order of the
+/// tensor's (channels last, say). The gradient has the tensor's layout, with R in the place of P.
 at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const RedistributeOptions& options = {});
+
+/// What redistribute returns if it shares the tensor's memory, detached from the autograd graph; undefined if it does
+/// not.
+at::Tensor alias_in(const at::Tensor& tensor, const Layout& layout);
 
 } // namespace weft

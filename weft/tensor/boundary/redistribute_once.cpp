@@ -2,16 +2,13 @@
 
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/impl/autograd_alias.h"
+#include "weft/tensor/impl/autograd_node.h"
 #include "weft/tensor/impl/move_observer.h"
-
-#include <torch/csrc/autograd/variable.h>
 
 namespace weft {
 
 namespace {
 
-/// The pointer type of autograd's nodes, which depends on the version of torch.
-using NodePtr = std::remove_cvref_t<decltype(std::declval<const at::Tensor&>().grad_fn())>;
 template <class>
 struct Weak;
 template <class T>
@@ -51,11 +48,8 @@ bool is_still(const SharedMove& move, const at::Tensor& tensor, const Layout& la
 }
 
 /// A view of the tensor whose gradient function is an existing node.
-at::Tensor view_behind(const at::Tensor& tensor, NodePtr node) {
-  const auto view = view_of(tensor);
-  auto* meta = torch::autograd::impl::get_view_autograd_meta(view);
-  // As for the output of any custom function: autograd refuses writes in place.
-  meta->set_creation_meta(torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION);
+at::Tensor view_behind(const at::Tensor& tensor, const Layout& layout, NodePtr node) {
+  const auto view = view_of(tensor, alias_in(tensor, layout));
   torch::autograd::impl::set_gradient_edge(view, {std::move(node), 0});
   return view;
 }
@@ -66,7 +60,7 @@ at::Tensor find(SharedMove& move, const at::Tensor& tensor, const Layout& layout
   }
   if (!move.result.defined()) {
     auto node = move.node.lock();
-    return node ? view_behind(tensor, std::move(node)) : at::Tensor();
+    return node ? view_behind(tensor, layout, std::move(node)) : at::Tensor();
   }
   const bool is_unchanged = move.result._version() == move.result_version &&
       as_dtensor(tensor)->memory()->writes() == move.writes &&
@@ -84,7 +78,9 @@ at::Tensor find(SharedMove& move, const at::Tensor& tensor, const Layout& layout
 at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout, const void* place) {
   auto* impl = as_dtensor(tensor);
   // The graph of a result made from a leaf holds the leaf, so that keeping the result in the leaf would be a cycle.
-  const bool is_shared = impl != nullptr && !tensor.is_inference() && !(tensor.is_leaf() && tensor.requires_grad());
+  // On a mesh of one rank nothing is communicated, neither here nor in backward.
+  const bool is_shared = impl != nullptr && impl->spec()->mesh().size() > 1 && !tensor.is_inference() &&
+      !(tensor.is_leaf() && tensor.requires_grad());
   if (!is_shared || MoveObserver::of_thread() != nullptr) {
     return redistribute(tensor, layout);
   }
@@ -100,7 +96,7 @@ at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout, con
       .was_recorded = is_recorded(tensor),
       .result = {},
       .node = WeakNodePtr(NodePtr())};
-  if (impl->spec()->layout() == layout) {
+  if (as_dtensor(result)->memory() == impl->memory()) {
     move.node = WeakNodePtr(result.grad_fn());
   } else if (!result.is_inference()) {
     move.result = result;

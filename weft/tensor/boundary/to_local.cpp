@@ -7,27 +7,17 @@
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/impl/autograd_alias.h"
+#include "weft/tensor/impl/autograd_node.h"
+#include "weft/tensor/impl/call_cache.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/move_observer.h"
 #include "weft/tensor/impl/scopes.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 namespace weft {
 
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-struct ToLocalBoundary : torch::CustomClassHolder {
-  SpecPtr spec;
-  SpecPtr gradient_spec;
-  bool is_debugged; // backward may run on another thread
-};
-
-using ToLocalBoundaryPtr = c10::intrusive_ptr<ToLocalBoundary>;
 
 /// A normal tensor that shares the memory of an inference tensor. Inference tensors have no version counter, normal
 /// ones do.
@@ -50,36 +40,72 @@ at::Tensor counting_writes(DTensorImpl& impl, const Handle& handle) {
   return result;
 }
 
-struct ToLocal : torch::autograd::Function<ToLocal> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor, const ToLocalBoundaryPtr& boundary) {
-    context->set_materialize_grads(false);
-    context->saved_data["boundary"] = c10::IValue::make_capsule(boundary);
-    return observed(tensor, [&] {
-      // A view, so that autograd refuses to write to it in place: the write would change the tensor without its graph
-      // knowing.
-      return counting_writes(*as_dtensor(tensor), [](const at::Tensor& local) { return local.alias(); });
-    });
+c10::intrusive_ptr<DTensorImpl> gradient_like(const TensorSpec& spec, const Layout& layout, c10::Device device) {
+  const auto strides = dense_strides(spec.sizes(), order_in_memory(spec));
+  const auto gradient_spec = TensorSpec::make(spec.mesh(), layout, spec.sizes(), strides, spec.dtype());
+  return c10::make_intrusive<DTensorImpl>(AsyncTensor(), gradient_spec, device);
+}
+
+/// A tensor without data like the gradient of a tensor of this spec, where the user gives no grad_placements. Kept in the
+/// cache of calls.
+const c10::intrusive_ptr<DTensorImpl>& known_gradient_like(const SpecPtr& spec, c10::Device device) {
+  static const char kOfGradients = 0;
+  CallKey key;
+  key.add(reinterpret_cast<uintptr_t>(&kOfGradients));
+  key.add(reinterpret_cast<uintptr_t>(spec.get()));
+  key.add(std::hash<c10::Device>()(device));
+  auto& cache = CallCache::of_thread();
+  const auto* found = cache.find(key);
+  if (found == nullptr) {
+    PreparedCall call;
+    call.operands = {spec};
+    call.outputs.resize(1);
+    call.outputs[0].like = gradient_like(*spec, without_partial(spec->layout()), device);
+    found = &cache.add(key, std::move(call));
   }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    if (!gradients[0].defined()) {
-      return {at::Tensor(), at::Tensor()};
+  return found->outputs[0].like;
+}
+
+/// Makes the local gradient a distributed one.
+class ToLocalNode : public UnaryNode {
+ public:
+  ToLocalNode(SpecPtr spec, c10::intrusive_ptr<DTensorImpl> like)
+      : spec_(std::move(spec)), like_(std::move(like)), is_debugged_(debug_enabled()) {}
+
+  at::Tensor backward(const at::Tensor& given) override {
+    const auto& gradient_spec = *like_->spec();
+    check_has_gradient("to_local", *spec_);
+    if (is_debugged_ || debug_enabled()) {
+      check_replicas_agree("to_local", given, gradient_spec, ReplicaClaim::Gradients);
     }
-    const auto kept = c10::static_intrusive_pointer_cast<ToLocalBoundary>(context->saved_data["boundary"].toCapsule());
-    const auto& gradient_spec = *kept->gradient_spec;
-    check_has_gradient("to_local", *kept->spec);
-    if (kept->is_debugged || debug_enabled()) {
-      check_replicas_agree("to_local", gradients[0], gradient_spec, ReplicaClaim::Gradients);
+    const auto terms = averaged_over(*spec_);
+    const auto gradient = terms == 1 ? given : given * terms;
+    if (is_recorded(gradient) || has_tangent(gradient) || !gradient_spec.mesh().is_member() || !has_memory(gradient)) {
+      const FromLocalOptions options{
+          .shape = gradient_spec.sizes().vec(),
+          .stride = gradient_spec.strides().vec(),
+          .grad_placements = with_sums_for_averages(spec_->layout())};
+      return from_local(gradient, gradient_spec.mesh(), gradient_spec.layout(), options);
     }
-    const auto terms = averaged_over(*kept->spec);
-    const FromLocalOptions options{
-        .shape = gradient_spec.sizes().vec(),
-        .stride = gradient_spec.strides().vec(),
-        .grad_placements = with_sums_for_averages(kept->spec->layout())};
-    return {
-        from_local(
-            terms == 1 ? gradients[0] : gradients[0] * terms, gradient_spec.mesh(), gradient_spec.layout(), options),
-        at::Tensor()};
+    return wrap_local(gradient, *like_);
   }
+  std::string name() const override {
+    return "weft::to_local";
+  }
+
+ private:
+  /// Whether the gradient is a plain dense tensor, so that from_local would not refuse it.
+  static bool has_memory(const at::Tensor& gradient) {
+    constexpr c10::DispatchKeySet kWrapped(
+        {c10::DispatchKey::Python, c10::DispatchKey::Functionalize, c10::DispatchKey::FuncTorchBatched,
+         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::ZeroTensor});
+    const auto keys = gradient.key_set();
+    return (keys.has(c10::DispatchKey::CPU) || keys.has(c10::DispatchKey::CUDA)) && !keys.has_any(kWrapped);
+  }
+
+  SpecPtr spec_;
+  c10::intrusive_ptr<DTensorImpl> like_;
+  bool is_debugged_; // backward may run on another thread
 };
 
 } // namespace
@@ -92,16 +118,17 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
     return with_tangent(tensor, [&](const at::Tensor& each) { return to_local(each, options); });
   }
   if (is_recorded(tensor)) {
-    auto boundary = c10::make_intrusive<ToLocalBoundary>();
-    boundary->spec = spec;
-    const auto gradient_layout = checked_gradient_layout("to_local", *spec, options.grad_placements);
-    boundary->gradient_spec = spec->is_contiguous()
-        ? TensorSpec::make(spec->mesh(), gradient_layout, spec->sizes(), spec->dtype())
-        : TensorSpec::make(
-              spec->mesh(), gradient_layout, spec->sizes(), dense_strides(spec->sizes(), order_in_memory(*spec)),
-              spec->dtype());
-    boundary->is_debugged = debug_enabled();
-    return ToLocal::apply(tensor, boundary);
+    auto like = options.grad_placements
+        ? gradient_like(*spec, checked_gradient_layout("to_local", *spec, options.grad_placements), tensor.device())
+        : known_gradient_like(spec, tensor.device());
+    const at::NoGradGuard no_graph;
+    // A view, so that autograd refuses to write to it in place: the write would change the tensor without its graph
+    // knowing.
+    auto result = observed(tensor, [&] {
+      return counting_writes(impl, [](const at::Tensor& local) { return view_of(local, untracked(local)); });
+    });
+    record<ToLocalNode>(tensor, result, spec, std::move(like));
+    return result;
   }
   if (options.grad_placements) {
     checked_gradient_layout("to_local", *spec, options.grad_placements);

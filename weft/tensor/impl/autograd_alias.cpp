@@ -14,9 +14,10 @@ at::Tensor untracked(const at::Tensor& tensor) {
   return at::Tensor(impl->shallow_copy_and_detach(impl->version_counter(), /*allow_tensor_metadata_change=*/true));
 }
 
-at::Tensor view_of(const at::Tensor& tensor) {
+at::Tensor view_of(const at::Tensor& base, const at::Tensor& alias) {
   return torch::autograd::as_view(
-      tensor, untracked(tensor), /*is_bw_differentiable=*/true, /*is_fw_differentiable=*/true);
+      base, alias, /*is_bw_differentiable=*/true, /*is_fw_differentiable=*/true, /*view_func=*/nullptr,
+      /*rev_view_func=*/nullptr, torch::autograd::CreationMeta::IN_CUSTOM_FUNCTION);
 }
 
 void share_version(const at::Tensor& tensor, const at::Tensor& other) {

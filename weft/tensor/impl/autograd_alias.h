@@ -11,9 +11,10 @@ bool is_recorded(const at::Tensor& tensor);
 /// The same data, detached from the autograd graph. Both share one version counter, so that autograd notices a write to
 /// either of them.
 at::Tensor untracked(const at::Tensor& tensor);
-/// The same data as a view, for an autograd function that returns its input: autograd then refuses to write to the
-/// result in place, because the write would change the input without its graph knowing.
-at::Tensor view_of(const at::Tensor& tensor);
+/// Makes `alias`, which shares the memory of `base`, a view of it, for an autograd function that returns its input's
+/// memory: autograd then refuses to write to the result in place, because the write would change the input without its
+/// graph knowing.
+at::Tensor view_of(const at::Tensor& base, const at::Tensor& alias);
 /// Gives both tensors, which share memory, one version counter, so that autograd notices a write to either of them.
 void share_version(const at::Tensor& tensor, const at::Tensor& other);
 

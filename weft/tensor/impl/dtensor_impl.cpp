@@ -30,6 +30,17 @@ at::Tensor if_there(const AsyncTensor& local) {
 
 } // namespace
 
+inline void DTensorImpl::take_sizes_from(const DTensorImpl& like) {
+  sizes_and_strides_ = like.sizes_and_strides_;
+  numel_ = like.numel_;
+  is_contiguous_ = like.is_contiguous_;
+  is_channels_last_ = like.is_channels_last_;
+  is_channels_last_contiguous_ = like.is_channels_last_contiguous_;
+  is_channels_last_3d_ = like.is_channels_last_3d_;
+  is_channels_last_3d_contiguous_ = like.is_channels_last_3d_contiguous_;
+  is_non_overlapping_and_dense_ = like.is_non_overlapping_and_dense_;
+}
+
 DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
     : TensorImpl(keys_on(device, *spec), c10::scalarTypeToTypeMeta(spec->dtype()), device),
       local_(std::move(local)),
@@ -45,15 +56,15 @@ DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor&& local)
       spec_(like.spec_),
       is_cast_parameter_(like.is_cast_parameter_) {
   set_storage_access_should_throw();
-  sizes_and_strides_ = like.sizes_and_strides_;
-  numel_ = like.numel_;
-  is_contiguous_ = like.is_contiguous_;
-  is_channels_last_ = like.is_channels_last_;
-  is_channels_last_contiguous_ = like.is_channels_last_contiguous_;
-  is_channels_last_3d_ = like.is_channels_last_3d_;
-  is_channels_last_3d_contiguous_ = like.is_channels_last_3d_contiguous_;
-  is_non_overlapping_and_dense_ = like.is_non_overlapping_and_dense_;
+  take_sizes_from(like);
   take_lazy_signs(*this, local_.wait());
+}
+
+DTensorImpl::DTensorImpl(const DTensorImpl& like, AsyncTensor local, c10::Device device)
+    : TensorImpl(keys_on(device, *like.spec_), like.data_type_, device), local_(std::move(local)), spec_(like.spec_) {
+  set_storage_access_should_throw();
+  take_sizes_from(like);
+  take_lazy_signs(*this, if_there(local_));
 }
 
 void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
@@ -128,9 +139,11 @@ void DTensorImpl::take_sizes_from_spec() {
 }
 
 template <class Version>
-c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version, bool allow_tensor_metadata_change)
-    const {
-  auto copy = c10::make_intrusive<DTensorImpl>(local_, spec_, device());
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(
+    const DTensorImpl& like,
+    Version&& version,
+    bool allow_tensor_metadata_change) const {
+  auto copy = c10::make_intrusive<DTensorImpl>(like, local_, device());
   copy->storage_offset_ = storage_offset_;
   // The copy is an inference tensor if the original is one, which these keys say.
   copy->key_set_ = key_set_;
@@ -145,16 +158,20 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(Version&& version
   return copy;
 }
 
+c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::relabelled(const DTensorImpl& like) const {
+  return detached_copy(like, version_counter_, /*allow_tensor_metadata_change=*/true);
+}
+
 c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
     const c10::VariableVersion& version,
     bool allow_tensor_metadata_change) const {
-  return detached_copy(version, allow_tensor_metadata_change);
+  return detached_copy(*this, version, allow_tensor_metadata_change);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
     c10::VariableVersion&& version,
     bool allow_tensor_metadata_change) const {
-  return detached_copy(std::move(version), allow_tensor_metadata_change);
+  return detached_copy(*this, std::move(version), allow_tensor_metadata_change);
 }
 
 void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other) {

@@ -22,6 +22,9 @@ class DTensorImpl : public c10::TensorImpl {
   /// A tensor with the spec of `like`. Copies the sizes, strides and flags that `like` has computed from the spec.
   DTensorImpl(const DTensorImpl& like, at::Tensor&& local);
 
+  /// As above, of a local tensor that a collective may still write.
+  DTensorImpl(const DTensorImpl& like, AsyncTensor local, c10::Device device);
+
   /// This rank's local tensor. The first call waits if a collective still writes it.
   const at::Tensor& local() const {
     return local_.wait();
@@ -85,6 +88,10 @@ class DTensorImpl : public c10::TensorImpl {
     is_cast_parameter_ = true;
   }
 
+  /// A detached alias of this tensor with the spec of `like`, whose layout gives every rank the same local tensor (see
+  /// have_same_locals). Both share one version counter, so that autograd notices a write to either of them.
+  c10::intrusive_ptr<TensorImpl> relabelled(const DTensorImpl& like) const;
+
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(
       const c10::VariableVersion& version,
       bool allow_tensor_metadata_change) const override;
@@ -97,8 +104,12 @@ class DTensorImpl : public c10::TensorImpl {
 
  private:
   template <class Version>
-  c10::intrusive_ptr<TensorImpl> detached_copy(Version&& version, bool allow_tensor_metadata_change) const;
+  c10::intrusive_ptr<TensorImpl> detached_copy(
+      const DTensorImpl& like,
+      Version&& version,
+      bool allow_tensor_metadata_change) const;
   void take_sizes_from_spec();
+  void take_sizes_from(const DTensorImpl& like);
   bool has_changed_since_copied() const;
   /// Takes over from `other`, which has the same values, which memory they are a copy of. The version counter here may
   /// have another value than there; a stale tensor stays stale.

@@ -63,6 +63,7 @@ struct PreparedCall {
   };
 
   std::vector<SpecPtr> operands; // keep the addresses in the key alive
+  DeviceMesh mesh;               // likewise, of a from_local
   Moves moves;                   // per operand, nullptr if its layout stays; empty if all stay
   std::vector<WriteBack> write_backs;
   std::vector<LocalArgument> local_arguments; // local sizes, in the place of arguments that state global sizes
