@@ -1,6 +1,7 @@
 #include "weft/tensor/dispatch/prepare.h"
 
 #include "weft/core/layout_algebra.h"
+#include "weft/core/same_locals.h"
 #include "weft/propagation/decide.h"
 #include "weft/propagation/global_meta.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
@@ -161,7 +162,7 @@ class Preparation {
     for (size_t i = 0; i < operands_.size(); ++i) {
       if (decision_.is_written(i)) {
         prepare_write(i, moves);
-      } else if (decision_.redistributes(i, call_.operands[i])) {
+      } else if (decision_.redistributes(i, call_.operands[i]) && !keeps_local(i, decision_.sources[i])) {
         moves[i] = compile(decision_.sources[i], decision_.sources[i]->with(decision_.targets[i]));
       }
     }
@@ -170,9 +171,14 @@ class Preparation {
     }
   }
 
+  /// Whether the local tensor is the one that the call needs: the layout changes on mesh dims of one rank only.
+  bool keeps_local(size_t i, const SpecPtr& source) const {
+    return source == call_.operands[i] && have_same_locals(*mesh_, source->layout(), decision_.targets[i]);
+  }
+
   void prepare_write(size_t i, PreparedCall::Moves& moves) {
     const auto& own = call_.operands[i];
-    if (own->layout() == decision_.targets[i]) {
+    if (own->layout() == decision_.targets[i] || keeps_local(i, own)) {
       return;
     }
     const auto target = own->with(decision_.targets[i]);
