@@ -7,6 +7,8 @@
 #include "weft/tensor/impl/inspect.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 
 namespace weft::nn {
 
@@ -49,6 +51,51 @@ TEST(Crosser, AnInputThatIsReplicatedHasAGradientThatIs) {
     const auto entered = crosser(mesh).enter(x, {.to = Replicate()}, false);
     entered.matmul(distributed(mesh, {Shard(1)})).sum().backward();
     EXPECT_EQ(spec_of(x.grad())->layout(), Layout{Replicate()});
+  });
+}
+
+/// The number of nodes from a tensor to the leaves that it is computed from, along the first inputs.
+int64_t nodes_behind(const at::Tensor& tensor) {
+  int64_t count = 0;
+  for (auto node = tensor.grad_fn(); node && !node->next_edges().empty(); node = node->next_edges()[0].function) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(Crosser, OnOneRankABoundaryIsOneNodeAndSharesMemory) {
+  for (const auto& placement : {Replicate(), Shard(0), Shard(-1)}) {
+    on_mesh({1}, [&](const DeviceMesh& mesh) {
+      const auto plain = at::ones({2, 4}).set_requires_grad(true);
+      const auto entered = crosser(mesh).enter(plain, {.from = Shard(1), .to = placement}, false);
+      EXPECT_EQ(spec_of(entered)->layout(), Layout{placement.normalized(2)});
+      EXPECT_EQ(nodes_behind(entered), 1);
+      EXPECT_EQ(to_local(entered).data_ptr(), plain.data_ptr());
+      EXPECT_TRUE(crosser(mesh).enter(entered, {.to = placement}, false).is_same(entered));
+      for (const auto& to : {Replicate(), Shard(0)}) {
+        const auto left = crosser(mesh).leave(entered, {.to = to}, /*as_local=*/true);
+        EXPECT_EQ(left.data_ptr(), plain.data_ptr());
+        EXPECT_EQ(nodes_behind(left), 2);
+        EXPECT_EQ(spec_of(crosser(mesh).leave(entered, {.to = to}, false))->layout(), Layout{to});
+        const auto gradient = torch::autograd::grad({(left * left).sum()}, {plain}, {}, /*retain_graph=*/true)[0];
+        expect_equal(gradient, at::full({2, 4}, 2.0));
+      }
+    });
+  }
+}
+
+TEST(Crosser, OnOneRankWhatOthersWouldRefuseIsRefused) {
+  on_mesh({1}, [](const DeviceMesh& mesh) {
+    const auto plain = at::ones({2, 4});
+    const auto sharded = from_local(plain, mesh, {Shard(0)});
+    const auto refusal = "[plan] a shard cannot become a partial value";
+    for (const bool as_local : {false, true}) {
+      expect_contains(
+          error_text([&] { crosser(mesh).enter(plain, {.from = Shard(0), .to = Partial()}, as_local); }), refusal);
+      expect_contains(error_text([&] { crosser(mesh).leave(sharded, {.to = Partial()}, as_local); }), refusal);
+      expect_contains(
+          error_text([&] { crosser(mesh).leave(sharded, {.to = Shard(2)}, as_local); }), "[Placement] the dim of S(2)");
+    }
   });
 }
 

@@ -1,11 +1,23 @@
 #include "weft/nn/cross.h"
 
+#include "weft/core/layout_algebra.h"
 #include "weft/tensor/boundary/from_local.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/boundary/redistribute_once.h"
 #include "weft/tensor/boundary/to_local.h"
 
 namespace weft::nn {
+
+namespace {
+
+/// The placement of a plain tensor. On a mesh of one rank all placements stand for the same local tensor, so that it is
+/// the one after the crossing.
+Placement placement_of_plain(const Crossing& crossing, const DeviceMesh& mesh) {
+  const bool is_crossed = mesh.size() == 1 && crossing.to && !crossing.to->is_partial();
+  return is_crossed ? *crossing.to : *crossing.from;
+}
+
+} // namespace
 
 template <class Move>
 at::Tensor Crosser::crossed(const at::Tensor& tensor, const Crossing& crossing, bool as_local, const Move& move) const {
@@ -24,14 +36,17 @@ at::Tensor Crosser::crossed(const at::Tensor& tensor, const Crossing& crossing, 
 at::Tensor Crosser::enter(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const {
   return crossed(tensor, crossing, as_local, [&](const at::Tensor& t, const Layout& layout, bool is_there) {
     // If a tensor has the wanted shards, its gradient has them too; only a replicated tensor may have a partial
-    // gradient.
-    return is_there && !crossing.to->is_replicate() ? t : redistribute_once(t, layout, &crossing);
+    // gradient, which has to be reduced unless there is only one rank.
+    const bool keeps_gradient = !crossing.to->is_replicate() || mesh_.size() == 1;
+    return is_there && keeps_gradient ? t : redistribute_once(t, layout, &crossing);
   });
 }
 
 at::Tensor Crosser::leave(const at::Tensor& tensor, const Crossing& crossing, bool as_local) const {
-  return crossed(tensor, crossing, as_local, [](const at::Tensor& t, const Layout& layout, bool is_there) {
-    return is_there ? t : redistribute(t, layout);
+  return crossed(tensor, crossing, as_local, [&](const at::Tensor& t, const Layout& layout, bool is_there) {
+    // On a mesh of one rank the local tensor is the same before and after the crossing.
+    const bool has_local = as_local && mesh_.size() == 1 && !is_refused(as_dtensor(t)->spec()->layout(), layout);
+    return is_there || has_local ? t : redistribute(t, layout);
   });
 }
 
@@ -46,7 +61,7 @@ at::Tensor Crosser::distributed(const at::Tensor& tensor, const Crossing& crossi
   TORCH_CHECK_VALUE(
       crossing.from, where_, "a distributed tensor is required, but got a plain one of shape ", tensor.sizes(),
       ". State the placement of a plain tensor in the plan: \"S(1) -> ", crossing.to->to_string(), "\".");
-  return from_local(tensor, mesh_, {*crossing.from});
+  return from_local(tensor, mesh_, {placement_of_plain(crossing, mesh_)});
 }
 
 Layout Crosser::target(const at::Tensor& tensor, Placement placement) const {
