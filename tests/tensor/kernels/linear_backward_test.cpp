@@ -34,7 +34,7 @@ Tensors gradients_of(const Function& function, const Tensors& inputs) {
   return gradients;
 }
 
-/// Compares with the single device for every combination of R, S and P of the inputs on two ranks.
+/// Compares with the single device for every combination of R, S and P of the inputs, on one rank and on two.
 void expect_gradients_of_single_device(const Function& function, const Tensors& inputs) {
   const auto expected = gradients_of(function, inputs);
   std::vector<std::vector<Layout>> combinations = {{}};
@@ -52,8 +52,8 @@ void expect_gradients_of_single_device(const Function& function, const Tensors& 
     }
     combinations = std::move(longer);
   }
-  run_on_ranks(2, [&](int64_t rank) {
-    const auto mesh = init_device_mesh("cpu", {2}, {"a"});
+  const auto compare_on_rank = [&](int64_t rank) {
+    const auto mesh = init_device_mesh("cpu", {current_world()->size()}, {"a"});
     for (const auto& layouts : combinations) {
       Tensors leaves;
       std::string text = "inputs";
@@ -71,7 +71,9 @@ void expect_gradients_of_single_device(const Function& function, const Tensors& 
                                                     << expected[i];
       }
     }
-  });
+  };
+  run_on_ranks(1, compare_on_rank);
+  run_on_ranks(2, compare_on_rank);
 }
 
 TEST(LinearBackward, ASequenceShardedInputTimesAColumnShardedWeightIsOneAllGather) {

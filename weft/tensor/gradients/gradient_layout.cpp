@@ -36,8 +36,11 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
     if (!gradients[0].defined() || !is_dtensor(leaf)) {
       return gradients;
     }
-    const OperatorScope scope("gradient");
     const auto& spec = *as_dtensor(leaf)->spec();
+    if (is_dtensor(gradients[0]) && as_dtensor(gradients[0])->spec().get() == &spec && !spec.layout().has_partial()) {
+      return gradients;
+    }
+    const OperatorScope scope("gradient");
     const auto layout = without_partial(spec.layout());
     const auto gradient = is_dtensor(gradients[0]) ? gradients[0] : replicated_constant(gradients[0], spec.mesh());
     if (as_dtensor(gradient)->spec()->layout() == layout) {
