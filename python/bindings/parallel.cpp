@@ -1,10 +1,8 @@
 #include "python/bindings/bindings.h"
 
+#include "python/bindings/module_boundary.h"
 #include "weft/core/layout_algebra.h"
-#include "weft/nn/cross.h"
 #include "weft/styles/module_layout.h"
-
-#include <torch/csrc/autograd/python_variable.h>
 
 namespace weft::python {
 
@@ -27,79 +25,6 @@ ModuleInfo info_from(const GivenModule& given) {
     info.parameters.push_back({name, shape, reinterpret_cast<const void*>(identity)});
   }
   return info;
-}
-
-/// What happens to the inputs and outputs of one module.
-struct ModuleBoundary {
-  Crosser crosser;
-  std::vector<Crossing> inputs;
-  std::map<std::string, Crossing> keyword_inputs;
-  bool local_inputs;
-  std::vector<Crossing> outputs;
-  bool local_outputs;
-
-  bool has_inputs() const {
-    return !inputs.empty() || !keyword_inputs.empty();
-  }
-};
-
-template <class Cross>
-py::object crossed(py::handle value, const Cross& cross) {
-  if (!THPVariable_Check(value.ptr())) {
-    return py::reinterpret_borrow<py::object>(value);
-  }
-  at::Tensor result;
-  const auto& tensor = THPVariable_Unpack(value.ptr());
-  {
-    const py::gil_scoped_release let_go;
-    result = cross(tensor);
-  }
-  return result.is_same(tensor) ? py::reinterpret_borrow<py::object>(value) : py::cast(result);
-}
-
-py::tuple entered(const ModuleBoundary& boundary, const py::tuple& inputs) {
-  py::tuple result(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    result[i] = i >= boundary.inputs.size()
-        ? py::reinterpret_borrow<py::object>(inputs[i])
-        : crossed(inputs[i], [&](const at::Tensor& tensor) {
-            return boundary.crosser.enter(tensor, boundary.inputs[i], boundary.local_inputs);
-          });
-  }
-  return result;
-}
-
-py::dict entered_by_keyword(const ModuleBoundary& boundary, const py::dict& inputs) {
-  py::dict result;
-  for (const auto& [name, value] : inputs) {
-    const auto found = boundary.keyword_inputs.find(name.cast<std::string>());
-    result[name] = found == boundary.keyword_inputs.end()
-        ? py::reinterpret_borrow<py::object>(value)
-        : crossed(value, [&](const at::Tensor& tensor) {
-            return boundary.crosser.enter(tensor, found->second, boundary.local_inputs);
-          });
-  }
-  return result;
-}
-
-py::object left(const ModuleBoundary& boundary, py::handle output, size_t position) {
-  return position >= boundary.outputs.size()
-      ? py::reinterpret_borrow<py::object>(output)
-      : crossed(output, [&](const at::Tensor& tensor) {
-          return boundary.crosser.leave(tensor, boundary.outputs[position], boundary.local_outputs);
-        });
-}
-
-/// Of one output, or of a tuple or list of several.
-py::object all_left(const ModuleBoundary& boundary, py::handle outputs) {
-  if (!py::isinstance<py::tuple>(outputs) && !py::isinstance<py::list>(outputs)) {
-    return left(boundary, outputs, 0);
-  }
-  py::list result;
-  for (const auto output : outputs) {
-    result.append(left(boundary, output, result.size()));
-  }
-  return py::isinstance<py::tuple>(outputs) ? py::object(py::tuple(result)) : py::object(result);
 }
 
 py::list lay_out_modules(
@@ -126,9 +51,15 @@ py::list lay_out_modules(
     py::object boundary = py::none();
     if (layout.entry != nullptr) {
       const auto& style = layout.entry->style;
-      boundary = py::cast(ModuleBoundary{
-          Crosser(entry_text(*layout.entry, modules[i].path), mesh, mesh_dim), layout.inputs, style.keyword_inputs,
-          style.local_inputs, layout.outputs, style.local_outputs});
+      const auto hooks = hooks_of(
+          {.crosser = Crosser(entry_text(*layout.entry, modules[i].path), mesh, mesh_dim),
+           .communicates = mesh.size() > 1,
+           .inputs = layout.inputs,
+           .keyword_inputs = style.keyword_inputs,
+           .local_inputs = style.local_inputs,
+           .outputs = layout.outputs,
+           .local_outputs = style.local_outputs});
+      boundary = py::make_tuple(hooks.input, hooks.keyword_input, hooks.output);
     }
     result.append(py::make_tuple(placements, boundary));
   }
@@ -142,21 +73,15 @@ void bind_parallel(py::module_& module) {
       .def_static("parse", &ParallelPlan::parse, py::arg("text"), py::arg("name") = "plan", "Of JSON text.")
       .def_static("load", &ParallelPlan::load, py::arg("path"), "Of a file.")
       .def("__str__", &ParallelPlan::to_string);
-  py::class_<ModuleBoundary>(module, "ModuleBoundary")
-      .def_property_readonly("has_inputs", &ModuleBoundary::has_inputs)
-      .def_property_readonly("has_outputs", [](const ModuleBoundary& self) { return !self.outputs.empty(); })
-      .def_property_readonly(
-          "has_keyword_inputs", [](const ModuleBoundary& self) { return !self.keyword_inputs.empty(); })
-      .def("enter", &entered, py::arg("inputs"))
-      .def("enter_by_keyword", &entered_by_keyword, py::arg("inputs"))
-      .def("leave", &all_left, py::arg("outputs"));
   module.def(
       "path_matches", &matches, py::arg("pattern"), py::arg("path"),
       "Whether a pattern of a plan matches the path of a module.");
   module.def(
       "lay_out", &lay_out_modules, py::arg("plan"), py::arg("modules"), py::arg("mesh"),
       py::arg("mesh_dim") = py::none(),
-      "For every (path, kind, parameters) of a model the placements of its parameters and its boundary.");
+      "For every (path, kind, parameters) of a model the placements of its parameters, and the hooks of its boundary: "
+      "of "
+      "its inputs, of its inputs with keywords, of its outputs.");
 }
 
 } // namespace weft::python

@@ -85,16 +85,13 @@ def _own_parameters(module):
     return [(name, parameter) for name, parameter in module._parameters.items() if parameter is not None]
 
 
-def _add_hooks(module, boundary):
-    if boundary.has_keyword_inputs:
-        module.register_forward_pre_hook(
-            lambda of, inputs, keywords: (boundary.enter(inputs), boundary.enter_by_keyword(keywords)),
-            with_kwargs=True,
-        )
-    elif boundary.has_inputs:
-        module.register_forward_pre_hook(lambda of, inputs: boundary.enter(inputs))
-    if boundary.has_outputs:
-        module.register_forward_hook(lambda of, inputs, outputs: boundary.leave(outputs))
+def _add_hooks(module, on_inputs, on_inputs_with_keywords, on_outputs):
+    if on_inputs is not None:
+        module.register_forward_pre_hook(on_inputs)
+    if on_inputs_with_keywords is not None:
+        module.register_forward_pre_hook(on_inputs_with_keywords, with_kwargs=True)
+    if on_outputs is not None:
+        module.register_forward_hook(on_outputs)
 
 
 def parallelize_module(
@@ -136,12 +133,12 @@ def parallelize_module(
         (path, _kind(of), [(name, list(p.shape), id(p)) for name, p in _own_parameters(of)]) for path, of in modules
     ]
     placed: dict[int, Any] = {}
-    for (path, of), (placements, boundary) in zip(modules, _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim)):
+    for (path, of), (placements, hooks) in zip(modules, _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim)):
         for (name, parameter), wanted in zip(_own_parameters(of), placements):
             if wanted is not None and not (of in done and _C.is_dtensor(parameter)):
                 place(of, name, parameter, mesh, wanted, placed, src_data_rank)
         if None not in placements:
             replicate_what_is_plain(of, mesh, placed, src_data_rank)
-        if boundary is not None:
-            _add_hooks(of, boundary)
+        if hooks is not None:
+            _add_hooks(of, *hooks)
     return module
