@@ -2,6 +2,8 @@
 
 #include "weft/tensor/dispatch/dtensor_kernel.h"
 
+#include <ATen/core/IListRef.h>
+
 namespace weft {
 
 /// An argument of a direct call. `read` adds its words to the key, exactly as DTensorKernel does for an argument on a
@@ -88,20 +90,26 @@ class DirectArgument<const std::optional<at::Tensor>&> {
   std::optional<at::Tensor> local_;
 };
 
+/// Adds the words of a list's tensors to the key, and their local tensors to `locals`.
+template <class Tensors, class Locals>
+bool read_direct_list(const Tensors& tensors, CallKey& key, Locals& locals) {
+  key.add(tensors.size());
+  locals.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    const auto* local = read_direct_tensor(tensor, key);
+    if (local == nullptr) {
+      return false;
+    }
+    locals.push_back(*local);
+  }
+  return true;
+}
+
 template <>
 class DirectArgument<at::TensorList> {
  public:
   bool read(at::TensorList tensors, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
-    key.add(tensors.size());
-    locals_.reserve(tensors.size());
-    for (const auto& tensor : tensors) {
-      const auto* local = read_direct_tensor(tensor, key);
-      if (local == nullptr) {
-        return false;
-      }
-      locals_.push_back(*local);
-    }
-    return true;
+    return read_direct_list(tensors, key, locals_);
   }
   at::TensorList get() const {
     return locals_;
@@ -109,6 +117,23 @@ class DirectArgument<at::TensorList> {
 
  private:
   std::vector<at::Tensor> locals_;
+};
+
+template <>
+class DirectArgument<const at::ITensorListRef&> {
+ public:
+  bool read(const at::ITensorListRef& tensors, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+    const bool is_direct = read_direct_list(tensors, key, locals_);
+    list_ = at::ITensorListRef(at::TensorList(locals_));
+    return is_direct;
+  }
+  const at::ITensorListRef& get() const {
+    return list_;
+  }
+
+ private:
+  c10::SmallVector<at::Tensor, 8> locals_;
+  at::ITensorListRef list_;
 };
 
 /// Adds the words of an argument that is no tensor to the key.

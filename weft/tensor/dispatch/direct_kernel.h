@@ -109,15 +109,27 @@ class DirectKernel<Return(Args...)> {
   }
   static void count_write(const auto& /*no tensor*/) {}
 
+  /// The tensor of which results that are views are views: the first argument (see direct_signatures.cpp).
+  static const DTensorImpl* base_of(const at::Tensor& first) {
+    return as_dtensor(first);
+  }
+  static const DTensorImpl* base_of(const auto& /*list*/) {
+    return nullptr;
+  }
+
   static at::Tensor& result(const PreparedCall& /*call*/, at::Tensor& /*local*/, at::Tensor& self, const auto&...) {
     return self;
   }
-  static at::Tensor result(const PreparedCall& call, at::Tensor local, const at::Tensor& first, const auto&...) {
-    return wrap_output(std::move(local), call.outputs[0], as_dtensor(first));
+  static at::Tensor result(const PreparedCall& call, at::Tensor local, const auto& first, const auto&...) {
+    return wrap_output(std::move(local), call.outputs[0], base_of(first));
   }
-  static std::vector<at::Tensor> result(const PreparedCall& call, std::vector<at::Tensor> locals, const auto&...) {
+  static std::vector<at::Tensor> result(
+      const PreparedCall& call,
+      std::vector<at::Tensor> locals,
+      const auto& first,
+      const auto&...) {
     for (size_t i = 0; i < locals.size(); ++i) {
-      locals[i] = wrap_output(std::move(locals[i]), call.outputs[i], nullptr);
+      locals[i] = wrap_output(std::move(locals[i]), call.outputs[i], base_of(first));
     }
     return locals;
   }

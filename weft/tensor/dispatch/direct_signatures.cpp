@@ -17,6 +17,8 @@ constexpr const char* schema_type<std::optional<at::Tensor>> = "Tensor?";
 template <>
 constexpr const char* schema_type<at::TensorList> = "Tensor[]";
 template <>
+constexpr const char* schema_type<at::ITensorListRef> = "Tensor[]";
+template <>
 constexpr const char* schema_type<at::Scalar> = "Scalar";
 template <>
 constexpr const char* schema_type<at::ArrayRef<at::Scalar>> = "Scalar[]";
@@ -89,6 +91,11 @@ using Common = Signatures<
     at::Tensor&(at::Tensor&, T, Number),                         // add_
     at::Tensor&(at::Tensor&, T, T, Number),                      // addcmul_
     at::Tensor&(at::Tensor&, T, bool),                           // copy_
+    at::Tensor(const at::ITensorListRef&, int64_t),              // cat
+    at::Tensor(List, int64_t),                                   // stack
+    std::vector<at::Tensor>(T, int64_t),                         // unbind
+    std::vector<at::Tensor>(T, c10::SymInt, int64_t),            // split
+    std::vector<at::Tensor>(T, c10::SymIntArrayRef, int64_t),    // split_with_sizes
     std::vector<at::Tensor>(List),                               // _foreach_sqrt
     std::vector<at::Tensor>(List, Number),                       // _foreach_mul.Scalar
     std::vector<at::Tensor>(List, List),                         // _foreach_mul.List
@@ -143,7 +150,7 @@ bool has_results(const DTensorKernel& kernel, Results results, size_t count) {
   const auto kind = results == Results::OneList ? c10::TypeKind::ListType : c10::TypeKind::TensorType;
   for (size_t r = 0; r < count; ++r) {
     const auto& ret = schema.returns[r];
-    const bool is_view_of_first = ret.view_of == 0 && count == 1 && results != Results::OneList;
+    const bool is_view_of_first = ret.view_of == 0 && count == 1;
     if (types[r].type()->kind() != kind || ret.stored_in != (in_place ? 0 : -1) ||
         (ret.view_of >= 0 && !is_view_of_first)) {
       return false;
