@@ -13,7 +13,8 @@ from ranks import Side, interleaved_rounds, progress, python_peer, started
 from rows import aligned, number
 
 CASES = (
-    "add add_ mul_scalar relu mm_row mm_column linear_3d t sum_dim softmax layer_norm detach from_local redistribute"
+    "add add_ mul_scalar mul_scalar_ mul_broadcast relu where cat split mm_row mm_column linear_3d t sum_dim softmax "
+    "log_softmax layer_norm detach from_local redistribute"
 ).split()
 STEPS = ("adamw_100", "adamw_100_foreach")
 

@@ -110,6 +110,8 @@ inline std::vector<DispatchCase> dispatch_cases() {
     const auto local = at::randn(sizes, bench_device());
     return Pair{local, from_local(local, mesh, {placement})};
   };
+  const auto local_mask = at::ones({16, 16}, at::TensorOptions(bench_device()).dtype(at::kBool));
+  const Pair mask{local_mask, from_local(local_mask, mesh, {Shard(0)})};
   std::vector<DispatchCase> cases;
   const auto add = [&](const char* name, const Pair& a, const Pair& b, auto fn) {
     cases.push_back({name, [=] { return fn(a.local, b.local); }, [=] { return fn(a.distributed, b.distributed); }});
@@ -127,6 +129,13 @@ inline std::vector<DispatchCase> dispatch_cases() {
   add("mm_row", rows, full, [](T a, T b) { return a.mm(b); });
   add("mm_column", full, columns, [](T a, T b) { return a.mm(b); });
   add("linear_3d", batch, weight, [](T a, T b) { return at::linear(a, b); });
+  const auto row = pair({16}, Replicate());
+  add("mul_broadcast", rows, row, [](T a, T b) { return a.mul(b); });
+  add("mul_scalar_", rows, rows, [](T a, T) { return a.mul_(1.0); });
+  add("split", rows, rows, [](T a, T) { return a.split(8, 1)[1]; });
+  add("cat", rows, rows, [](T a, T b) { return at::cat({a, b}, 1); });
+  add("where", rows, rows, [mask](T a, T b) { return at::where(is_dtensor(a) ? mask.distributed : mask.local, a, b); });
+  add("log_softmax", rows, rows, [](T a, T) { return a.log_softmax(-1); });
   add("t", rows, rows, [](T a, T) { return a.t(); });
   add("sum_dim", rows, rows, [](T a, T) { return a.sum(1); });
   add("softmax", rows, rows, [](T a, T) { return a.softmax(-1); });
