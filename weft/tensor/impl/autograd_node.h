@@ -4,15 +4,17 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <memory>
 #include <type_traits>
+#include <utility>
 
 namespace weft {
 
 /// The pointer type of autograd's nodes, which depends on the version of torch.
 using NodePtr = std::remove_cvref_t<decltype(std::declval<const at::Tensor&>().grad_fn())>;
 
-/// The autograd node of a function of one tensor. A node of its own costs a tenth of a torch::autograd::Function, which
-/// keeps what it saves in maps.
+/// The autograd node of a function of one tensor. It costs less than a torch::autograd::Function, which keeps what it
+/// saves in maps.
 class UnaryNode : public torch::autograd::Node {
  public:
   /// The gradient of the input; `gradient` is that of the output and is defined.
@@ -27,16 +29,21 @@ class UnaryNode : public torch::autograd::Node {
   }
 };
 
+/// A pointer of type Ptr, which is NodePtr, to a new node of type T.
+template <class T, class Ptr, class... Args>
+Ptr make_node(Args&&... args) {
+  if constexpr (std::is_same_v<Ptr, std::shared_ptr<torch::autograd::Node>>) {
+    // torch's own deleter, which frees long chains of nodes without recursion.
+    return Ptr(new T(std::forward<Args>(args)...), [](T* made) { deleteNode(made); });
+  } else {
+    return Ptr::unsafe_steal_from_new(new T(std::forward<Args>(args)...));
+  }
+}
+
 /// Makes a node of type T, made of `args`, the gradient function of `result`, which was computed from `input`.
 template <class T, class... Args>
 void record(const at::Tensor& input, const at::Tensor& result, Args&&... args) {
-  NodePtr node;
-  if constexpr (std::is_same_v<NodePtr, std::shared_ptr<torch::autograd::Node>>) {
-    // torch's own deleter, which frees long chains of nodes without recursion.
-    node = NodePtr(new T(std::forward<Args>(args)...), [](T* made) { deleteNode(made); });
-  } else {
-    node = NodePtr::unsafe_steal_from_new(new T(std::forward<Args>(args)...));
-  }
+  const auto node = make_node<T, NodePtr>(std::forward<Args>(args)...);
   node->set_next_edges(torch::autograd::collect_next_edges(input));
   torch::autograd::set_history(result, node);
 }
