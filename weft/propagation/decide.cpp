@@ -39,7 +39,9 @@ class Deciding {
     result_.targets.assign(operands_.size(), replicated(mesh_));
     for (size_t i = 0; i < operands_.size(); ++i) {
       result_.sources.push_back(operands_[i].spec);
-      if (traits_.schema.writes(operands_[i].argument) && !operands_[i].is_plain) {
+      // An optimizer's step counts, in a list of plain numbers, are counted up on every rank whatever the layouts.
+      const bool is_count = operands_[i].is_plain && operands_[i].position >= 0;
+      if (traits_.schema.writes(operands_[i].argument) && !is_count) {
         result_.written.push_back(i);
       }
     }

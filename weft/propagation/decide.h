@@ -51,7 +51,7 @@ struct Decision {
   std::vector<SpecPtr> sources;                 // the specs that the operands are read with
   std::vector<Layout> targets;                  // the layouts that the operands need
   std::vector<size_t> unread;                   // operands of which only shape and dtype are read
-  std::vector<size_t> written;                  // distributed operands that the call writes to
+  std::vector<size_t> written;                  // operands that the call writes to
   std::vector<SizeArgument> size_arguments;
   std::optional<Lookup> lookup;
   std::vector<ExpectedOutput> expected; // empty in a fallback: every output is replicated

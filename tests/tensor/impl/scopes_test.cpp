@@ -237,18 +237,6 @@ TEST(ReplicatePlainScope, PlainTensorsCountAsReplicated) {
   });
 }
 
-TEST(ReplicatePlainScope, ADistributedResultCannotBeStoredInAPlainTensor) {
-  on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto plain = whole_numbers({4, 2});
-    const auto x = distribute_tensor(plain, mesh, {Shard(0)});
-    const ReplicatePlainScope replicate;
-    EXPECT_EQ(
-        error_text<c10::ValueError>([&] { plain.add_(x); }),
-        "[aten::add_] a distributed result cannot be stored in a plain tensor, but argument 'self' is one of shape "
-        "[4, 2]. Distribute it with distribute_tensor or from_local.");
-  });
-}
-
 } // namespace scopes_test
 
 } // namespace weft

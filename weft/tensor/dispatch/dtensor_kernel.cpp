@@ -8,6 +8,7 @@
 #include "weft/tensor/impl/call_agreement.h"
 #include "weft/tensor/impl/explain.h"
 #include "weft/tensor/impl/in_backward.h"
+#include "weft/tensor/impl/replicated_plain.h"
 #include "weft/tensor/impl/scopes.h"
 #include "weft/tensor/random/random_fallback.h"
 
@@ -72,6 +73,7 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
   if (C10_UNLIKELY(Scopes::of_thread().any())) {
     if (debug_enabled()) {
       check_agreement(*call);
+      check_plain_agree(call->operands[0]->mesh(), operands);
     }
     tell_scopes(current_explanation(*call), call->communicates);
   }
@@ -151,26 +153,28 @@ void DTensorKernel::read_tensor(
   key.add(word_of(*impl, is_leaf));
 }
 
-namespace {
-
-/// Whether the tensor is one number, perhaps expanded. Forward mode AD makes expanded zeros for operands without a
-/// tangent.
-bool is_number(const at::Tensor& tensor) {
-  const auto strides = tensor.strides();
-  return tensor.dim() == 0 || std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride == 0; });
-}
-
-} // namespace
-
 void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor) {
-  // In backward plain tensors come from derivative formulas, which make them from shapes alone: the same on every rank.
+  if (is_dtensor(tensor) || counts_as_replicated(tensor)) {
+    return;
+  }
+  const auto& named = op.schema().arguments()[argument];
+  const bool is_written = named.alias_info() != nullptr && named.alias_info()->isWrite();
   // Not a TypeError, because Python's operators would replace it by one of their own and lose the text.
   TORCH_CHECK_VALUE(
-      is_dtensor(tensor) || is_number(tensor) || Scopes::of_thread().replicate_plain || in_backward(), "[",
-      op.schema().name(), "] distributed and plain tensors cannot be mixed, but argument '",
-      op.schema().arguments()[argument].name(), "' is a plain tensor of shape ", tensor.sizes(),
-      ". Distribute it with distribute_tensor or from_local, or say by a ReplicatePlainScope (in Python by "
-      "weft.replicate_plain()) that it is the same on every rank.");
+      false, "[", op.schema().name(), "] distributed and plain tensors cannot be mixed, but argument '", named.name(),
+      "' is a plain tensor of shape ", tensor.sizes(), ". Distribute it with distribute_tensor or from_local, or ",
+      is_written ? "store full_tensor() in it, or " : "",
+      "say by a ReplicatePlainScope (in Python by weft.replicate_plain()) that it is the same on every rank.");
+}
+
+void DTensorKernel::check_plain_agree(const DeviceMesh& mesh, const OperandRefs& operands) const {
+  for (const auto& ref : operands) {
+    // What an operator overwrites may be uninitialised.
+    if (ref.impl == nullptr && !traits_.schema.writes(ref.argument)) {
+      const auto& argument = op_.schema().arguments()[ref.argument].name();
+      check_replicas(mesh, *ref.tensor, c10::str("argument '", argument, "' of ", op_.schema().name()));
+    }
+  }
 }
 
 void DTensorKernel::read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const {

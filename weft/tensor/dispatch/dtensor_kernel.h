@@ -50,6 +50,8 @@ class DTensorKernel {
       const;
   void read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const;
   bool keep_linear(c10::ArrayRef<c10::IValue> arguments, const OperandRefs& operands) const;
+  /// Raises, in debug mode, if a plain operand differs between ranks.
+  void check_plain_agree(const DeviceMesh& mesh, const OperandRefs& operands) const;
   void count_fallback(const PreparedCall& call) const;
 
   c10::OperatorHandle op_;

@@ -194,11 +194,10 @@ class LocalCall {
       if (argument < 0) {
         continue;
       }
-      if (schema_.returns.size() == 1 && arguments[argument].isTensor()) {
-        kept_.push_back(std::move(arguments[argument])); // its local tensor replaces it
-      } else {
-        kept_.push_back(arguments[argument]);
-      }
+      auto& value = arguments[argument];
+      // A plain tensor stays, because its operand refers to it.
+      const bool is_replaced = schema_.returns.size() == 1 && value.isTensor() && is_dtensor(value.toTensor());
+      kept_.push_back(is_replaced ? std::move(value) : value);
     }
     for (const auto& back : call_.write_backs) {
       originals_.push_back(local_of(operands_[back.operand])); // the stack may hold the only reference to the operand

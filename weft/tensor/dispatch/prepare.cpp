@@ -82,14 +82,7 @@ class Preparation {
   void take_specs() {
     for (const auto& ref : operands_) {
       if (ref.impl == nullptr) {
-        // An optimizer's step counts, in a list of plain numbers, are the same on every rank.
-        const bool is_number_in_list = ref.position >= 0 && ref.tensor->dim() == 0;
-        TORCH_CHECK_VALUE(
-            !is_written(ref) || is_number_in_list, "[", name(),
-            "] a distributed result cannot be stored in a plain tensor, but argument '",
-            op_.schema().arguments()[ref.argument].name(), "' is one of shape ", ref.tensor->sizes(),
-            ". Distribute it with distribute_tensor or from_local.");
-        continue;
+        continue; // replicated, also where it is written to: every rank stores the global result
       }
       TORCH_CHECK_VALUE(
           !ref.impl->is_copy_of_base() || !is_written(ref), "[", name(), "] argument '",

@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
+#include <cstring>
 #include <numeric>
 
 namespace weft {
@@ -34,6 +35,27 @@ std::vector<std::string> gather_text(Group& group, std::string text, size_t leng
   return texts;
 }
 
+/// The number of every member, in the order of the members.
+std::vector<uint64_t> gather_number(Group& group, uint64_t number) {
+  std::vector<uint64_t> numbers;
+  for (const auto& bytes : gather_text(group, std::string(reinterpret_cast<const char*>(&number), 8), 8)) {
+    numbers.push_back(0);
+    std::memcpy(&numbers.back(), bytes.data(), 8);
+  }
+  return numbers;
+}
+
+/// The position of the first number that differs from the number at position 0.
+std::optional<size_t> first_other(const std::vector<uint64_t>& numbers) {
+  const auto other = std::find_if(numbers.begin(), numbers.end(), [&](uint64_t each) { return each != numbers[0]; });
+  return other == numbers.end() ? std::nullopt : std::optional<size_t>(other - numbers.begin());
+}
+
+uint64_t hash_of_values(const at::Tensor& plain) {
+  const auto values = plain.detach().resolve_conj().resolve_neg().cpu().contiguous();
+  return std::hash<std::string_view>()({static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
+}
+
 } // namespace
 
 void check_agreement(const PreparedCall& call) {
@@ -47,19 +69,28 @@ void check_agreement(const PreparedCall& call) {
 void check_agreement(const DeviceMesh& mesh, const std::string& text) {
   constexpr size_t kShown = 1024; // bytes of a call's text that an error shows
   const auto group = group_of_all(mesh);
-  const auto hash = std::hash<std::string>()(text);
-  const auto hashes =
-      gather_text(*group, std::string(reinterpret_cast<const char*>(&hash), sizeof(hash)), sizeof(hash));
-  const auto other = std::find_if(hashes.begin(), hashes.end(), [&](const auto& h) { return h != hashes[0]; });
-  if (other == hashes.end()) {
+  const auto other = first_other(gather_number(*group, std::hash<std::string>()(text)));
+  if (!other) {
     return;
   }
   const auto texts = gather_text(*group, text, kShown);
-  const auto i = other - hashes.begin();
   TORCH_CHECK(
       false, "[debug] all ranks must call the same operators in the same way, but rank ", group->ranks()[0], " calls ",
-      texts[0].c_str(), "\nand rank ", group->ranks()[i], " calls ", texts[i].c_str(),
+      texts[0].c_str(), "\nand rank ", group->ranks()[*other], " calls ", texts[*other].c_str(),
       "\nLook for a branch that depends on the rank or on local values.");
+}
+
+void check_replicas(const DeviceMesh& mesh, const at::Tensor& plain, const std::string& what) {
+  if (plain.is_meta()) {
+    return;
+  }
+  const auto group = group_of_all(mesh);
+  const auto other = first_other(gather_number(*group, hash_of_values(plain)));
+  TORCH_CHECK_VALUE(
+      !other, "[debug] a plain tensor among distributed ones must have the same values on every rank, but ", what,
+      ", of shape ", plain.sizes(), ", differs between ranks ", group->ranks()[0], " and ",
+      group->ranks()[other.value_or(0)],
+      ". Make it the same on every rank, or distribute it with from_local by the placements that it has.");
 }
 
 } // namespace weft

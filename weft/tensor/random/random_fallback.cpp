@@ -5,6 +5,7 @@
 #include "weft/redistribute/execute.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 #include "weft/tensor/impl/inspect.h"
+#include "weft/tensor/impl/replicated_plain.h"
 #include "weft/tensor/random/philox.h"
 #include "weft/tensor/random/random_math.h"
 #include "weft/tensor/random/random_state.h"
@@ -64,7 +65,7 @@ class SeededKernel final : public c10::OperatorKernel {
       const auto& tensor = originals[i].toTensor();
       const auto* impl = as_dtensor(tensor);
       TORCH_CHECK_TYPE(
-          impl != nullptr || tensor.dim() == 0, "[", schema.name(),
+          impl != nullptr || counts_as_replicated(tensor), "[", schema.name(),
           "] distributed and plain tensors cannot be mixed, but argument '", schema.arguments()[i].name(),
           "' is a plain tensor of shape ", tensor.sizes(), ". Distribute it with distribute_tensor or from_local.");
       if (impl != nullptr) {

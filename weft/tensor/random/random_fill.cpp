@@ -1,6 +1,8 @@
 #include "weft/tensor/random/random_fill.h"
 
 #include "weft/core/dtype_text.h"
+#include "weft/tensor/impl/call_agreement.h"
+#include "weft/tensor/impl/scopes.h"
 #include "weft/tensor/random/random_cpu.h"
 #include "weft/tensor/random/random_cuda.h"
 #include "weft/tensor/random/random_indices.h"
@@ -61,6 +63,9 @@ void fill_random(const at::Tensor& local, const TensorSpec& spec, const Distribu
   TORCH_CHECK_NOT_IMPLEMENTED(
       takes(distribution, local.scalar_type()), "[random] numbers of this distribution cannot be of dtype ",
       dtype_text(local.scalar_type()), ". Use f32, f64, f16 or bf16, or cast the result.");
+  if (C10_UNLIKELY(debug_enabled()) && spec.mesh().is_member() && !local.is_meta()) {
+    check_agreement(spec.mesh(), c10::str("for random numbers of seed ", call.seed, ", call ", call.number));
+  }
   // A rank outside the mesh holds nothing, and a meta tensor has nothing to write to.
   if (local.numel() == 0 || local.is_meta()) {
     return;

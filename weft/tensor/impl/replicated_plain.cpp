@@ -1,0 +1,28 @@
+#include "weft/tensor/impl/replicated_plain.h"
+
+#include "weft/tensor/impl/in_backward.h"
+#include "weft/tensor/impl/parallel_forward.h"
+#include "weft/tensor/impl/scopes.h"
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+/// Whether the tensor is one number, of any ndim and perhaps expanded. Forward mode AD makes expanded zeros for
+/// operands without a tangent.
+bool is_number(const at::Tensor& tensor) {
+  const auto strides = tensor.strides();
+  return tensor.numel() == 1 || std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride == 0; });
+}
+
+} // namespace
+
+bool counts_as_replicated(const at::Tensor& plain) {
+  // In backward plain tensors come from derivative formulas, which make them from shapes alone, or were replicated in
+  // forward.
+  return is_number(plain) || ParallelForward::is_active() || Scopes::of_thread().replicate_plain || in_backward();
+}
+
+} // namespace weft
