@@ -150,6 +150,42 @@ TEST(ParallelizeModule, APlanMayGiveOutPlainTensors) {
   });
 }
 
+/// Adds a plain tensor to the outputs of a linear layer.
+struct ShiftedImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) {
+    return linear(x) + at::arange(8, at::kFloat);
+  }
+  Parallel<torch::nn::Linear> linear = register_module("linear", Parallel<torch::nn::Linear>(8, 8));
+};
+TORCH_MODULE(Shifted);
+
+TEST(ParallelizeModule, PlainTensorsCountAsReplicatedInForward) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    auto model = seeded<Parallel<Shifted>>();
+    parallelize_module(*model, mesh, {{"linear", colwise()}});
+    const auto x = distribute_tensor(input(), mesh, {Replicate()});
+    expect_same(model, x);
+    expect_contains(error_text<c10::ValueError>([&] { x.add(input()); }), "cannot be mixed");
+  });
+}
+
+TEST(ParallelizeModule, PlainTensorsAreAnErrorIfAnOptionSaysSoOrThePlanReturnsPlainShards) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(input(), mesh, {Replicate()});
+    auto off = seeded<Parallel<Shifted>>();
+    parallelize_module(*off, mesh, {{"linear", colwise()}}, {.replicate_plain = false});
+    expect_contains(error_text<c10::ValueError>([&] { off(x); }), "cannot be mixed");
+
+    auto shards = seeded<Parallel<Shifted>>();
+    parallelize_module(*shards, mesh, {{"linear", colwise({.local_output = true})}});
+    shards->linear->add_output_fn([](std::vector<at::Tensor> values) {
+      EXPECT_FALSE(ParallelForward::is_active());
+      return values;
+    });
+    shards->linear(x);
+  });
+}
+
 } // namespace parallelize_module_test
 
 } // namespace weft::nn

@@ -10,7 +10,8 @@ void distribute_module(
     const PartitionFn& partition_fn,
     const MeshFn& input_fn,
     const MeshFn& output_fn,
-    const DistributeOptions& options) {
+    const DistributeOptions& options,
+    bool replicate_plain) {
   auto* boundaries = dynamic_cast<Boundaries*>(&module);
   TORCH_CHECK_VALUE(
       boundaries != nullptr || (!input_fn && !output_fn),
@@ -29,6 +30,7 @@ void distribute_module(
   if (output_fn) {
     boundaries->add_output_fn([=](std::vector<at::Tensor> values) { return output_fn(std::move(values), mesh); });
   }
+  set_replicates_plain(module, replicate_plain);
 }
 
 } // namespace weft::nn

@@ -22,12 +22,14 @@ using MeshFn = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> val
 ///
 /// Most layouts of activations follow from those of the weights. For others, `input_fn` is called before the module's
 /// forward and `output_fn` after it; the module must then be declared Parallel. Tied parameters stay tied.
+/// `replicate_plain` is described in ParallelizeOptions.
 void distribute_module(
     torch::nn::Module& module,
     const DeviceMesh& mesh,
     const PartitionFn& partition_fn = {},
     const MeshFn& input_fn = {},
     const MeshFn& output_fn = {},
-    const DistributeOptions& options = {});
+    const DistributeOptions& options = {},
+    bool replicate_plain = true);
 
 } // namespace weft::nn

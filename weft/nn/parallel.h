@@ -1,5 +1,7 @@
 #pragma once
 
+#include "weft/tensor/impl/parallel_forward.h"
+
 #include <ATen/core/Tensor.h>
 #include <torch/nn/pimpl.h>
 
@@ -25,8 +27,15 @@ class Boundaries {
   void add_output_fn(BoundaryFn function) {
     output_fns_.push_back(std::move(function));
   }
+  /// Whether plain tensors among distributed ones count as replicated in the module's forward (ParallelForward).
+  void set_replicates_plain(bool replicates_plain) {
+    replicates_plain_ = replicates_plain;
+  }
 
  protected:
+  bool replicates_plain() const {
+    return replicates_plain_;
+  }
   bool has_input_fns() const {
     return !input_fns_.empty();
   }
@@ -73,7 +82,11 @@ class Boundaries {
 
   std::vector<BoundaryFn> input_fns_;
   std::vector<BoundaryFn> output_fns_;
+  bool replicates_plain_ = false;
 };
+
+/// Calls set_replicates_plain for a module that is declared Parallel, and for those inside of it.
+void set_replicates_plain(torch::nn::Module& module, bool replicates_plain);
 
 template <class Impl, class Forward = decltype(&Impl::forward)>
 class ParallelImpl;
@@ -84,6 +97,7 @@ class ParallelImpl<Impl, Result (Owner::*)(Args...)> : public Impl, public Bound
   using Impl::Impl;
 
   Result forward(Args... args) {
+    const ParallelForward scope(replicates_plain());
     if (!has_input_fns()) {
       return left(Impl::forward(std::forward<Args>(args)...));
     }
@@ -120,6 +134,8 @@ class ParallelImpl<Impl, Result (Owner::*)(Args...)> : public Impl, public Bound
 ///
 ///   weft::nn::Parallel<torch::nn::Linear> query(torch::nn::LinearOptions(64, 64).bias(false));
 ///   query->weight;  query(x);
+///
+/// In the forward of a distributed one plain tensors count as replicated, unless an option says otherwise.
 ///
 /// Undistributed, it behaves as the module does. Your own modules need a holder (TORCH_MODULE) and exactly one forward.
 template <class Holder>

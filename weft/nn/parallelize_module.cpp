@@ -5,6 +5,7 @@
 #include "weft/nn/parallel.h"
 #include "weft/nn/placing.h"
 #include "weft/styles/module_layout.h"
+#include "weft/styles/plain_shards.h"
 
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -117,6 +118,8 @@ void parallelize_module(
       add_crossings(owner, layouts[i], Crosser(entry_text(*layouts[i].entry, infos[i].path), mesh, mesh_dim));
     }
   }
+  const bool has_shards = std::any_of(layouts.begin(), layouts.end(), has_plain_shards);
+  set_replicates_plain(module, options.replicate_plain.value_or(!has_shards));
 }
 
 } // namespace weft::nn

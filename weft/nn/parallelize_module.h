@@ -13,6 +13,10 @@ struct ParallelizeOptions {
   std::optional<std::string> mesh_dim = std::nullopt;
   /// The rank whose values are used, see DistributeOptions. Without one, nothing is communicated.
   std::optional<int64_t> src_data_rank = 0;
+  /// Whether plain tensors among distributed ones (masks, positions, caches) count as replicated in the forward of the
+  /// modules that are declared Parallel. Otherwise they are an error outside of a ReplicatePlainScope. By default they
+  /// do, unless the parallel plan makes modules return plain shards.
+  std::optional<bool> replicate_plain = std::nullopt;
 };
 
 /// Parallelizes a model by a parallel plan: distributes its parameters and redistributes its activations.
