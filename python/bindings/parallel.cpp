@@ -3,6 +3,7 @@
 #include "python/bindings/module_boundary.h"
 #include "weft/core/layout_algebra.h"
 #include "weft/styles/module_layout.h"
+#include "weft/styles/plain_shards.h"
 
 namespace weft::python {
 
@@ -61,7 +62,7 @@ py::list lay_out_modules(
            .local_outputs = style.local_outputs});
       boundary = py::make_tuple(hooks.input, hooks.keyword_input, hooks.output);
     }
-    result.append(py::make_tuple(placements, boundary));
+    result.append(py::make_tuple(placements, boundary, layout.entry != nullptr && has_plain_shards(layout)));
   }
   return result;
 }

@@ -1,6 +1,8 @@
 #include "python/bindings/bindings.h"
 
 #include "weft/tensor/impl/explain.h"
+#include "weft/tensor/impl/parallel_forward.h"
+#include "weft/tensor/impl/replicated_plain.h"
 
 #include <pybind11/functional.h>
 
@@ -74,6 +76,14 @@ void bind_scopes(py::module_& module) {
   bind_switch<&Scopes::replicate_plain>(
       module, "replicate_plain",
       "In it plain tensors among distributed ones count as replicated: the same on every rank.");
+  module.def(
+      "exchange_parallel_forward", &ParallelForward::exchange, py::arg("active"),
+      "Sets whether this thread runs the forward of a parallelised module, in which plain tensors count as "
+      "replicated;\n"
+      "returns whether it did.");
+  module.def(
+      "counts_as_replicated", &counts_as_replicated, py::arg("plain"),
+      "Whether a plain tensor may be used among distributed ones here.");
   bind_switch<&Scopes::debug>(
       module, "debug",
       "In it ranks compare what they are about to do before every operator; the first difference is an error.");

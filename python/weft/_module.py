@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from weft import _C
+from weft._forward import set_replicates_plain
 
 
 def check_module(where, module):
@@ -59,12 +60,17 @@ def distribute_module(
     partition_fn: Callable[[str, nn.Module, _C.DeviceMesh], None] | None = None,
     input_fn: Callable[..., Any] | None = None,
     output_fn: Callable[..., Any] | None = None,
+    *,
+    replicate_plain: bool = True,
 ) -> nn.Module:
     """Makes the parameters and buffers of a module distributed.
 
     `partition_fn(name, submodule, mesh)` is called for every submodule and puts distributed parameters in place; what it
     leaves plain is replicated. `input_fn(module, inputs, mesh)` is called before the module's forward and may return other
     inputs, `output_fn(module, outputs, mesh)` after it.
+
+    In the forward of the module and its submodules plain tensors among distributed ones count as replicated, unless
+    `replicate_plain` is False; see weft.replicate_plain.
     """
     check_module("distribute_module", module)
     if getattr(module, "_distribute_module_applied", False):
@@ -83,5 +89,6 @@ def distribute_module(
         module.register_forward_pre_hook(lambda of, inputs: input_fn(of, inputs, mesh))
     if output_fn:
         module.register_forward_hook(lambda of, inputs, outputs: output_fn(of, outputs, mesh))
+    set_replicates_plain(module, replicate_plain)
     module._distribute_module_applied = True
     return module

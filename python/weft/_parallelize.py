@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from weft import _C
+from weft._forward import set_replicates_plain
 from weft._install import is_installed
 from weft._module import check_module, place, replicate_what_is_plain
 from weft._styles import ParallelStyle
@@ -101,6 +102,7 @@ def parallelize_module(
     *,
     src_data_rank: int | None = 0,
     mesh_dim: str | None = None,
+    replicate_plain: bool | None = None,
 ) -> nn.Module:
     """Makes a model parallel by a plan: distributes its parameters, and redistributes activations at module boundaries.
 
@@ -110,6 +112,10 @@ def parallelize_module(
 
     What the plan does not name is replicated. Where it gives out plain tensors (use_local_output), the rest of the model
     works on these and stays as it is.
+
+    In the forward of the model and its submodules plain tensors among distributed ones (masks, positions, caches) count as
+    replicated, the same on every rank; `replicate_plain=False` makes them an error, as they are elsewhere. That is the
+    default where the plan gives out plain tensors that are shards.
 
     A style of your own, with a method `_apply(module, device_mesh)`, is given the modules that its pattern matches, before
     all others. Where a plan has only such styles, nothing else is changed.
@@ -125,6 +131,8 @@ def parallelize_module(
         parallelize_plan = {pattern: style for pattern, style in styles.items() if pattern not in own}
         done = _apply_own_styles(module, mesh, own)
         if own and not parallelize_plan:
+            if replicate_plain is not None:
+                set_replicates_plain(module, replicate_plain)
             return module
     else:
         done = set()
@@ -133,7 +141,9 @@ def parallelize_module(
         (path, _kind(of), [(name, list(p.shape), id(p)) for name, p in _own_parameters(of)]) for path, of in modules
     ]
     placed: dict[int, Any] = {}
-    for (path, of), (placements, hooks) in zip(modules, _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim)):
+    has_plain_shards = False
+    laid_out = _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim)
+    for (path, of), (placements, hooks, gives_plain_shards) in zip(modules, laid_out):
         for (name, parameter), wanted in zip(_own_parameters(of), placements):
             if wanted is not None and not (of in done and _C.is_dtensor(parameter)):
                 place(of, name, parameter, mesh, wanted, placed, src_data_rank)
@@ -141,4 +151,6 @@ def parallelize_module(
             replicate_what_is_plain(of, mesh, placed, src_data_rank)
         if hooks is not None:
             _add_hooks(of, *hooks)
+        has_plain_shards = has_plain_shards or gives_plain_shards
+    set_replicates_plain(module, not has_plain_shards if replicate_plain is None else replicate_plain)
     return module
