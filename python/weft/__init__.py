@@ -21,6 +21,15 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
     )
 
 from weft import _attributes, _comm_mode, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers
+from weft import (
+    _attributes,
+    _compile,
+    _forward_mode,
+    _recompute,
+    _state_dict,
+    _torch_functions,
+    _wrappers,
+)
 from weft._C import (
     __version__,
     DeviceMesh,
@@ -93,6 +102,14 @@ from weft._visualize import visualize_sharding
 if TYPE_CHECKING:
     from torch.distributed.tensor.debug import CommDebugMode
 
+    _attributes,
+    _compile,
+    _forward_mode,
+    _recompute,
+    _state_dict,
+    _torch_functions,
+    _wrappers,
+):
 for _module in (_attributes, _comm_mode, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers):
     _module.install()
 
