@@ -29,6 +29,7 @@ from weft import (
     _seed,
     _state_dict,
     _torch_functions,
+    _values,
     _wrappers,
 )
 from weft._C import (
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     _seed,
     _state_dict,
     _torch_functions,
+    _values,
     _wrappers,
 ):
 for _module in (_attributes, _comm_mode, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers):

@@ -179,7 +179,6 @@ def _install_methods():
         method.__qualname__ = plain.__qualname__
         method.__doc__ = plain.__doc__
         setattr(torch.Tensor, method.__name__, method)
-    torch.Tensor.__array__ = _refuse_memory(torch.Tensor.__array__)
     torch.Tensor.__dlpack__ = _refuse_memory(torch.Tensor.__dlpack__)
 
 
