@@ -58,6 +58,8 @@ PROGRAMS = {
         lambda x: F.linear_cross_entropy(x, D(numbers(6, 3), Replicate()), D(torch.tensor([0, 5, 2, 1]), Replicate())), D, 4, 3
     ),
     "matrix_rank": lambda D: torch.linalg.matrix_rank(D(numbers(4, 4))),
+    "matrix_rank of a batch": lambda D: torch.linalg.matrix_rank(D(numbers(2, 4, 4))),
+    "matrix_rank, hermitian": lambda D: torch.linalg.matrix_rank(D(numbers(2, 4, 4)), hermitian=True),
 }
 
 
