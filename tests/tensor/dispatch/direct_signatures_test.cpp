@@ -33,13 +33,14 @@ TEST(DirectSignatures, AreThoseOfTheOperatorsThatTrainingCallsMost) {
   EXPECT_TRUE(is_direct("aten::embedding", ""));
   EXPECT_TRUE(is_direct("aten::max", "dim"));
   EXPECT_TRUE(is_direct("aten::native_layer_norm", ""));
+  EXPECT_TRUE(is_direct("aten::cat", ""));
+  EXPECT_TRUE(is_direct("aten::split", "Tensor"));
+  EXPECT_TRUE(is_direct("aten::unbind", "int"));
   EXPECT_TRUE(is_direct("aten::_foreach_sqrt", ""));
   EXPECT_TRUE(is_direct("aten::_foreach_addcdiv_", "ScalarList"));
 }
 
-TEST(DirectSignatures, LeaveOutListsOfViewsOutArgumentsAndWhatCppCallsOtherwise) {
-  EXPECT_FALSE(is_direct("aten::cat", ""));
-  EXPECT_FALSE(is_direct("aten::split", "Tensor"));
+TEST(DirectSignatures, LeaveOutOutArgumentsAndWhatCppCallsOtherwise) {
   EXPECT_FALSE(is_direct("aten::add", "out"));
   // Their schemas look like that of mul_, but C++ takes and returns the tensor as constant.
   EXPECT_FALSE(is_direct("aten::resize_as_sparse_", ""));
@@ -69,6 +70,11 @@ TEST(DirectKernel, FindsEveryKindOfArgumentWhereTheGeneralCallHasPutIt) {
     const auto rows = distribute_tensor(at::tensor({1, 0, 3, 2}), mesh, {Shard(0)});
     expect_found_again("relu", [&] { return x.relu(); });
     expect_found_again("mm", [&] { return x.mm(square); });
+    expect_found_again("cat", [&] { return at::cat({x, x}, 1); });
+    expect_found_again("split", [&] { return x.split(2, 1)[1]; });
+    expect_found_again("unbind", [&] { return x.unbind(1)[2]; });
+    // A part that is written to is a view.
+    x.split(2, 1)[0].mul_(1);
     expect_found_again("add int", [&] { return x.add(x, 2); });
     expect_found_again("add double", [&] { return x.add(x, 2.5); });
     expect_found_again("add number", [&] { return x.mul(2.0); });
