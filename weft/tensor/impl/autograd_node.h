@@ -1,6 +1,9 @@
 #pragma once
 
+#include "weft/tensor/impl/dtensor_impl.h"
+
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -23,9 +26,27 @@ class UnaryNode : public torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     torch::autograd::variable_list results(1);
     if (gradients[0].defined()) {
+      // A leaf keeps a gradient that only it refers to, and adds to it in place. The result may share memory with the
+      // gradient of another tensor.
+      const bool is_copied = goes_to_leaf() && has_other_users(gradients[0]);
       results[0] = backward(gradients[0]);
+      if (C10_UNLIKELY(is_copied)) {
+        results[0] = results[0].clone();
+      }
     }
     return results;
+  }
+
+ private:
+  bool goes_to_leaf() const {
+    return dynamic_cast<const torch::autograd::AccumulateGrad*>(next_edge(0).function.get()) != nullptr;
+  }
+  /// Whether other tensors share the memory of a gradient that this node is given.
+  static bool has_other_users(const at::Tensor& gradient) {
+    const auto* distributed = as_dtensor(gradient);
+    const auto& local = distributed != nullptr ? distributed->local() : gradient;
+    return gradient.use_count() > 1 || local.use_count() > 1 ||
+        (local.has_storage() && local.storage().use_count() > 1);
   }
 };
 
