@@ -273,7 +273,7 @@ class Check {
     }
     for (size_t rank = 0; rank < locals.size(); ++rank) {
       const bool is_term = layout[0].is_partial();
-      const auto should_be = is_term ? expected : local_part(expected, layout, {ranks_}, {static_cast<int64_t>(rank)});
+      const auto should_be = is_term ? expected : local_tensor_of(expected, layout, {ranks_}, {static_cast<int64_t>(rank)});
       const bool has_shape = locals[rank].sizes() == should_be.sizes();
       if (const auto text = is_term && has_shape ? std::string() : difference(locals[rank], should_be); !text.empty()) {
         return c10::str(" of rank ", rank, text);
@@ -292,7 +292,7 @@ class Check {
     visit_tensors(traits_.schema, stack, [&](size_t /*argument*/, at::Tensor& tensor) {
       const auto& layout = strategy.inputs[next++];
       tensor = layout[0].is_partial() ? terms_of(tensor, layout[0].reduce_op(), ranks_)[rank]
-                                      : local_part(tensor, layout, {ranks_}, {rank}).clone();
+                                      : local_tensor_of(tensor, layout, {ranks_}, {rank}).clone();
     });
     for (size_t a = 0; a < rule.size_arguments.size(); ++a) {
       const auto& argument = rule.size_arguments[a];

@@ -174,7 +174,7 @@ TEST(Redistribute, OnMeshDimsOfOneRankTheMemoryAndStridesStay) {
       {Replicate(), Shard(0), Shard(1), Partial()}, [](const auto& mesh, const auto& from, const auto& to) {
         const auto global = whole_numbers({6, 3});
         const FromLocalOptions transposed{.shape = {{6, 3}}, .stride = {{1, 6}}};
-        for (const auto& options : {parts_of({6, 3}), transposed}) {
+        for (const auto& options : {with_global_shape({6, 3}), transposed}) {
           const auto tensor = from_local(part_of(global, mesh, from), mesh, from, options);
           const auto same = redistribute(tensor, to);
           EXPECT_EQ(spec_of(same), spec_of(tensor)->with(spec_of(same)->layout()));
