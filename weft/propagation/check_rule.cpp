@@ -3,6 +3,7 @@
 #include "weft/core/layout_algebra.h"
 #include "weft/propagation/all_strategies.h"
 #include "weft/propagation/operator_traits.h"
+#include "weft/redistribute/local_tensor_of.h"
 
 #include <ATen/ATen.h>
 
