@@ -20,11 +20,12 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
         "pip install --force-reinstall --no-deps <its folder>."
     )
 
-from weft import _attributes, _comm_mode, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers
 from weft import (
     _attributes,
+    _comm_mode,
     _compile,
     _forward_mode,
+    _mesh,
     _recompute,
     _seed,
     _state_dict,
@@ -83,11 +84,11 @@ from weft._dtensor import DTensor
 from weft._export import tensor_parallel, tensor_parallel_transformation
 from weft._groups import init_device_mesh
 from weft._install import install, uninstall
+from weft._local import local, local_map
 from weft._materialize import materialize
 from weft._module import distribute_module
 from weft._parallelize import parallelize_module
 from weft._redistribution import ExplicitRedistributionContext, implicit_replication
-from weft._local import local, local_map
 from weft._register_sharding import check_rule, register_sharding, unregister_sharding
 from weft._styles import (
     ColwiseParallel,
@@ -104,9 +105,12 @@ from weft._visualize import visualize_sharding
 if TYPE_CHECKING:
     from torch.distributed.tensor.debug import CommDebugMode
 
+for _module in (
     _attributes,
+    _comm_mode,
     _compile,
     _forward_mode,
+    _mesh,
     _recompute,
     _seed,
     _state_dict,
@@ -114,9 +118,7 @@ if TYPE_CHECKING:
     _values,
     _wrappers,
 ):
-for _module in (_attributes, _comm_mode, _compile, _forward_mode, _mesh, _recompute, _state_dict, _wrappers):
     _module.install()
-
 
 
 def __getattr__(name):
