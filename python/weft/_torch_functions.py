@@ -84,6 +84,9 @@ def _distributed(name, args, kwargs):
 def _teach(name, function, draws):
     @functools.wraps(function)
     def on_both(*args, **kwargs):
+        # A tracer does not know the functions of C++, and has no distributed tensors.
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
         distributed = _distributed(name, args, kwargs)
         if distributed is None:
             return function(*args, **kwargs)

@@ -26,12 +26,6 @@ TEST(Composite, TensorsThatAnOperatorMakesOfShapesCountAsReplicated) {
   expect_with_gradient_as_plain([](const at::Tensor& x) { return at::combinations(x.flatten(), 2); });
 }
 
-TEST(Composite, AnOperatorStoresItsResultInATensorThatItMakes) {
-  expect_as_plain({at::arange(32, at::kFloat).view({2, 4, 4}).sin()}, [](const Values& in) -> Values {
-    return {at::linalg_matrix_rank(in[0])};
-  });
-}
-
 TEST(Composite, CausalAttentionMakesItsMask) {
   const Values inputs = {parameter({2, 2, 4, 8}), parameter({2, 2, 4, 8}), parameter({2, 2, 4, 8})};
   const AgainstPlainOptions options{.shard_dims = std::vector<int64_t>{0, 2}};

@@ -128,9 +128,11 @@ class Preparation {
   void take_size_arguments() {
     for (const auto& [argument, sizes, layout] : decision_.size_arguments) {
       const auto shape = local_block(sizes, layout).shape;
-      const bool is_list = arguments_[argument].isList();
-      call_.local_arguments.push_back(
-          {argument, is_list ? c10::IValue(std::vector<int64_t>(shape.begin(), shape.end())) : c10::IValue(shape[0])});
+      const auto& given = arguments_[argument];
+      const auto local = given.isList() ? c10::IValue(std::vector<int64_t>(shape.begin(), shape.end())) : shape[0];
+      if (local != given) {
+        call_.local_arguments.push_back({argument, local});
+      }
     }
   }
 

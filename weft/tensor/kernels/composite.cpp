@@ -21,7 +21,6 @@ const std::vector<std::pair<std::string_view, Names>>& composites() {
       {"aten::combinations", {}},
       {"aten::ctc_loss", {"input_lengths", "target_lengths"}},
       {"aten::linalg_matrix_power", {}},
-      {"aten::linalg_matrix_rank", {}},
       {"aten::nanquantile", {}},
       {"aten::quantile", {}},
       {"aten::tensor_split", {"tensor_indices_or_sections"}},
