@@ -60,7 +60,10 @@ std::shared_ptr<Group> group_of(const DeviceMesh& mesh, c10::IntArrayRef mesh_di
 }
 
 /// The chunks of the input for each member, and an empty tensor for this member's own.
-std::pair<std::vector<at::Tensor>, at::Tensor> chunks_and_own(const at::Tensor& input, const Group& group, int64_t dim) {
+std::pair<std::vector<at::Tensor>, at::Tensor> chunks_and_own(
+    const at::Tensor& input,
+    const Group& group,
+    int64_t dim) {
   auto chunks = chunk_views(input, group.size(), c10::maybe_wrap_dim(dim, input.dim()));
   auto own = at::empty(chunks[group.rank()].sizes(), input.options());
   return {std::move(chunks), std::move(own)};

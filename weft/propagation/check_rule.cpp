@@ -274,7 +274,8 @@ class Check {
     }
     for (size_t rank = 0; rank < locals.size(); ++rank) {
       const bool is_term = layout[0].is_partial();
-      const auto should_be = is_term ? expected : local_tensor_of(expected, layout, {ranks_}, {static_cast<int64_t>(rank)});
+      const auto should_be =
+          is_term ? expected : local_tensor_of(expected, layout, {ranks_}, {static_cast<int64_t>(rank)});
       const bool has_shape = locals[rank].sizes() == should_be.sizes();
       if (const auto text = is_term && has_shape ? std::string() : difference(locals[rank], should_be); !text.empty()) {
         return c10::str(" of rank ", rank, text);
