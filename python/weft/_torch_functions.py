@@ -108,8 +108,8 @@ def install():
         for owners, names in table.items():
             owners = [functools.reduce(getattr, owner.split(".")[1:], torch) for owner in owners]
             for name in names:
-                function = getattr(owners[0], name)
-                if not hasattr(function, "_of_torch"):
+                function = getattr(owners[0], name, None)  # not every version of torch has all of them
+                if function is not None and not hasattr(function, "_of_torch"):
                     taught = _teach(f"{owners[-1].__name__}.{name}", function, draws)
                     for owner in owners:
                         setattr(owner, name, taught)

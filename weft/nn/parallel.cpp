@@ -1,5 +1,7 @@
 #include "weft/nn/parallel.h"
 
+#include <torch/nn/module.h>
+
 namespace weft::nn {
 
 void set_replicates_plain(torch::nn::Module& module, bool replicates_plain) {
