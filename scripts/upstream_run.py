@@ -1,9 +1,10 @@
 """Runs PyTorch's distributed tests in forks of one process, which has imported torch once: importing takes longer than a test.
 
-    python upstream_run.py switch|plain FOLDER JOBS TIMEOUT RESULTS PATTERNS < tests
+    python upstream_run.py switch|plain FOLDER JOBS TIMEOUT RESULTS PATTERNS OTHER_TYPES < tests
 
 Each line of the input is a test file in FOLDER, or file::Class.test for one test of it; tests that match one of the
-PATTERNS, a file of JSON strings, are left out. Under `switch` weft.install() comes first.
+PATTERNS, a file of JSON strings, are left out. Under `switch` weft.install() comes first, and tests that expect an error by
+PyTorch's text pass by Weft's if it has the type, or if they match one of OTHER_TYPES (see accept_own_text).
 RESULTS gets one JSON object per test: {"test": "file::Class.test", "status": "passed", "reason": ""}.
 """
 
@@ -51,15 +52,44 @@ def fork_instead_of_spawn():
     torch.multiprocessing.get_context = lambda method=None: context("fork")
 
 
-def accept_weft_errors():
-    """Errors of Weft have a form, `[where] what is required, but got ...`, and types of their own. Where PyTorch's test
-    expects an error by PyTorch's text, an error of that form counts as the expected one, and so does a warning of its type."""
+_OWN_FORM = re.compile(r"(?:^|: )\[[\w.: ]+\] ")  # Weft's messages: `[where] what is required, but got ...`
+_OWN_TEXT = "UPSTREAM_OWN_TEXT"  # names the file to which a rank writes when it met Weft's text instead of PyTorch's
+
+
+def accept_own_text(other_types):
+    """Where PyTorch's test expects an error or a warning by PyTorch's text, one with Weft's text counts if it is of the type
+    that the test expects, or if the test is among other_types. A refusal (NotImplementedError, which Python derives from
+    RuntimeError) counts only where the test expects one."""
+
+    def is_expected(test, error, expected):
+        name = f"{type(test).__name__}.{test._testMethodName}"
+        if any(fnmatch.fnmatchcase(name, pattern.partition("::")[2]) for pattern in other_types):
+            return isinstance(error, Exception)
+        kinds = expected if isinstance(expected, tuple) else (expected,)
+        refusals = [kind for kind in kinds if issubclass(kind, NotImplementedError)]
+        return isinstance(error, tuple(refusals) if isinstance(error, NotImplementedError) else kinds)
+
+    def own_text_met():
+        with open(os.environ[_OWN_TEXT], "a") as file:
+            file.write(".")
 
     class Raises(unittest.case._AssertRaisesContext):
         def __exit__(self, kind, error, trace):
-            if error is not None and isinstance(error, Exception) and re.search(r"(?:^|: )\[[\w.: ]+\] ", str(error)):
+            says_so = error is not None and self.expected_regex is not None and self.expected_regex.search(str(error))
+            if isinstance(error, self.expected) and (says_so or self.expected_regex is None):
+                return super().__exit__(kind, error, trace)
+            if _OWN_FORM.search(str(error)) and is_expected(self.test_case, error, self.expected):
+                own_text_met()
                 self.exception = error.with_traceback(None)
                 return True
+            return super().__exit__(kind, error, trace)
+
+    class Warns(unittest.case._AssertWarnsContext):
+        def __exit__(self, kind, error, trace):
+            texts = [str(each.message) for each in self.warnings if isinstance(each.message, self.expected)]
+            if not any(map(self.expected_regex.search, texts)) and any(map(_OWN_FORM.search, texts)):
+                own_text_met()
+                self.expected_regex = None
             return super().__exit__(kind, error, trace)
 
     def assert_raises(self, expected, *args, **kwargs):
@@ -69,7 +99,7 @@ def accept_weft_errors():
         return Raises(expected, self, pattern).handle("assertRaisesRegex", args, kwargs)
 
     def assert_warns_regex(self, expected, pattern, *args, **kwargs):
-        return self.assertWarns(expected, *args, **kwargs)
+        return Warns(expected, self, pattern).handle("assertWarnsRegex", args, kwargs)
 
     for case in (unittest.TestCase, torch.testing._internal.common_utils.TestCase):
         case.assertRaises, case.assertRaisesRegex = assert_raises, assert_raises_regex
@@ -109,12 +139,15 @@ def run_here(test, out):
     os.dup2(log, 1)
     os.dup2(log, 2)
     result = _Result()
+    descriptor, os.environ[_OWN_TEXT] = tempfile.mkstemp()
     try:
         unittest.TestSuite([test]).run(result)
     except BaseException:
         result._fail(traceback.format_exc())
     if result.status == "failed" and os.environ.get("UPSTREAM_LOG"):
         os.write(log, f"==== {test.id()}\n{result.reason}\n".encode())
+    if result.status == "passed" and os.fstat(descriptor).st_size:
+        result.status = "passed by Weft's text"
     reason = reason_of(result.reason) if result.status == "failed" else result.reason
     os.write(out, json.dumps([result.status, reason]).encode())
     os._exit(0)
@@ -188,14 +221,18 @@ def run_file(root, file, wanted, skip, jobs, timeout, record):
     os._exit(0)
 
 
+def patterns_in(path):
+    with open(path) as lines:
+        return [json.loads(line) for line in lines]
+
+
 def main():
-    mode, root, jobs, timeout, results, patterns = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), *sys.argv[5:7]
+    mode, root, jobs, timeout, results = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
+    skipped, other_types = map(patterns_in, sys.argv[6:8])
     files = collections.defaultdict(set)
     for line in sys.stdin.read().split():
         file, _, test = line.partition("::")
         files[file].update([line] if test else [])
-    with open(patterns) as lines:
-        skipped = [json.loads(line) for line in lines]
     torch.set_num_threads(1)
     import weft
 
@@ -204,7 +241,7 @@ def main():
     importlib.import_module("torch.testing._internal.distributed._tensor.common_dtensor")
 
     if mode == "switch":
-        accept_weft_errors()
+        accept_own_text(other_types)
     fork_instead_of_spawn()
     tempfile.tempdir = tempfile.mkdtemp()
     out = os.open(results, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)

@@ -15,19 +15,25 @@ from typing import Any
 import torch
 
 _FACTORIES = ["empty", "full", "ones", "rand", "randn", "zeros"]
-_TENSORS = ["DTensor", "distribute_module", "distribute_tensor", "init_device_mesh", *_FACTORIES]
+_DEFINED = ["DTensor", "distribute_module", "distribute_tensor", *_FACTORIES]
+_TENSORS = [*_DEFINED, "init_device_mesh"]
 
-# Module -> the names in it that become Weft's.
+# Module -> the names in it that become Weft's. Programs import them from the private modules that define them too.
 _NAMES = {
     "torch.distributed": ["init_device_mesh"],
     "torch.distributed.device_mesh": ["init_device_mesh"],
     "torch.distributed.tensor": _TENSORS,
     "torch.distributed._tensor": _TENSORS,  # the older name of torch.distributed.tensor
+    "torch.distributed.tensor._api": _DEFINED,
+    "torch.distributed.tensor._utils": ["ExplicitRedistributionContext"],
     "torch.distributed.tensor.device_mesh": ["init_device_mesh"],
     "torch.distributed.tensor.parallel": ["loss_parallel"],
     "torch.distributed.tensor.parallel.loss": ["loss_parallel"],
     "torch.distributed.tensor.experimental": ["implicit_replication", "local_map", "register_sharding"],
+    "torch.distributed.tensor.experimental._func_map": ["local_map"],
+    "torch.distributed.tensor.experimental._register_sharding": ["register_sharding"],
     "torch.distributed.tensor.debug": ["CommDebugMode", "visualize_sharding"],
+    "torch.distributed.tensor.debug._visualize_sharding": ["visualize_sharding"],
 }
 
 # PyTorch's styles and parallelize_module are written in terms of these.
