@@ -22,6 +22,11 @@ TEST(Reductions, CountsAddUpButAreNotThoseOfTerms) {
   EXPECT_EQ(rule_text("aten::count_nonzero", {{5, 4}}), "([a,b])->([]) sum={a,b}");
 }
 
+TEST(Reductions, PowersAreSummedOverShards) {
+  EXPECT_EQ(rule_text("aten::linalg__powsum", {{5, 4}}), "([a,b])->([]) sum={a,b}");
+  EXPECT_EQ(rule_text("aten::linalg__powsum", {{5, 4}}, {{"dim", Ints{1}}}), "([a,b])->([a]) sum={b}");
+}
+
 TEST(Reductions, CountsByBinsAddUpIfTheirBoundsAreGiven) {
   EXPECT_EQ(rule_text("aten::histc", {{5, 4}}, {{"min", 0.0}, {"max", 2.0}}), "([a,b])->([-]) sum={a,b}");
   EXPECT_EQ(rule_text("aten::histc", {{5, 4}}), "none");

@@ -17,13 +17,6 @@ RuleFunction of_three(const RuleFunction& rule) {
   };
 }
 
-/// The sum of powers of the elements.
-std::optional<Rule> power_sum(const OpCall& call) {
-  auto rule = reduction(ReduceOp::Sum)(call);
-  rule->linear.clear();
-  return rule;
-}
-
 } // namespace
 
 void add_foreach_rules(RuleRegistry& registry) {
@@ -40,7 +33,7 @@ void add_foreach_rules(RuleRegistry& registry) {
   for (const std::string_view name : {"addcdiv", "addcmul"}) {
     registry.add_per_element({"_foreach_" + std::string(name)}, of_three(of_element(name)));
   }
-  registry.add_per_element({"_foreach_powsum"}, power_sum);
+  registry.add_per_element({"_foreach_powsum"}, of_element("linalg__powsum"));
   registry.add_per_element({"_fused_adam", "_fused_adamw", "_fused_sgd", "_fused_adagrad"}, pointwise());
 }
 

@@ -71,6 +71,13 @@ std::optional<Rule> histc_rule(const OpCall& call) {
   return rule;
 }
 
+/// The sum of powers of the elements: sharded elements give terms, but terms of an element do not give terms of its power.
+std::optional<Rule> power_sum(const OpCall& call) {
+  auto rule = reduction(ReduceOp::Sum)(call);
+  rule->linear.clear();
+  return rule;
+}
+
 Rule trace_rule(const OpCall& call) {
   return *unsharded_reduction(1, {{0}})(call);
 }
@@ -87,6 +94,7 @@ Rule renorm_rule(const OpCall& call) {
 void add_reduction_rules(RuleRegistry& registry) {
   registry.add({"sum"}, reduction(ReduceOp::Sum));
   registry.add({"nansum", "count_nonzero"}, counting);
+  registry.add({"linalg__powsum"}, power_sum);
   registry.add({"histc"}, histc_rule);
   registry.add({"amax"}, reduction(ReduceOp::Max));
   registry.add({"amin"}, reduction(ReduceOp::Min));
