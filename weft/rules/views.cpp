@@ -218,16 +218,22 @@ Rule view_as_rule(const OpCall& call) {
   return rule;
 }
 
+/// Sums of complex numbers are those of their two parts. Products are not, and complex numbers have no maximum.
+Rule by_parts(Rule rule) {
+  rule.linear_in_any_op = false;
+  return rule;
+}
+
 Rule view_as_real_rule(const OpCall& call) {
   auto order = natural_order(call);
   order.push_back(-1);
-  return rearranged(call, order);
+  return by_parts(rearranged(call, order));
 }
 
 Rule view_as_complex_rule(const OpCall& call) {
   auto order = natural_order(call);
   order.pop_back();
-  return with_unsharded(rearranged(call, order), {static_cast<int64_t>(order.size())});
+  return by_parts(with_unsharded(rearranged(call, order), {static_cast<int64_t>(order.size())}));
 }
 
 Rule select_rule(const OpCall& call) {
