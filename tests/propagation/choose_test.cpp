@@ -198,6 +198,24 @@ TEST(Choose, ASplitDimIsShardedAlongItsSlowestFactor) {
       choice_text("aten::view", {"f32[24] @ mesh(tp=2) {SS(0,4)}"}, {{"size", Ints{4, 6}}}), "{SS(0,4)} -> {S(1)}");
 }
 
+TEST(Choose, AStridedShardOfASplitDimStaysOnItsSlowerDims) {
+  EXPECT_EQ(
+      choice_text("aten::view", {"f32[24] @ mesh(tp=3) {SS(0,4)}"}, {{"size", Ints{12, 2}}}), "{SS(0,4)} -> {SS(0,4)}");
+  EXPECT_EQ(
+      choice_text("aten::view", {"f32[24] @ mesh(tp=3) {SS(0,4)}"}, {{"size", Ints{2, 12}}}), "{SS(0,4)} -> {SS(1,2)}");
+  EXPECT_EQ(
+      choice_text("aten::view", {"f32[24,3] @ mesh(dp=3,tp=2) {SS(0,4), S(0)}"}, {{"size", Ints{12, 2, 3}}}),
+      "{SS(0,4), S(0)} -> {SS(0,4), S(0)}");
+}
+
+TEST(Choose, AShardOfACommonFactorPassesAViewOfOtherDims) {
+  EXPECT_EQ(
+      choice_text("aten::view", {"f32[12,12] @ mesh(tp=6) {S(0)}"}, {{"size", Ints{18, 8}}}), "{S(0)} -> {S(0)}");
+  // Shards of three rows are 36 elements, which are no rows of 8.
+  EXPECT_EQ(
+      choice_text("aten::view", {"f32[12,12] @ mesh(tp=4) {S(0)}"}, {{"size", Ints{18, 8}}}), "moves: {R} -> {R}");
+}
+
 TEST(Choose, AFactorOfAMergedDimIsNotShardedUnevenlyUnlessItIsTheFastest) {
   EXPECT_EQ(
       choice_text("aten::view", {"f32[3,4] @ mesh(tp=2) {S(0)}"}, {{"size", Ints{12}}}), "moves: {S(1)} -> {SS(0,3)}");

@@ -56,8 +56,13 @@ TEST(DimMap, ASingleElementHasNoDimToShard) {
   EXPECT_EQ(map_text({1}, {}), "([-])->([])");
 }
 
+TEST(DimMap, TheSlowestCommonFactorOfDimsThatIntersectMayBeSharded) {
+  EXPECT_EQ(map_text({12, 8}, {16, 6}), "([(a b),-])->([(a c),-]) unsharded={b,c} 4 3 4");
+  EXPECT_EQ(map_text({24, 3}, {6, 4, 3}), "([(a b),c])->([a,b,c]) 6 4 3");
+  EXPECT_EQ(map_text({24, 3}, {6, 3, 4}), "([(a b),-])->([a,-,-]) unsharded={b} 6 4");
+}
+
 TEST(DimMap, DimsWithoutACommonFactorCannotBeSharded) {
-  EXPECT_EQ(map_text({12, 8}, {16, 6}), "([-,-])->([-,-])");
   // The group of dims that cannot be sharded ends where the products of the sizes are equal again.
   EXPECT_EQ(map_text({2, 3, 5}, {3, 2, 5}), "([-,-,a])->([-,-,a]) 5");
 }

@@ -139,7 +139,8 @@ class Chooser {
     return false;
   }
 
-  /// The split factors by which operands with a dim of exactly this factor are sharded over a mesh dim now.
+  /// The split factors of this factor by which operands are sharded over a mesh dim now: a dim (a b) that is SS(d, 4), where
+  /// a has size 2, is b split by 2.
   std::vector<int64_t> present_splits(int64_t m, Rule::Factor factor) const {
     std::vector<int64_t> splits;
     for (size_t i = 0; i < operands_.size(); ++i) {
@@ -147,10 +148,15 @@ class Chooser {
       if (!placement.is_shard() || placement.split_factor() == 1) {
         continue;
       }
-      const auto& dim = rule_.inputs[i][placement.dim()];
-      if (dim.size() == 1 && dim[0] == factor &&
-          std::find(splits.begin(), splits.end(), placement.split_factor()) == splits.end()) {
-        splits.push_back(placement.split_factor());
+      const c10::ArrayRef<Rule::Factor> dim(rule_.inputs[i][placement.dim()]);
+      const auto* found = std::find(dim.begin(), dim.end(), factor);
+      const auto slower = product(dim.slice(0, found - dim.begin()), rule_.sizes);
+      if (found == dim.end() || placement.split_factor() % slower != 0) {
+        continue;
+      }
+      const auto split = placement.split_factor() / slower;
+      if (split > 1 && std::find(splits.begin(), splits.end(), split) == splits.end()) {
+        splits.push_back(split);
       }
     }
     return splits;

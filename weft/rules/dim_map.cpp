@@ -1,5 +1,7 @@
 #include "weft/rules/dim_map.h"
 
+#include <numeric>
+
 namespace weft {
 
 namespace {
@@ -39,13 +41,16 @@ class Mapper {
     auto right = to_[j];
     std::vector<std::tuple<size_t, size_t, int64_t>> common;
     while (i < i_ && j < j_) {
-      const auto size = std::min(left, right);
-      if (size == 0 || left % size != 0 || right % size != 0) {
-        return; // no common factor: this group of dims cannot be sharded
+      const auto size = std::gcd(left, right);
+      if (size == 0) {
+        return; // no elements
       }
       common.emplace_back(i, j, size);
       left /= size;
       right /= size;
+      if (left != 1 && right != 1) {
+        break; // what is left has no common factor, and neither have the faster dims of the group
+      }
       if (left == 1 && ++i < i_) {
         left = from_[i];
       }
@@ -60,6 +65,18 @@ class Mapper {
         result_.from[from].push_back(f);
         result_.to[to].push_back(f);
       }
+    }
+    if (i < i_ && j < j_) {
+      add_rest(result_.from[i], left);
+      add_rest(result_.to[j], right);
+    }
+  }
+
+  /// The rest of a dim of which a slower factor may be sharded: it says that shards of the dim are multiples of the rest.
+  void add_rest(Rule::Dim& dim, int64_t size) {
+    if (!dim.empty()) {
+      rule_.unsharded.push_back(rule_.add_factor(size));
+      dim.push_back(rule_.unsharded.back());
     }
   }
 
