@@ -14,9 +14,13 @@ _exchange = _C.exchange_parallel_forward
 
 def _install():
     call_of_torch = nn.Module.__call__
+    is_torchs = call_of_torch is nn.Module._wrapped_call_impl  # no other package replaced it
 
     def __call__(self, *args, **kwargs):
         if not self._weft_replicates_plain or _exchange(True):
+            if is_torchs and self._compiled_call_impl is None:
+                # As _wrapped_call_impl does: a call of it would cost every module of the process a Python frame more.
+                return self._call_impl(*args, **kwargs)
             return call_of_torch(self, *args, **kwargs)
         try:
             return call_of_torch(self, *args, **kwargs)
