@@ -108,6 +108,7 @@ void bind_factories(py::module_& module) {
   bind_random<&rand>(module, "rand", "Uniform in [0, 1): the same global tensor on any mesh and under any placements.");
   bind_random<&randn>(module, "randn", "Normal: the same global tensor on any mesh and under any placements.");
   module.def("manual_seed", &manual_seed, py::arg("seed"), "Seeds the random numbers of distributed tensors.");
+  module.def("manual_seed_to_compare", &manual_seed_to_compare, py::arg("seed"));
   module.def(
       "random_state",
       [] {

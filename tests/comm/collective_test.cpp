@@ -12,6 +12,7 @@ constexpr std::array kAll = {
     Collective::AllGather, Collective::AllToAll,  Collective::ReduceScatter,
     Collective::AllReduce, Collective::Broadcast, Collective::Scatter,
     Collective::Send,      Collective::Recv,      Collective::Barrier,
+    Collective::CompareSeeds,
 };
 
 /// Calls that differ in every property that ranks may disagree about.
@@ -36,7 +37,7 @@ TEST(Collective, HasTheNameOfItsFunction) {
   for (const auto collective : kAll) {
     names += std::string(to_string(collective)) + " ";
   }
-  EXPECT_EQ(names, "all_gather all_to_all reduce_scatter all_reduce broadcast scatter send recv barrier ");
+  EXPECT_EQ(names, "all_gather all_to_all reduce_scatter all_reduce broadcast scatter send recv barrier compare_seeds ");
 }
 
 TEST(Call, TextSaysWhatOneRankHasCalled) {

@@ -19,7 +19,8 @@ enum class Collective : uint8_t {
   Scatter,
   Send,
   Recv,
-  Barrier
+  Barrier,
+  CompareSeeds // an all_gather of the members' seeds; see check_seeds
 };
 
 std::string_view to_string(Collective collective);

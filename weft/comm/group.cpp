@@ -129,6 +129,14 @@ Pending Group::all_to_all(Tensors sends, Tensors recvs, Reserved reserved) {
 }
 
 Pending Group::all_gather(const at::Tensor& input, Tensors outputs, Reserved reserved) {
+  return gather(Collective::AllGather, input, outputs, reserved);
+}
+
+Pending Group::compare_seeds(const at::Tensor& seed, Tensors outputs) {
+  return gather(Collective::CompareSeeds, seed, outputs, {});
+}
+
+Pending Group::gather(Collective collective, const at::Tensor& input, Tensors outputs, Reserved reserved) {
   at::AutoDispatchBelowADInplaceOrView guard;
   const auto copy_own = [&] {
     if (outputs[rank()].defined()) {
@@ -139,7 +147,7 @@ Pending Group::all_gather(const at::Tensor& input, Tensors outputs, Reserved res
     copy_own();
     return {};
   }
-  const auto call = make_call(Collective::AllGather, input, reserved);
+  const auto call = make_call(collective, input, reserved);
   int64_t received = -bytes_of(input);
   for (const auto& tensor : outputs) {
     received += bytes_of(tensor);

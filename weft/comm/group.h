@@ -102,6 +102,8 @@ class Group : public std::enable_shared_from_this<Group> {
   Pending send(const at::Tensor& tensor, int64_t to);
   Pending recv(const at::Tensor& tensor, int64_t from);
   Pending barrier();
+  /// An all_gather of a tensor of one element. Other members' calls match it only if they compare seeds as well.
+  Pending compare_seeds(const at::Tensor& seed, Tensors outputs);
 
  protected:
   /// As all_to_all, but ignores this member's own slot. `call` describes the collective that needs the exchange.
@@ -122,6 +124,7 @@ class Group : public std::enable_shared_from_this<Group> {
 
  private:
   Pending message(Collective direction, const at::Tensor& tensor, int64_t peer);
+  Pending gather(Collective collective, const at::Tensor& input, Tensors outputs, Reserved reserved);
   Call make_call(Collective collective, const at::Tensor& tensor, Reserved reserved = {});
   Pending track(const Call& call, int64_t received_bytes, Pending pending, int64_t stages = 1);
   bool is_small(const at::Tensor& tensor) const;

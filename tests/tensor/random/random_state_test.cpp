@@ -1,5 +1,7 @@
 #include "weft/tensor/random/random_state.h"
 
+#include "weft/comm/world/current_world.h"
+#include "weft/comm/world/fake_world.h"
 #include "weft/comm/world/run_on_ranks.h"
 
 #include <gtest/gtest.h>
@@ -61,6 +63,26 @@ TEST(RandomState, EqualGeneratorsGiveEqualCallsAndMoveOn) {
   EXPECT_EQ(first.seed, next_random_call(b).seed);
   EXPECT_NE(first.seed, next_random_call(a).seed);
   EXPECT_EQ(random_state(), (RandomState{7, 0})) << "a generator leaves the state alone";
+}
+
+TEST(RandomState, SeedsToCompareAreComparedBeforeADraw) {
+  run_on_ranks(2, [](int64_t rank) {
+    const DeviceMesh mesh(current_world(), c10::kCPU, {2});
+    manual_seed_to_compare(5);
+    EXPECT_NO_THROW(before_draw(mesh, next_random_call()));
+    manual_seed_to_compare(5 + rank);
+    EXPECT_NO_THROW(before_draw(mesh, next_random_call(at::make_generator<at::CPUGeneratorImpl>(rank))));
+    EXPECT_THROW(before_draw(mesh, next_random_call()), c10::ValueError);
+    manual_seed(5);
+    EXPECT_NO_THROW(before_draw(mesh, next_random_call()));
+  });
+}
+
+TEST(RandomState, SeedsOfAWorldWithoutOtherRanksAreNotCompared) {
+  manual_seed_to_compare(5);
+  EXPECT_NO_THROW(before_draw(DeviceMesh(make_fake_world(4), c10::kCPU, {4}), next_random_call()));
+  EXPECT_NO_THROW(before_draw(DeviceMesh::parse("mesh(tp=4)"), next_random_call()));
+  manual_seed(5);
 }
 
 } // namespace random_state_test

@@ -5,6 +5,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 
 #include <cstring>
 #include <numeric>
@@ -78,6 +79,35 @@ void check_agreement(const DeviceMesh& mesh, const std::string& text) {
       false, "[debug] all ranks must call the same operators in the same way, but rank ", group->ranks()[0], " calls ",
       texts[0].c_str(), "\nand rank ", group->ranks()[*other], " calls ", texts[*other].c_str(),
       "\nLook for a branch that depends on the rank or on local values.");
+}
+
+void check_seeds(const DeviceMesh& mesh, uint64_t seed) {
+  const auto group = group_of_all(mesh);
+  const auto options = at::TensorOptions(at::kLong).device(mesh.device_type());
+  std::vector<at::Tensor> all;
+  for (int64_t i = 0; i < group->size(); ++i) {
+    all.push_back(at::empty({1}, options));
+  }
+  try {
+    group->compare_seeds(at::full({1}, static_cast<int64_t>(seed), options), all).wait();
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(
+        false, "[torch.manual_seed] all ranks of a mesh must call it alike, but got an error when this rank, which was "
+        "seeded with ", seed, ", compared its seed with the other ranks of ", mesh,
+        ". Call torch.manual_seed on every rank, or torch.default_generator.manual_seed to seed plain tensors of one "
+        "rank alone.\n", error.what_without_backtrace());
+  }
+  std::vector<uint64_t> seeds;
+  for (const auto& each : all) {
+    seeds.push_back(static_cast<uint64_t>(each.item<int64_t>()));
+  }
+  const auto other = first_other(seeds);
+  TORCH_CHECK_VALUE(
+      !other, "[torch.manual_seed] random numbers of distributed tensors require the same seed on every rank, but rank ",
+      group->ranks()[0], " was seeded with ", seeds[0], " and rank ", group->ranks()[other.value_or(0)], " with ",
+      seeds[other.value_or(0)], ". Call weft.manual_seed with one seed for distributed tensors, after "
+      "torch.manual_seed; or seed plain tensors with torch.default_generator.manual_seed, which leaves distributed "
+      "ones alone.");
 }
 
 void check_replicas(const DeviceMesh& mesh, const at::Tensor& plain, const std::string& what) {

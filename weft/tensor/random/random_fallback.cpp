@@ -47,6 +47,14 @@ at::Generator seeded_generator(c10::Device device, RandomCall call) {
   return generator;
 }
 
+at::Generator generator_for(const DTensorImpl& tensor, const std::optional<at::Generator>& given) {
+  const auto call = next_random_call(given);
+  if (!tensor.local().is_meta()) {
+    before_draw(tensor.spec()->mesh(), call);
+  }
+  return seeded_generator(tensor.device(), call);
+}
+
 /// Runs an operator on replicated tensors, with a generator that is the same on all ranks.
 class SeededKernel final : public c10::OperatorKernel {
  public:
@@ -83,7 +91,7 @@ class SeededKernel final : public c10::OperatorKernel {
         "] is drawn on the CPU while a module is initialised, "
         "but got a tensor on ",
         some->device(), ". Draw it as a plain tensor on the CPU and distribute that.");
-    (*stack)[first + generator_] = stream ? *stream : seeded_generator(some->device(), next_random_call(given));
+    (*stack)[first + generator_] = stream ? *stream : generator_for(*some, given);
     op.callBoxed(stack);
     wrap_results(schema, *some->spec(), originals, stack);
   }

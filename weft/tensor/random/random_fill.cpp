@@ -63,6 +63,9 @@ void fill_random(const at::Tensor& local, const TensorSpec& spec, const Distribu
   TORCH_CHECK_NOT_IMPLEMENTED(
       takes(distribution, local.scalar_type()), "[random] numbers of this distribution cannot be of dtype ",
       dtype_text(local.scalar_type()), ". Use f32, f64, f16 or bf16, or cast the result.");
+  if (!local.is_meta()) {
+    before_draw(spec.mesh(), call);
+  }
   if (C10_UNLIKELY(debug_enabled()) && spec.mesh().is_member() && !local.is_meta()) {
     check_agreement(spec.mesh(), c10::str("for random numbers of seed ", call.seed, ", call ", call.number));
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "weft/core/device_mesh.h"
+
 #include <ATen/core/Generator.h>
 
 #include <optional>
@@ -26,7 +28,13 @@ struct RandomState {
   friend bool operator==(const RandomState&, const RandomState&) = default;
 };
 
+/// All ranks must give the same seed.
 void manual_seed(uint64_t seed);
+/// As manual_seed, for a seed that may differ between ranks, such as torch.manual_seed(seed + rank) for a data loader: the
+/// ranks of a mesh compare their seeds in the first draw on it, by one all_gather of eight bytes, and raise where these
+/// differ. A rank that alone was seeded waits for the others: its error comes with their next collective over all dims of
+/// the mesh, or when the communicator's timeout has passed.
+void manual_seed_to_compare(uint64_t seed);
 RandomState random_state();
 void set_random_state(const RandomState& state);
 
@@ -39,5 +47,9 @@ struct RandomCall {
 /// Takes a call from the rank's state or, if a generator is given, from the generator, and advances it. Generators in
 /// equal states give equal numbers.
 RandomCall next_random_call(const std::optional<at::Generator>& generator = std::nullopt);
+
+/// Every operator calls this before it draws the numbers of a call for a tensor on this mesh: it compares the seeds of
+/// manual_seed_to_compare.
+void before_draw(const DeviceMesh& mesh, RandomCall call);
 
 } // namespace weft
