@@ -209,8 +209,7 @@ TEST(Choose, AStridedShardOfASplitDimStaysOnItsSlowerDims) {
 }
 
 TEST(Choose, AShardOfACommonFactorPassesAViewOfOtherDims) {
-  EXPECT_EQ(
-      choice_text("aten::view", {"f32[12,12] @ mesh(tp=6) {S(0)}"}, {{"size", Ints{18, 8}}}), "{S(0)} -> {S(0)}");
+  EXPECT_EQ(choice_text("aten::view", {"f32[12,12] @ mesh(tp=6) {S(0)}"}, {{"size", Ints{18, 8}}}), "{S(0)} -> {S(0)}");
   // Shards of three rows are 36 elements, which are no rows of 8.
   EXPECT_EQ(
       choice_text("aten::view", {"f32[12,12] @ mesh(tp=4) {S(0)}"}, {{"size", Ints{18, 8}}}), "moves: {R} -> {R}");

@@ -139,8 +139,8 @@ class Chooser {
     return false;
   }
 
-  /// The split factors of this factor by which operands are sharded over a mesh dim now: a dim (a b) that is SS(d, 4), where
-  /// a has size 2, is b split by 2.
+  /// The split factors of this factor by which operands are sharded over a mesh dim now: a dim (a b) that is SS(d, 4),
+  /// where a has size 2, is b split by 2.
   std::vector<int64_t> present_splits(int64_t m, Rule::Factor factor) const {
     std::vector<int64_t> splits;
     for (size_t i = 0; i < operands_.size(); ++i) {

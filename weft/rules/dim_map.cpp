@@ -72,7 +72,7 @@ class Mapper {
     }
   }
 
-  /// The rest of a dim of which a slower factor may be sharded: it says that shards of the dim are multiples of the rest.
+  /// The rest of a dim of which a slower factor may be sharded: shards of the dim are multiples of the rest.
   void add_rest(Rule::Dim& dim, int64_t size) {
     if (!dim.empty()) {
       rule_.unsharded.push_back(rule_.add_factor(size));

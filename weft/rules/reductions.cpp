@@ -71,7 +71,7 @@ std::optional<Rule> histc_rule(const OpCall& call) {
   return rule;
 }
 
-/// The sum of powers of the elements: sharded elements give terms, but terms of an element do not give terms of its power.
+/// The sum of powers of the elements. Shards of the elements give its terms, but terms of the elements do not.
 std::optional<Rule> power_sum(const OpCall& call) {
   auto rule = reduction(ReduceOp::Sum)(call);
   rule->linear.clear();

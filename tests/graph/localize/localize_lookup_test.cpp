@@ -37,6 +37,39 @@ output %y = user
       "out of range");
 }
 
+TEST(LocalizeLookup, EveryRankGathersItsElementsOfAShardedDim) {
+  // With five features, the last of four ranks has none: then they are gathered.
+  const auto text = R"(
+program
+input %w: f32[5,3] = parameter "up.weight"
+input %x: f32[6,3] = user
+input %at: i64[6,2] = user
+  %h: f32[6,5] = aten::linear(%x, %w)
+  %y: f32[6,2] = aten::gather(%h, 1, %at)
+output %y = user
+)";
+  for (const auto* mesh : {"tp=2", "tp=3", "tp=4", "tp=7"}) {
+    const auto run = expect_same_sharded(text, mesh, {{"up", nn::colwise()}});
+    const bool every_rank_has_some = mesh == std::string("tp=2") || mesh == std::string("tp=3");
+    EXPECT_EQ(run.summary.collectives.at("all_reduce"), every_rank_has_some ? 1 : 0) << run.text;
+    EXPECT_EQ(run.summary.collectives.at("all_gather"), every_rank_has_some ? 0 : 1) << run.text;
+  }
+}
+
+TEST(LocalizeLookup, ElementsThatNoRankHoldsAreRefused) {
+  const auto text = R"(
+program
+input %w: f32[2,3] = parameter "up.weight"
+input %x: f32[6,3] = user
+input %at: i64[6,1] = user
+  %h: f32[6,2] = aten::linear(%x, %w)
+  %y: f32[6,1] = aten::gather(%h, 1, %at)
+output %y = user
+)";
+  expect_contains(
+      error_text<std::exception>([&] { expect_same_sharded(text, "tp=2", {{"up", nn::colwise()}}); }), "out of ");
+}
+
 } // namespace localize_lookup_test
 
 } // namespace weft::graph
