@@ -22,6 +22,12 @@ TEST(Creation, ANewTensorOfAnotherShapeCannotBeSharded) {
       rule_text("aten::new_full", {{5, 4}}, {{"size", Ints{}}, {"fill_value", 1}}), "([-,-])->([]) any={0} size=[]");
 }
 
+TEST(Creation, ANewTensorWithStridesIsReplicatedAndReadsNothing) {
+  EXPECT_EQ(
+      rule_text("aten::new_empty_strided", {{5, 4}}, {{"size", Ints{12}}, {"stride", Ints{1}}}),
+      "([-,-])->([-]) any={0}");
+}
+
 } // namespace creation_test
 
 } // namespace weft

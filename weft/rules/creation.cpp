@@ -24,11 +24,21 @@ Rule new_rule(const OpCall& call) {
   return rule;
 }
 
+/// The strides are those of the global tensor, so that the new tensor is replicated.
+Rule new_strided_rule(const OpCall& call) {
+  Rule rule;
+  rule.inputs.emplace_back(call.operand(0).dim());
+  rule.outputs.emplace_back(call.integers("size").size());
+  rule.of_any_layout = {0};
+  return rule;
+}
+
 } // namespace
 
 void add_creation_rules(RuleRegistry& registry) {
   registry.add({"empty_like", "zeros_like", "ones_like", "full_like"}, like_rule);
   registry.add({"new_empty", "new_zeros", "new_ones", "new_full"}, new_rule);
+  registry.add({"new_empty_strided"}, new_strided_rule);
 }
 
 } // namespace weft
