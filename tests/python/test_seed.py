@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+import torch.distributed as dist
 import weft
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from weft import Replicate, Shard
 
 
@@ -108,3 +110,14 @@ def test_one_rank_that_is_seeded_alone_raises_with_the_next_collective():
             weft.from_local(torch.ones(2), mesh, [Shard(0)]).full_tensor()
 
     on_ranks(program)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+def test_ranks_of_torchs_fake_backend_do_not_exist_and_compare_nothing(shape):
+    dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    try:
+        mesh = weft.init_device_mesh("cpu", shape)
+        torch.manual_seed(3)
+        assert weft.rand(4, device_mesh=mesh).to_local().shape == (4,)
+    finally:
+        dist.destroy_process_group()

@@ -8,9 +8,9 @@ namespace weft {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> kNames = {
-    "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "broadcast",
-    "scatter",    "send",       "recv",           "barrier",    "compare_seeds"};
+constexpr std::array<std::string_view, 10> kNames = {"all_gather", "all_to_all",   "reduce_scatter", "all_reduce",
+                                                     "broadcast",  "scatter",      "send",           "recv",
+                                                     "barrier",    "compare_seeds"};
 
 bool is_reduction(Collective collective) {
   return collective == Collective::AllReduce || collective == Collective::ReduceScatter;

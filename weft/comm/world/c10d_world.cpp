@@ -23,6 +23,15 @@ class C10dCommunicator : public Communicator {
   ChannelPool& channels() {
     return channels_;
   }
+  void adopt(const GroupDescription& description, const c10::intrusive_ptr<c10d::Backend>& backend) {
+    channels_.adopt(description, backend);
+    if (backend->getBackendName() == "fake") {
+      is_fake_ = true;
+    }
+  }
+  bool is_fake() const {
+    return is_fake_;
+  }
 
  protected:
   std::shared_ptr<Group> make_group(GroupDescription description) override {
@@ -34,6 +43,7 @@ class C10dCommunicator : public Communicator {
 
  private:
   ChannelPool channels_;
+  std::atomic<bool> is_fake_ = false;
 };
 
 C10dCommunicator& c10d_world(const char* where, Communicator& world) {
@@ -108,8 +118,13 @@ void adopt_group(const DeviceMesh& mesh, int64_t mesh_dim, const ExistingGroup& 
   auto& world = c10d_world("adopt_group", Communicator::of(mesh));
   const auto description = describe_group(mesh, mesh_dim);
   if (group.ranks == description.ranks) {
-    world.channels().adopt(description, group.backend);
+    world.adopt(description, group.backend);
   }
+}
+
+bool has_fake_groups(const World& world) {
+  const auto* processes = dynamic_cast<const C10dCommunicator*>(&world);
+  return processes != nullptr && processes->is_fake();
 }
 
 size_t connected_channels(Communicator& world) {

@@ -34,6 +34,9 @@ c10::intrusive_ptr<Communicator> join_c10d_world(
 /// have adopted a group themselves; the first adopted group is used. Meshes that share a group are not independent.
 void adopt_group(const DeviceMesh& mesh, int64_t mesh_dim, const ExistingGroup& group);
 
+/// Whether a group of torch's backend "fake" was adopted: the other ranks of such a world do not exist.
+bool has_fake_groups(const World& world);
+
 /// The number of connections made between the ranks of a group in such a world: at most the number of groups that were
 /// held at the same time.
 size_t connected_channels(Communicator& world);

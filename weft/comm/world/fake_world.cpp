@@ -1,5 +1,7 @@
 #include "weft/comm/world/fake_world.h"
 
+#include "weft/comm/world/c10d_world.h"
+
 #include <c10/util/Exception.h>
 
 namespace weft {
@@ -68,7 +70,7 @@ c10::intrusive_ptr<Communicator> make_fake_world(int64_t size, int64_t rank) {
 }
 
 bool is_fake(const World& world) {
-  return dynamic_cast<const FakeCommunicator*>(&world) != nullptr;
+  return dynamic_cast<const FakeCommunicator*>(&world) != nullptr || has_fake_groups(world);
 }
 
 DeviceMesh analysis_mesh(const std::string& text) {

@@ -8,6 +8,7 @@ namespace weft {
 /// planning and for counting communication, for example of 4,096 ranks on one core.
 c10::intrusive_ptr<Communicator> make_fake_world(int64_t size, int64_t rank = 0);
 
+/// Whether only one rank of the world runs: here, or over process groups of torch's backend "fake".
 bool is_fake(const World& world);
 
 /// A mesh for analysis, whose other ranks do not exist: "tp=4" or "dp=2,tp=2".

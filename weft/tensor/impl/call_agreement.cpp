@@ -92,10 +92,13 @@ void check_seeds(const DeviceMesh& mesh, uint64_t seed) {
     group->compare_seeds(at::full({1}, static_cast<int64_t>(seed), options), all).wait();
   } catch (const c10::Error& error) {
     TORCH_CHECK(
-        false, "[torch.manual_seed] all ranks of a mesh must call it alike, but got an error when this rank, which was "
-        "seeded with ", seed, ", compared its seed with the other ranks of ", mesh,
+        false,
+        "[torch.manual_seed] all ranks of a mesh must call it alike, but got an error when this rank, which was "
+        "seeded with ",
+        seed, ", compared its seed with the other ranks of ", mesh,
         ". Call torch.manual_seed on every rank, or torch.default_generator.manual_seed to seed plain tensors of one "
-        "rank alone.\n", error.what_without_backtrace());
+        "rank alone.\n",
+        error.what_without_backtrace());
   }
   std::vector<uint64_t> seeds;
   for (const auto& each : all) {
@@ -103,9 +106,11 @@ void check_seeds(const DeviceMesh& mesh, uint64_t seed) {
   }
   const auto other = first_other(seeds);
   TORCH_CHECK_VALUE(
-      !other, "[torch.manual_seed] random numbers of distributed tensors require the same seed on every rank, but rank ",
+      !other,
+      "[torch.manual_seed] random numbers of distributed tensors require the same seed on every rank, but rank ",
       group->ranks()[0], " was seeded with ", seeds[0], " and rank ", group->ranks()[other.value_or(0)], " with ",
-      seeds[other.value_or(0)], ". Call weft.manual_seed with one seed for distributed tensors, after "
+      seeds[other.value_or(0)],
+      ". Call weft.manual_seed with one seed for distributed tensors, after "
       "torch.manual_seed; or seed plain tensors with torch.default_generator.manual_seed, which leaves distributed "
       "ones alone.");
 }

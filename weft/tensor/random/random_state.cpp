@@ -20,8 +20,9 @@ namespace {
 // are in no WorldScope, serve a rank that is a process.
 struct RankState {
   RandomState random;
-  bool compares_seeds = false;                             // the last seed came by manual_seed_to_compare
-  std::unordered_map<size_t, uint64_t> compared_seeds = {}; // since then, by the mesh's hash: a mesh would keep its world
+  bool compares_seeds = false; // the last seed came by manual_seed_to_compare
+  std::unordered_map<size_t, uint64_t> compared_seeds =
+      {}; // since then, by the mesh's hash: a mesh would keep its world
 };
 thread_local RankState state_of_thread;
 RankState state_of_process;
