@@ -1,6 +1,5 @@
 #include "weft/tensor/random/random_state.h"
 
-#include "weft/comm/communicator.h"
 #include "weft/comm/world/current_world.h"
 #include "weft/comm/world/fake_world.h"
 #include "weft/tensor/impl/call_agreement.h"
