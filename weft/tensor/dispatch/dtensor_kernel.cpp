@@ -2,6 +2,7 @@
 
 #include "weft/propagation/linear_numbers.h"
 #include "weft/rules/register_rule.h"
+#include "weft/tensor/dispatch/list_call.h"
 #include "weft/tensor/dispatch/local_call.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
 #include "weft/tensor/gradients/gradient_layout.h"
@@ -56,6 +57,10 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
   if (call == nullptr) {
     auto traits = traits_;
     traits.find_rule(op_);
+    if (C10_UNLIKELY(traits.rule != nullptr && traits.rule->per_element && on_several_meshes(operands))) {
+      run_by_element(op_, traits.schema, *stack);
+      return;
+    }
     call = &cache.add(key, prepare(op_, traits, torch::jit::last(*stack, count), operands));
   }
   if (C10_UNLIKELY(call->needs_linear_numbers) && !keep_linear(torch::jit::last(*stack, count), operands)) {

@@ -47,9 +47,27 @@ bool reads_too_early(const OperatorSchema& schema, const PreparedCall& call, con
   return false;
 }
 
+bool on_several_meshes(const OperandRefs& operands) {
+  const DeviceMesh* mesh = nullptr;
+  bool are_several_elements = false;
+  bool are_several_meshes = false;
+  for (const auto& ref : operands) {
+    if (ref.impl == nullptr || ref.position < 0) {
+      continue;
+    }
+    are_several_elements |= ref.position > 0;
+    are_several_meshes |= mesh != nullptr && *mesh != ref.impl->spec()->mesh();
+    mesh = &ref.impl->spec()->mesh();
+  }
+  return are_several_elements && are_several_meshes;
+}
+
 void run_by_element(const c10::OperatorHandle& op, const OperatorSchema& schema, torch::jit::Stack& stack) {
   const auto arguments = torch::jit::pop(stack, schema.arguments.size());
-  const auto count = arguments[schema.written[0]].toListRef().size();
+  const auto first_list =
+      std::find(schema.arguments.begin(), schema.arguments.end(), OperatorSchema::ArgumentKind::TensorList);
+  const auto count = arguments.at(first_list - schema.arguments.begin()).toListRef().size();
+  std::vector<c10::List<at::Tensor>> results(schema.returns.size());
   for (size_t element = 0; element < count; ++element) {
     torch::jit::Stack single;
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -65,7 +83,11 @@ void run_by_element(const c10::OperatorHandle& op, const OperatorSchema& schema,
       }
     }
     op.callBoxed(single);
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i].push_back(single[i].toTensorVector().at(0));
+    }
   }
+  stack.insert(stack.end(), results.begin(), results.end());
 }
 
 } // namespace weft

@@ -15,7 +15,11 @@ namespace weft {
 ///   _foreach_copy_([a, b], [b, a])   with a {S(0)} and b {S(1)}: the second element reads what the first has written
 bool reads_too_early(const OperatorSchema& schema, const PreparedCall& call, const OperandRefs& operands);
 
-/// Replaces the call on the stack, which returns nothing, by one call per element with lists of one.
+/// Whether the lists have several elements, with tensors on different meshes. An operator that works on each element by itself
+/// runs them one after the other, as for an optimizer whose parameters are on several meshes.
+bool on_several_meshes(const OperandRefs& operands);
+
+/// Replaces the call on the stack, whose results are lists, by one call per element with lists of one.
 void run_by_element(const c10::OperatorHandle& op, const OperatorSchema& schema, torch::jit::Stack& stack);
 
 } // namespace weft
