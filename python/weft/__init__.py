@@ -8,6 +8,7 @@
 The names and signatures are those of torch.distributed.tensor.
 """
 
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,19 +21,6 @@ if torch.__version__.split("+")[0] != _TORCH_VERSION:
         "pip install --force-reinstall --no-deps <its folder>."
     )
 
-from weft import (
-    _attributes,
-    _comm_mode,
-    _compile,
-    _forward_mode,
-    _mesh,
-    _recompute,
-    _seed,
-    _state_dict,
-    _torch_functions,
-    _values,
-    _wrappers,
-)
 from weft._C import (
     __version__,
     DeviceMesh,
@@ -105,20 +93,21 @@ from weft._visualize import visualize_sharding
 if TYPE_CHECKING:
     from torch.distributed.tensor.debug import CommDebugMode
 
-for _module in (
-    _attributes,
-    _comm_mode,
-    _compile,
-    _forward_mode,
-    _mesh,
-    _recompute,
-    _seed,
-    _state_dict,
-    _torch_functions,
-    _values,
-    _wrappers,
+# What changes torch itself.
+for _name in (
+    "_attributes",
+    "_comm_mode",
+    "_compile",
+    "_forward_mode",
+    "_mesh",
+    "_recompute",
+    "_seed",
+    "_state_dict",
+    "_torch_functions",
+    "_values",
+    "_wrappers",
 ):
-    _module.install()
+    _import_module(f"weft.{_name}").install()
 
 
 def __getattr__(name):

@@ -25,7 +25,7 @@ class C10dCommunicator : public Communicator {
   }
   void adopt(const GroupDescription& description, const c10::intrusive_ptr<c10d::Backend>& backend) {
     channels_.adopt(description, backend);
-    if (backend->getBackendName() == "fake") {
+    if (backend && backend->getBackendName() == "fake") {
       is_fake_ = true;
     }
   }
