@@ -20,26 +20,30 @@ std::shared_ptr<Group> group_of_all(const DeviceMesh& mesh) {
   return Communicator::of(mesh).group(mesh, dims);
 }
 
-/// The text of every member, in the order of the members, truncated or padded to `length` bytes.
-std::vector<std::string> gather_text(Group& group, std::string text, size_t length) {
+/// The text of every member of a group of the mesh, in the order of the members, truncated or padded to `length` bytes. It
+/// is sent as a tensor on the mesh's device, because groups of NCCL take no other.
+std::vector<std::string> gather_text(Group& group, const DeviceMesh& mesh, std::string text, size_t length) {
   text.resize(length);
-  const auto own = at::from_blob(text.data(), {static_cast<int64_t>(length)}, at::kByte);
+  const auto size = static_cast<int64_t>(length);
+  const c10::Device device(mesh.device_type());
+  const auto own = at::from_blob(text.data(), {size}, at::kByte).to(device);
   std::vector<at::Tensor> all;
   for (int64_t i = 0; i < group.size(); ++i) {
-    all.push_back(at::empty({static_cast<int64_t>(length)}, at::kByte));
+    all.push_back(at::empty({size}, own.options()));
   }
   group.all_gather(own, all).wait();
   std::vector<std::string> texts;
-  for (const auto& bytes : all) {
+  for (const auto& each : all) {
+    const auto bytes = each.cpu();
     texts.emplace_back(static_cast<const char*>(bytes.const_data_ptr()), length);
   }
   return texts;
 }
 
 /// The number of every member, in the order of the members.
-std::vector<uint64_t> gather_number(Group& group, uint64_t number) {
+std::vector<uint64_t> gather_number(Group& group, const DeviceMesh& mesh, uint64_t number) {
   std::vector<uint64_t> numbers;
-  for (const auto& bytes : gather_text(group, std::string(reinterpret_cast<const char*>(&number), 8), 8)) {
+  for (const auto& bytes : gather_text(group, mesh, std::string(reinterpret_cast<const char*>(&number), 8), 8)) {
     numbers.push_back(0);
     std::memcpy(&numbers.back(), bytes.data(), 8);
   }
@@ -70,11 +74,11 @@ void check_agreement(const PreparedCall& call) {
 void check_agreement(const DeviceMesh& mesh, const std::string& text) {
   constexpr size_t kShown = 1024; // bytes of a call's text that an error shows
   const auto group = group_of_all(mesh);
-  const auto other = first_other(gather_number(*group, std::hash<std::string>()(text)));
+  const auto other = first_other(gather_number(*group, mesh, std::hash<std::string>()(text)));
   if (!other) {
     return;
   }
-  const auto texts = gather_text(*group, text, kShown);
+  const auto texts = gather_text(*group, mesh, text, kShown);
   TORCH_CHECK(
       false, "[debug] all ranks must call the same operators in the same way, but rank ", group->ranks()[0], " calls ",
       texts[0].c_str(), "\nand rank ", group->ranks()[*other], " calls ", texts[*other].c_str(),
@@ -120,7 +124,7 @@ void check_replicas(const DeviceMesh& mesh, const at::Tensor& plain, const std::
     return;
   }
   const auto group = group_of_all(mesh);
-  const auto other = first_other(gather_number(*group, hash_of_values(plain)));
+  const auto other = first_other(gather_number(*group, mesh, hash_of_values(plain)));
   TORCH_CHECK_VALUE(
       !other, "[debug] a plain tensor among distributed ones must have the same values on every rank, but ", what,
       ", of shape ", plain.sizes(), ", differs between ranks ", group->ranks()[0], " and ",
