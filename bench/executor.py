@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import rows
 from ranks import Side, interleaved_rounds, progress, python_peer, started
-from rows import Row, number
+from rows import Row
 
 DIMS = (64, 128, 512)
 ROUNDS = 40
@@ -32,9 +32,4 @@ def run(settings):
 
 
 def table(all_rows):
-    lines = [rows.table(all_rows), ""]
-    for row in all_rows:
-        if row.peer_name == "by hand":
-            missed = "" if row.ratio <= LIMIT else " is MISSED"
-            lines.append(f"{row.case} over {row.peer_name}: {number(row.ratio)}, at most {LIMIT}{missed}")
-    return "\n".join(lines)
+    return rows.limited_table(all_rows, "by hand", LIMIT)

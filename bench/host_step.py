@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import rows
 from ranks import Side, interleaved_medians, progress, python_peer, started
-from rows import Row, number
+from rows import Row
 
 MODES = ("plain", "weft", "dtensor")
 PARTS = {"forward": " forward", "forward and backward": ""}
@@ -28,9 +28,4 @@ def run(settings):
 
 
 def table(all_rows):
-    lines = [rows.table(all_rows), ""]
-    for row in all_rows:
-        if row.peer_name == "plain":
-            missed = "" if row.ratio <= LIMIT else " is MISSED"
-            lines.append(f"{row.case} over {row.peer_name}: {number(row.ratio)}, at most {LIMIT}{missed}")
-    return "\n".join(lines)
+    return rows.limited_table(all_rows, "plain", LIMIT)

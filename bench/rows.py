@@ -62,3 +62,13 @@ def table(rows):
             line += [number(row.peer), f"{number(row.ratio)}x"] if row else ["", ""]
         lines.append(line)
     return aligned(lines)
+
+
+def limited_table(rows, peer, limit):
+    """The table, and what became of the limit on the ratio to one of the peers."""
+    lines = [table(rows), ""]
+    for row in rows:
+        if row.peer_name == peer:
+            missed = "" if row.ratio <= limit else " is MISSED"
+            lines.append(f"{row.case} over {row.peer_name}: {number(row.ratio)}, at most {limit}{missed}")
+    return "\n".join(lines)
