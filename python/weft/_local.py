@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from weft import _C
 
 
-def _uneven_dims(tensor):
+def _has_uneven_shards(tensor):
     """Whether ranks hold shards of different sizes. Told by the spec, so that all ranks say the same."""
     mesh, sizes = _C.device_mesh(tensor), list(tensor.shape)
     for mesh_dim, placement in enumerate(_C.placements(tensor)):
@@ -68,7 +68,7 @@ class _Region:
             mesh = _C.device_mesh(value) if mesh is None else mesh
             is_distributed = True
             value = self._laid_out(number, value)
-            is_uneven = is_uneven or _uneven_dims(value)
+            is_uneven = is_uneven or _has_uneven_shards(value)
             local.append(_C.to_local(value, grad_placements=self._grads_of(number, value)))
         result = self.function(*tree_unflatten(local, structure), **keywords)
         return self._distributed(result, mesh, is_uneven) if is_distributed else result
