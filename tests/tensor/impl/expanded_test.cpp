@@ -48,5 +48,17 @@ TEST(Expanded, MayBeFilled) {
   });
 }
 
+TEST(Expanded, MayNotBeFilledByAResultThatIsCopiedToIt) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto base = redistribute(distribute_tensor(at::ones({5}), mesh, {Replicate()}), {Partial()});
+    auto x = base.expand({2, 5});
+    const auto rows = distribute_tensor(at::zeros({1}, at::kLong), mesh, {Replicate()});
+    expect_contains(
+        error_text<c10::ValueError>([&] { x.index_fill_(0, rows, 3); }),
+        "elements in different places of memory are required of a tensor that is written to");
+    expect_equal(full_tensor(base), at::ones({5}));
+  });
+}
+
 } // namespace expanded_test
 } // namespace weft

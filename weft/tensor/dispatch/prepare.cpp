@@ -176,6 +176,7 @@ class Preparation {
     if (own->layout() == decision_.targets[i] || keeps_local(i, own)) {
       return;
     }
+    check_takes_copy(name(), *own);
     const auto target = own->with(decision_.targets[i]);
     auto& back = call_.write_backs.emplace_back();
     back.operand = i;

@@ -27,8 +27,14 @@ bool is_expanded(const TensorSpec& spec) {
 } // namespace
 
 void check_not_expanded(std::string_view op, const TensorSpec& written) {
+  if (!only_fills(op)) {
+    check_takes_copy(op, written);
+  }
+}
+
+void check_takes_copy(std::string_view op, const TensorSpec& written) {
   TORCH_CHECK_VALUE(
-      !is_expanded(written) || only_fills(op), "[", op,
+      !is_expanded(written), "[", op,
       "] elements in different places of memory are required of a tensor that is written to, but got the expanded ",
       written, ". Clone it first.");
 }

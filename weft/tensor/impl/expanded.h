@@ -11,4 +11,7 @@ namespace weft {
 /// rank with an empty shard would go on while other ranks raise.
 void check_not_expanded(std::string_view op, const TensorSpec& written);
 
+/// As check_not_expanded, where a result is copied to the tensor: the copy writes other values than the operator does.
+void check_takes_copy(std::string_view op, const TensorSpec& written);
+
 } // namespace weft
