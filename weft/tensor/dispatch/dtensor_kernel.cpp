@@ -55,8 +55,7 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
   auto& cache = CallCache::of_thread();
   auto* call = cache.find(key);
   if (call == nullptr) {
-    auto traits = traits_;
-    traits.find_rule(op_);
+    const auto traits = current_traits();
     if (C10_UNLIKELY(traits.rule != nullptr && traits.rule->per_element && on_several_meshes(operands))) {
       run_by_element(op_, traits.schema, *stack);
       return;
@@ -68,7 +67,8 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
     call = cache.find(key);
     if (call == nullptr) {
       call = &cache.add(
-          key, prepare(op_, traits_, torch::jit::last(*stack, count), operands, /*numbers_keep_linear=*/false));
+          key,
+          prepare(op_, current_traits(), torch::jit::last(*stack, count), operands, /*numbers_keep_linear=*/false));
     }
   }
   if (C10_UNLIKELY(call->decomposition != nullptr)) {
@@ -86,6 +86,12 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
     count_fallback(*call);
   }
   run_local_call(op_, traits_.schema, *call, stack, operands);
+}
+
+OperatorTraits DTensorKernel::current_traits() const {
+  auto traits = traits_;
+  traits.find_rule(op_);
+  return traits;
 }
 
 bool DTensorKernel::keep_linear(c10::ArrayRef<c10::IValue> arguments, const OperandRefs& operands) const {

@@ -49,6 +49,8 @@ class DTensorKernel {
   void read_tensor(const c10::IValue& value, int32_t argument, int32_t position, CallKey& key, OperandRefs& operands)
       const;
   void read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const;
+  /// The traits with the rule that the operator has now, which the user may have registered meanwhile.
+  OperatorTraits current_traits() const;
   bool keep_linear(c10::ArrayRef<c10::IValue> arguments, const OperandRefs& operands) const;
   /// Raises, in debug mode, if a plain operand differs between ranks.
   void check_plain_agree(const DeviceMesh& mesh, const OperandRefs& operands) const;
