@@ -78,12 +78,8 @@ at::Tensor wrapped(const at::Tensor& local, const DTensorImpl& like, bool run_ch
   if (debug_enabled()) {
     check_replicas_agree("from_local", held, spec, ReplicaClaim::Values);
   }
-  const auto version = held.is_inference() ? c10::VariableVersion() : held.unsafeGetTensorImpl()->version_counter();
-  auto result = make_dtensor_like(like, std::move(held));
-  // A tensor made in inference mode has no version counter.
-  if (version.enabled() && !result.is_inference()) {
-    result.unsafeGetTensorImpl()->set_version_counter(version);
-  }
+  auto result = make_dtensor_like(like, at::Tensor(held));
+  share_version(result, held);
   return result;
 }
 
@@ -149,9 +145,7 @@ PreparedOutput prepare_wrap(
     const Layout& layout,
     const FromLocalOptions& options) {
   const auto placements = checked_layout("from_local", mesh, layout, local.dim());
-  PreparedOutput output;
-  output.spec = spec_for(local, mesh, placements, options);
-  output.like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), output.spec, local.device());
+  auto output = PreparedOutput::of(spec_for(local, mesh, placements, options), local.device());
   if (!options.run_check && mesh.is_member() && (options.shape || has_strided_shard(placements))) {
     check_local_shape(
         "from_local", local.sizes(), output.spec->local_shape_and_offset().shape, mesh.world()->rank(), *output.spec);

@@ -37,13 +37,6 @@ bool keeps_order_in_memory() {
   return MoveObserver::of_thread() == nullptr;
 }
 
-PreparedOutput output_like(const SpecPtr& spec, c10::Device device) {
-  PreparedOutput output;
-  output.spec = spec;
-  output.like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), spec, device);
-  return output;
-}
-
 /// The redistribution plan and the spec of the result; neither if layout and dtype stay. A second output if the result
 /// may share the tensor's memory, because the layout changes on mesh dims of one rank only; it has the tensor's strides.
 PreparedCall prepare_move(const at::Tensor& tensor, const Layout& layout, at::ScalarType dtype) {
@@ -61,9 +54,9 @@ PreparedCall prepare_move(const at::Tensor& tensor, const Layout& layout, at::Sc
   const auto target =
       keeps_order_in_memory() ? TensorSpec::make(spec->mesh(), checked, spec->sizes(), strides, dtype) : contiguous;
   call.moves = {std::make_shared<const CompiledPlan>(plan(source, contiguous))};
-  call.outputs = {output_like(target, tensor.device())};
+  call.outputs = {PreparedOutput::of(target, tensor.device())};
   if (spec->dtype() == dtype && have_same_locals(spec->mesh(), spec->layout(), checked)) {
-    call.outputs.push_back(output_like(spec->with(checked), tensor.device()));
+    call.outputs.push_back(PreparedOutput::of(spec->with(checked), tensor.device()));
   }
   return call;
 }

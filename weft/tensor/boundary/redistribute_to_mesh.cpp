@@ -6,11 +6,11 @@
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/impl/autograd_alias.h"
+#include "weft/tensor/impl/autograd_node.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/move_observer.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <map>
@@ -19,9 +19,6 @@
 namespace weft {
 
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 /// Per tensor dim, the ranges that a message consists of, as positions in the tensor sent from and in that received in.
 using Ranges = std::vector<c10::SmallVector<Intersection, 1>>;
@@ -179,8 +176,8 @@ at::Tensor exchanged(const at::Tensor& local, const TensorSpec& source, const Te
 
 /// The local tensor of a rank, in a layout without partial placements, with its lazy signs computed.
 at::Tensor reduced(const at::Tensor& tensor, const SpecPtr& source) {
-  const auto whole = source->mesh().is_member() ? redistribute(tensor, source->layout()) : tensor;
-  return as_dtensor(whole)->local().resolve_conj().resolve_neg();
+  const auto values = source->mesh().is_member() ? redistribute(tensor, source->layout()) : tensor;
+  return as_dtensor(values)->local().resolve_conj().resolve_neg();
 }
 
 at::Tensor moved(const at::Tensor& tensor, const DeviceMesh& mesh, const Layout& layout) {
@@ -196,34 +193,20 @@ at::Tensor moved(const at::Tensor& tensor, const DeviceMesh& mesh, const Layout&
   return redistribute(make_dtensor(in_stride_order(local, *target), target), layout);
 }
 
-/// The mesh and layout to which backward redistributes the gradient.
-struct MeshReturn : torch::CustomClassHolder {
-  MeshReturn(DeviceMesh mesh_of_tensor, Layout layout_of_gradient)
-      : mesh(std::move(mesh_of_tensor)), layout(std::move(layout_of_gradient)) {}
-  DeviceMesh mesh;
-  Layout layout;
-};
+/// Redistributes the gradient to the mesh and layout of the tensor.
+class RedistributeToMeshNode : public UnaryNode {
+ public:
+  explicit RedistributeToMeshNode(SpecPtr source) : source_(std::move(source)) {}
 
-struct RedistributeToMesh : torch::autograd::Function<RedistributeToMesh> {
-  static at::Tensor forward(
-      AutogradContext* context,
-      const at::Tensor& tensor,
-      const DeviceMesh* mesh,
-      const Layout* layout) {
-    const auto& spec = *as_dtensor(tensor)->spec();
-    context->set_materialize_grads(false);
-    context->saved_data["back"] =
-        c10::IValue::make_capsule(c10::make_intrusive<MeshReturn>(spec.mesh(), without_partial(spec.layout())));
-    return moved(tensor, *mesh, *layout);
+  at::Tensor backward(const at::Tensor& gradient) override {
+    return redistribute_to_mesh(gradient, source_->mesh(), without_partial(source_->layout()));
   }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    variable_list results(3);
-    if (gradients[0].defined()) {
-      const auto back = c10::static_intrusive_pointer_cast<MeshReturn>(context->saved_data["back"].toCapsule());
-      results[0] = redistribute_to_mesh(gradients[0], back->mesh, back->layout);
-    }
-    return results;
+  std::string name() const override {
+    return "weft::redistribute_to_mesh";
   }
+
+ private:
+  SpecPtr source_;
 };
 
 } // namespace
@@ -250,7 +233,10 @@ at::Tensor redistribute_to_mesh(const at::Tensor& tensor, const DeviceMesh& mesh
       static_cast<int64_t>(ranks.size()) == mesh.size() && mesh.size() == spec.mesh().size(),
       "[redistribute] a tensor that requires a gradient can go to a mesh of the same ranks, but got ", mesh, " for ",
       spec, ". Detach it first, and send the gradient back yourself.");
-  return RedistributeToMesh::apply(tensor, &mesh, &placements);
+  const at::NoGradGuard no_graph;
+  auto result = moved(tensor, mesh, placements);
+  record<RedistributeToMeshNode>(tensor, result, as_dtensor(tensor)->spec());
+  return result;
 }
 
 } // namespace weft

@@ -13,6 +13,11 @@ struct OverlappedCall;
 
 /// A tensor that a prepared call returns.
 struct PreparedOutput {
+  static PreparedOutput of(SpecPtr spec, c10::Device device) {
+    auto like = c10::make_intrusive<DTensorImpl>(AsyncTensor(), spec, device);
+    return {.spec = std::move(spec), .like = std::move(like)};
+  }
+
   SpecPtr spec;                         // nullptr for an undefined output (a gradient that is not needed)
   c10::intrusive_ptr<DTensorImpl> like; // a tensor of that spec without data
   int64_t offset = 0;                   // of a view, in elements of the global tensor

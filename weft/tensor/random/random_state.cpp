@@ -91,8 +91,11 @@ void before_draw(const DeviceMesh& mesh, RandomCall call) {
     return;
   }
   const bool compares = with_state([&](const RankState& state) {
+    if (!state.compares_seeds) {
+      return false;
+    }
     const auto found = state.compared_seeds.find(mesh.hash());
-    return state.compares_seeds && (found == state.compared_seeds.end() || found->second != call.seed);
+    return found == state.compared_seeds.end() || found->second != call.seed;
   });
   if (C10_LIKELY(!compares) || mesh.size() == 1 || !mesh.is_member() || !is_real(mesh)) {
     return;
