@@ -48,11 +48,18 @@ def torch_mesh(tensor):
 
 def torch_spec(tensor):
     """PyTorch's DTensorSpec of a distributed tensor."""
-    from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+    from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry, TensorMeta
 
     spec = _C.spec(tensor)
-    meta = TensorMeta(shape=spec.shape, stride=spec.stride, dtype=spec.dtype)
-    return DTensorSpec(_groups.known_torch_mesh(spec.mesh), _torch_placements_of(spec.placements), tensor_meta=meta)
+    orders = [(dim, tuple(spec.shard_order(dim))) for dim in range(spec.ndim)]
+    return DTensorSpec(
+        _groups.known_torch_mesh(spec.mesh),
+        _torch_placements_of(spec.placements),
+        tensor_meta=TensorMeta(shape=spec.shape, stride=spec.stride, dtype=spec.dtype),
+        shard_order=tuple(ShardOrderEntry(dim, mesh_dims) for dim, mesh_dims in orders if mesh_dims),
+        # Weft keeps shard orders apart: a strided shard says which elements a rank holds and nothing else.
+        use_strided_shard_as_shard_order=False,
+    )
 
 
 def to_torch(tensor: Tensor) -> DTensor:

@@ -36,12 +36,15 @@ _NAMES = {
     "torch.distributed.tensor.debug._visualize_sharding": ["visualize_sharding"],
 }
 
-# PyTorch's styles and parallelize_module are written in terms of these.
-_STYLES = "torch.distributed.tensor.parallel.style"
-_STYLE_NAMES = ["DTensor", "distribute_module", "distribute_tensor"]
+# PyTorch's styles, parallelize_module and input_reshard are written in terms of these.
+_PARALLEL = "torch.distributed.tensor.parallel"
+_USED_BY_TORCH = {
+    f"{_PARALLEL}.style": ["DTensor", "distribute_module", "distribute_tensor"],
+    f"{_PARALLEL}.input_reshard": ["DTensor"],
+}
 
 _changed: list[types.ModuleType] = []
-_of_style: dict[str, Any] = {}
+_replaced: dict[str, dict[str, Any]] = {}  # module -> PyTorch's objects that install() replaced in its dict
 
 
 class _Name:
@@ -93,9 +96,10 @@ def install() -> None:
         hiding = {name: _Name(name, own[name]) for name in names if name in own and hasattr(module, name)}
         module.__class__ = type("ModuleOnWeft", (types.ModuleType,), hiding)
         _changed.append(module)
-    styles = vars(importlib.import_module(_STYLES))
-    _of_style.update({name: styles[name] for name in _STYLE_NAMES})
-    styles.update({name: own[name] for name in _STYLE_NAMES})
+    for module_name, names in _USED_BY_TORCH.items():
+        held = vars(importlib.import_module(module_name))
+        _replaced[module_name] = {name: held[name] for name in names}
+        held.update({name: own[name] for name in names})
     _attributes.give_torch_objects(True)
 
 
@@ -106,7 +110,9 @@ def uninstall() -> None:
     if not _changed:
         return
     _attributes.give_torch_objects(False)
-    vars(sys.modules[_STYLES]).update(_of_style)
+    while _replaced:
+        module_name, objects = _replaced.popitem()
+        vars(importlib.import_module(module_name)).update(objects)
     while _changed:
         _changed.pop().__class__ = types.ModuleType
 

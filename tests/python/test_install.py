@@ -13,7 +13,7 @@ import torch.distributed.tensor as of_torch
 import torch.distributed._tensor
 import torch.distributed.tensor.debug
 import torch.distributed.tensor.experimental
-import torch.distributed.tensor.parallel
+import torch.distributed.tensor.parallel.input_reshard
 import weft
 from torch.distributed.tensor.placement_types import _StridedShard
 
@@ -47,7 +47,8 @@ def _names():
 def test_names_are_wefts_until_uninstalled():
     before = _names()
     modules = {name: dict(vars(sys.modules[name])) for name in NAMES}
-    styles = dict(vars(torch.distributed.tensor.parallel.style))
+    parallel = torch.distributed.tensor.parallel
+    used_by_torch = [dict(vars(module)) for module in (parallel.style, parallel.input_reshard)]
     weft.install()
     weft.install()
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -60,7 +61,7 @@ def test_names_are_wefts_until_uninstalled():
     weft.uninstall()
     assert _names() == before
     assert {name: dict(vars(sys.modules[name])) for name in NAMES} == modules
-    assert dict(vars(torch.distributed.tensor.parallel.style)) == styles
+    assert [dict(vars(module)) for module in (parallel.style, parallel.input_reshard)] == used_by_torch
     assert all(type(sys.modules[name]) is type(sys) for name in NAMES)
 
 
@@ -137,6 +138,36 @@ def test_tensors_speak_of_themselves_as_pytorchs(installed):
 
     weft.run_on_ranks(2, program)
     assert not hasattr(torch.ones(1), "_spec") and not hasattr(torch.ones(1), "_local_tensor")
+
+
+def test_specs_say_shard_orders_apart_from_strided_shards(installed):
+    def program(rank):
+        mesh = of_torch.init_device_mesh("cpu", (2,))
+        heads = of_torch.distribute_tensor(torch.arange(24.0).reshape(3, 4, 2), mesh, [of_torch.Shard(1)])
+        flat = heads.flatten(0, 1)
+        for each in (flat, flat.relu() + 1, flat.sum(1), flat @ of_torch.ones(2, 5, device_mesh=mesh)):
+            spec = each._spec
+            assert spec.placements == (_StridedShard(0, split_factor=3),)
+            assert not spec.use_strided_shard_as_shard_order and spec.shard_order == ((0, (0,)),)
+
+    weft.run_on_ranks(2, program)
+
+
+def test_input_reshard_packs_distributed_activations(installed):
+    from torch.distributed.tensor.parallel.input_reshard import _pack_hook_tp, _unpack_hook_tp
+
+    x = torch.arange(24.0).reshape(3, 4, 2)
+
+    def program(rank):
+        mesh = of_torch.init_device_mesh("cpu", (2,))
+        packed = _pack_hook_tp(mesh, 1, of_torch.distribute_tensor(x, mesh, [of_torch.Replicate()]))
+        assert packed.placements == (of_torch.Shard(1),)
+        for sharded in (packed, packed.flatten(0, 1)):
+            unpacked = _unpack_hook_tp(mesh, 1, sharded)
+            assert unpacked.placements == (of_torch.Replicate(),)
+            torch.testing.assert_close(unpacked.to_local(), x.reshape(sharded.shape))
+
+    weft.run_on_ranks(2, program)
 
 
 def test_the_constructor_warns_of_gradients_that_go_nowhere():
