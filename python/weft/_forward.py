@@ -3,8 +3,16 @@
 Masks, positions, rotary tables and caches are plain tensors that every rank makes alike. torch calls a module's forward and
 hooks in nn.Module.__call__, which is replaced when the first module is parallelised: hooks of every submodule would cost
 more, and miss exceptions like KeyboardInterrupt.
+
+A module's `generate`, as that of transformers, is a loop around its forward that mixes its outputs with plain tokens; the same
+holds in it.
 """
 
+import functools
+import inspect
+
+import torch
+import torch.utils._pytree as pytree
 from torch import nn
 
 from weft import _C
@@ -31,9 +39,44 @@ def _install():
     nn.Module.__call__ = __call__
 
 
+def _has_distributed(values):
+    return any(isinstance(value, torch.Tensor) and _C.is_dtensor(value) for value in pytree.tree_leaves(values))
+
+
+def _global(value):
+    return _C.full_tensor(value) if isinstance(value, torch.Tensor) and _C.is_dtensor(value) else value
+
+
+def _as_forward(generate):
+    """A `generate` in which plain tensors count as replicated. Where it is given plain tensors alone, it returns plain ones:
+    global tensors, the same on every rank."""
+
+    @functools.wraps(generate)
+    def on_both(self, *args, **kwargs):
+        if not getattr(self, "_weft_replicates_plain", False) or _exchange(True):
+            return generate(self, *args, **kwargs)
+        try:
+            result = generate(self, *args, **kwargs)
+            return result if _has_distributed((args, kwargs)) else pytree.tree_map(_global, result)
+        finally:
+            _exchange(False)
+
+    on_both._weft_of_class = generate
+    return on_both
+
+
+def _teach_generate(module_class):
+    for owner in module_class.__mro__:
+        generate = vars(owner).get("generate")
+        if inspect.isfunction(generate) and not hasattr(generate, "_weft_of_class"):
+            owner.generate = _as_forward(generate)
+
+
 def set_replicates_plain(module, replicates_plain):
     """Whether plain tensors count as replicated in the forward of a module and of each of its submodules."""
     if not hasattr(nn.Module, "_weft_replicates_plain"):
         _install()
     for each in module.modules():
         each._weft_replicates_plain = replicates_plain
+    for module_class in {type(each) for each in module.modules()}:
+        _teach_generate(module_class)

@@ -1,7 +1,8 @@
 """Values of a distributed tensor as lists and arrays: tolist(), numpy() and numpy's own conversion.
 
 Every rank holds all values of a replicated tensor, so these work as on a plain one. Otherwise they would have to communicate,
-which a program that merely prints on one rank does not expect: they raise and name full_tensor().
+which a program that merely prints on one rank does not expect: they raise and name full_tensor(). In the forward and the
+`generate` of a parallelised module, which every rank runs alike, they gather.
 """
 
 import functools
@@ -13,7 +14,15 @@ from weft import _C
 _is_dtensor = _C.is_dtensor
 
 
+def _in_parallel_forward():
+    is_active = _C.exchange_parallel_forward(True)
+    _C.exchange_parallel_forward(is_active)
+    return is_active
+
+
 def _values(name, tensor):
+    if _in_parallel_forward():
+        return _C.full_tensor(tensor)
     if not all(placement.is_replicate() for placement in _C.placements(tensor)):
         raise RuntimeError(
             f"[{name}] a replicated tensor is required, but got {_C.spec(tensor)}, of which a rank holds only its local tensor. "
