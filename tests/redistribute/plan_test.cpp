@@ -77,10 +77,17 @@ TEST(Plan, ReplicasDivideALargeReductionBetweenThem) {
       "slice(tp: R -> S(0))\nall_reduce(dp: P(sum) -> R)\nall_gather(tp: S(0) -> R)");
 }
 
-TEST(Plan, PartialsOfDifferentOpsAreReducedOneByOne) {
+TEST(Plan, SumsAndAveragesAreReducedTogether) {
   EXPECT_EQ(
-      plan_text("f32[8,8] @ mesh(dp=2,tp=2) {P(sum), P(avg)}", "{R, R}"),
-      "all_reduce(dp: P(sum) -> R)\nall_reduce(tp: P(avg) -> R)");
+      plan_text("f32[8,8] @ mesh(a=2,b=2,c=2) {P(avg), P(avg), P(sum)}", "{R, R, R}"),
+      "all_reduce(a,b,c: P(avg),P(avg),P(sum) -> R,R,R)");
+  EXPECT_EQ(
+      plan_text("f32[8,8] @ mesh(a=2,b=2,c=2) {P(avg), P(avg), P(sum)}", "{S(0), S(0), S(0)}"),
+      "reduce_scatter(a,b,c: P(avg),P(avg),P(sum) -> S(0),S(0),S(0))");
+  EXPECT_EQ(plan_text("f32[8,8] @ mesh(dp=2,tp=2) {P(sum), P(avg)}", "{R, P(avg)}"), "all_reduce(dp: P(sum) -> R)");
+}
+
+TEST(Plan, APartialOfAnotherOpIsReducedFirst) {
   EXPECT_EQ(
       plan_text("f32[8,8] @ mesh(tp=2) {P(sum)}", "{P(max)}"),
       "all_reduce(tp: P(sum) -> R)\nmake_partial(tp: R -> P(max))");
@@ -170,8 +177,7 @@ class ExhaustiveSearch {
         continue;
       }
       changed.push_back(m);
-      reduces = reduces && from[m].is_partial() && !to[m].is_partial() && from[m] == from[changed[0]] &&
-          to[m].is_shard() == to[changed[0]].is_shard();
+      reduces = reduces && from[m].is_partial() && !to[m].is_partial() && to[m].is_shard() == to[changed[0]].is_shard();
       becomes_partial = becomes_partial && from[m].is_replicate() && to[m].is_partial();
       transfers = transfers && !from[m].is_partial() && !to[m].is_partial();
     }

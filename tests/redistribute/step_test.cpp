@@ -61,6 +61,18 @@ TEST(Step, PrintsWhatChangesAndThePositionsIfTheyMatter) {
       "all_to_all(dp,tp: S(0)[0],S(0)[1] -> S(0)[1],S(0)[0])");
 }
 
+TEST(Step, ReducesSumsAndAveragesAsOneDividedSum) {
+  const auto reduction = [](const char* before, const MeshDims& mesh_dims) {
+    const auto layout = Layout::parse(before);
+    const auto found = reduction_of({StepKind::AllReduce, mesh_dims, layout, layout}, {2, 3, 4});
+    return std::string(to_string(found.op)) + "/" + std::to_string(found.divisor);
+  };
+  EXPECT_EQ(reduction("{P(avg), P(sum), P(avg)}", {0, 1, 2}), "sum/8");
+  EXPECT_EQ(reduction("{P(sum), P(avg), P(avg)}", {0, 1}), "sum/3");
+  EXPECT_EQ(reduction("{P(avg), P(sum), P(avg)}", {0, 2}), "avg/1");
+  EXPECT_EQ(reduction("{P(max), P(max), R}", {0, 1}), "max/1");
+}
+
 TEST(Step, OnlySlicesAndPartialsAreLocal) {
   for (const auto kind : {StepKind::AllGather, StepKind::AllToAll, StepKind::ReduceScatter, StepKind::AllReduce}) {
     EXPECT_TRUE(communicates(kind)) << to_string(kind);

@@ -146,7 +146,7 @@ struct CompiledPlan::CompiledStep : std::enable_shared_from_this<CompiledStep> {
   StepKind kind;
   std::shared_ptr<Group> group;          // if the step communicates
   Transfer transfer;                     // if the step transfers data
-  ReduceOp op = ReduceOp::Sum;           // if the step reduces
+  Reduction reduction{ReduceOp::Sum, 1}; // if the step reduces; of a make_partial the op alone
   bool is_identity = false;              // of a slice or make_partial that keeps the full local tensor
   std::optional<Concatenation> gathered; // of an all_gather whose received shards are consecutive
 
@@ -157,6 +157,11 @@ struct CompiledPlan::CompiledStep : std::enable_shared_from_this<CompiledStep> {
  private:
   at::Tensor slice(const at::Tensor& local) const;
   at::Tensor make_partial(const at::Tensor& local) const;
+  /// Half precision is divided before the sum, which may be too large for 16 bits where the average is not.
+  bool divides_first(const at::Tensor& local) const {
+    return reduction.divisor > 1 && local.scalar_type() == at::kHalf;
+  }
+  AsyncTensor divided(const at::Tensor& sum, Pending arrival) const;
   AsyncTensor exchange(const at::Tensor& local, Reserved reserved) const;
   AsyncTensor reduce_scatter(const at::Tensor& local, Reserved reserved) const;
   AsyncTensor all_reduce(const at::Tensor& local, Reserved reserved) const;
@@ -174,7 +179,7 @@ CompiledPlan::CompiledStep::CompiledStep(const Step& step, const TensorSpec& spe
     gathered = concatenation(transfer.recvs, transfer.shape_after);
   }
   if (kind == StepKind::AllReduce || kind == StepKind::ReduceScatter) {
-    op = step.before[step.mesh_dims[0]].reduce_op();
+    reduction = reduction_of(step, mesh.shape());
   }
   if (kind == StepKind::Slice) {
     const auto before = weft::local_shape_and_offset(spec.sizes(), step.before, mesh.shape(), mesh.coordinate());
@@ -186,7 +191,7 @@ CompiledPlan::CompiledStep::CompiledStep(const Step& step, const TensorSpec& spe
       const auto partial_op = step.after[m].reduce_op();
       if (mesh.rank(m) != 0 && (partial_op == ReduceOp::Sum || partial_op == ReduceOp::Product)) {
         is_identity = false;
-        op = partial_op;
+        reduction.op = partial_op;
       }
     }
   }
@@ -208,7 +213,7 @@ at::Tensor CompiledPlan::CompiledStep::make_partial(const at::Tensor& local) con
   if (is_identity) {
     return local;
   }
-  auto neutral = op == ReduceOp::Product ? at::ones_like(local) : at::zeros_like(local);
+  auto neutral = reduction.op == ReduceOp::Product ? at::ones_like(local) : at::zeros_like(local);
   // A Python number participates in type promotion only by its kind (f32 + 1e-3 is f32), and must do so on every rank.
   if (local.unsafeGetTensorImpl()->is_wrapped_number()) {
     neutral.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -251,18 +256,30 @@ AsyncTensor CompiledPlan::CompiledStep::exchange(const at::Tensor& local, Reserv
           })};
 }
 
+AsyncTensor CompiledPlan::CompiledStep::divided(const at::Tensor& sum, Pending arrival) const {
+  if (reduction.divisor == 1 || divides_first(sum)) {
+    return {sum, std::move(arrival)};
+  }
+  const auto shared_arrival = std::make_shared<Pending>(std::move(arrival));
+  return {sum, Pending([shared_arrival, sum, divisor = reduction.divisor] {
+            const at::AutoDispatchBelowADInplaceOrView guard;
+            shared_arrival->wait();
+            sum.div_(divisor);
+          })};
+}
+
 AsyncTensor CompiledPlan::CompiledStep::reduce_scatter(const at::Tensor& local, Reserved reserved) const {
   const auto output = at::empty(transfer.shape_after, local.options());
   std::vector<at::Tensor> inputs;
   for (const auto& box : transfer.sends) {
     inputs.push_back(carries(box, local.dim()) ? take(local, box) : at::empty(box.shape(), local.options()));
   }
-  return {output, group->reduce_scatter(inputs, output, op, reserved)};
+  return divided(output, group->reduce_scatter(inputs, output, reduction.op, reserved));
 }
 
 AsyncTensor CompiledPlan::CompiledStep::all_reduce(const at::Tensor& local, Reserved reserved) const {
   const auto output = at::empty(local.sizes(), local.options());
-  return {output, group->all_reduce(local, output, op, reserved)};
+  return divided(output, group->all_reduce(local, output, reduction.op, reserved));
 }
 
 AsyncTensor CompiledPlan::CompiledStep::run(const at::Tensor& local, Reserved reserved) const {
@@ -275,9 +292,9 @@ AsyncTensor CompiledPlan::CompiledStep::run(const at::Tensor& local, Reserved re
     case StepKind::AllToAll:
       return exchange(local, reserved);
     case StepKind::ReduceScatter:
-      return reduce_scatter(local, reserved);
+      return reduce_scatter(divides_first(local) ? local.div(reduction.divisor) : local, reserved);
     case StepKind::AllReduce:
-      return all_reduce(local, reserved);
+      return all_reduce(divides_first(local) ? local.div(reduction.divisor) : local, reserved);
   }
   TORCH_INTERNAL_ASSERT(false);
 }

@@ -170,7 +170,8 @@ class Search {
   }
 
   void reduce(size_t from, const Layout& layout, const MeshDims& partial) {
-    // Tries all partial mesh dims at once first: that is often the best choice, and it bounds the rest of the search.
+    // One step may reduce any of them, since the partial values of a layout commute. Tries all mesh dims at once first:
+    // that is often the best choice, and it bounds the rest of the search.
     const auto all = (1U << partial.size()) - 1;
     for (uint32_t number = 0; number < all; ++number) {
       const auto subset = number == 0 ? all : number;
@@ -179,9 +180,6 @@ class Search {
         if ((subset >> i & 1U) != 0) {
           dims.push_back(partial[i]);
         }
-      }
-      if (!std::all_of(dims.begin(), dims.end(), [&](int64_t m) { return layout[m] == layout[dims[0]]; })) {
-        continue;
       }
       auto reduced = layout;
       for (const auto m : dims) {

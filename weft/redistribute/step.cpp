@@ -74,6 +74,18 @@ std::string Step::to_string(const DeviceMesh& mesh) const {
       side_text(before, mesh_dims, show_positions) + " -> " + side_text(after, mesh_dims, show_positions) + ")";
 }
 
+Reduction reduction_of(const Step& step, c10::IntArrayRef mesh_shape) {
+  const auto first = step.before[step.mesh_dims[0]].reduce_op();
+  int64_t averaged = 1;
+  bool is_mixed = false;
+  for (const auto m : step.mesh_dims) {
+    const auto op = step.before[m].reduce_op();
+    averaged *= op == ReduceOp::Avg ? mesh_shape[m] : 1;
+    is_mixed = is_mixed || op != first;
+  }
+  return is_mixed ? Reduction{ReduceOp::Sum, averaged} : Reduction{first, 1};
+}
+
 MeshDims effective_shard_order(const Layout& layout, int64_t tensor_dim, c10::IntArrayRef mesh_shape) {
   auto order = layout.shard_order(tensor_dim);
   order.erase(std::remove_if(order.begin(), order.end(), [&](int64_t m) { return mesh_shape[m] == 1; }), order.end());

@@ -28,6 +28,16 @@ struct Step {
   friend bool operator==(const Step&, const Step&) = default;
 };
 
+/// How a step reduces. Averages and sums over different mesh dims are one sum of terms that are divided first.
+///
+///   all_reduce(dp,tp: P(avg),P(sum) -> R,R) on mesh(dp=2,tp=4)   // {Sum, 2}
+///   all_reduce(dp: P(avg) -> R)                                  // {Avg, 1}
+struct Reduction {
+  ReduceOp op;
+  int64_t divisor; // of every rank's term
+};
+Reduction reduction_of(const Step& step, c10::IntArrayRef mesh_shape);
+
 /// The shard order of a tensor dim without the mesh dims of one rank, which do not divide it.
 MeshDims effective_shard_order(const Layout& layout, int64_t tensor_dim, c10::IntArrayRef mesh_shape);
 

@@ -177,12 +177,14 @@ Value* StepLowering::reduced(ReduceOp op, int64_t ranks, Value* local, const Red
 }
 
 Value* StepLowering::all_reduce(const Step& step, Value* local) {
-  const auto op = step.before[step.mesh_dims[0]].reduce_op();
-  int64_t ranks = 1;
+  auto op = step.before[step.mesh_dims[0]].reduce_op();
+  int64_t averaged = 1;
   for (const auto m : step.mesh_dims) {
-    ranks *= place_.shape[m];
+    const bool is_average = step.before[m].reduce_op() == ReduceOp::Avg;
+    averaged *= is_average ? place_.shape[m] : 1;
+    op = is_average ? ReduceOp::Avg : op;
   }
-  return reduced(op, ranks, local, [&](Value* value) {
+  return reduced(op, averaged, local, [&](Value* value) {
     const auto& type = value->tensor();
     return build_.call(
         "_c10d_functional::all_reduce", {value, c10::IValue(reduce_text(op)), c10::IValue(group(step.mesh_dims))},

@@ -81,8 +81,9 @@ struct Ends {
 /// For a step, as localize lowers it.
 Ends ends_of_step(Node& node, const DeviceMesh& mesh) {
   const auto& step = *node.step();
-  const bool is_average =
-      step.before[step.mesh_dims[0]].is_partial() && step.before[step.mesh_dims[0]].reduce_op() == ReduceOp::Avg;
+  const bool is_average = std::any_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) {
+    return step.before[m].is_partial() && step.before[m].reduce_op() == ReduceOp::Avg;
+  });
   // An average is divided before the sum for float16, which could overflow, and behind the sum for other dtypes.
   const bool is_half = node.operand(0)->tensor().dtype == at::kHalf;
   Ends ends{is_average && is_half, is_average && !is_half};
