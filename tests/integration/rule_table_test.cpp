@@ -116,7 +116,8 @@ A rule gives each tensor dim the *factors* it is made of, as einsum does: inputs
 | `added={0}` | Inputs that are added to what is reduced: partial, not replicated, where a reduced factor is sharded. |
 | `linear={0,1}{2}` | Sets of inputs that may be partial sums together while the others are replicated; the output is then partial too. |
 | `linear*={0}` | The same for partial values of any operation; `linear(max)` for maxima alone. |
-| `max<->min` | Of a partial maximum the output is a partial minimum, and the other way round. |
+| `increasing={0}` | Inputs in which the operator is monotone: of a partial maximum or minimum, while the others are replicated, the output is one too. |
+| `decreasing={0}` | The same, but of a maximum the output is a minimum, and the other way round. |
 | `unread={0}` | Inputs of which only shape and dtype matter. |
 | `any={1}` | Inputs of which only the dtype matters: they keep any layout. |
 | `updated={3,4}` | Inputs that are written to without being returned, as running statistics are. |

@@ -79,15 +79,15 @@ TEST(Decide, AMeanOverAShardedDimRunsAsOtherOperators) {
 }
 
 TEST(Decide, AWrittenTensorStaysUnlessItMayMove) {
-  const auto op = op_of("aten::add_", "Tensor");
+  const auto op = op_of("aten::mul_", "Tensor");
   const std::vector<CallOperand> operands = {
       operand(0, "f32[8] @ mesh(tp=2) {P(max)}"), operand(1, "f32[8] @ mesh(tp=2) {R}")};
   const auto decided = [&](bool may_redistribute_stored) {
-    return decide(op, OperatorTraits(op), {c10::IValue(), c10::IValue(), 1}, operands, may_redistribute_stored);
+    return decide(op, OperatorTraits(op), {c10::IValue(), c10::IValue()}, operands, may_redistribute_stored);
   };
   expect_contains(
       error_text<c10::ValueError>([&] { decided(false); }),
-      "[aten::add_] the result cannot be stored in f32[8] @ mesh(tp=2) {P(max)}, whose placements stay as they are.");
+      "[aten::mul_] the result cannot be stored in f32[8] @ mesh(tp=2) {P(max)}, whose placements stay as they are.");
   EXPECT_FALSE(decided(true).targets[0].has_partial());
 }
 

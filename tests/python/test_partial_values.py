@@ -81,6 +81,77 @@ def test_negating_a_maximum_gives_a_minimum():
     weft.run_on_ranks(2, on_rank)
 
 
+def test_what_is_added_to_the_terms_of_a_maximum_is_added_to_it():
+    y = torch.arange(8.0).reshape(2, 4)
+
+    def on_rank(rank):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        replicated = weft.distribute_tensor(y, mesh, [Replicate()])
+        for op, value in (("max", X + 1), ("min", X), ("avg", X + 0.5)):
+            x = weft.from_local(X + rank, mesh, [Partial(op)])
+            with weft.strict():
+                sums = [x + replicated, x - replicated, x + 2, x - 2, torch.add(x, replicated, alpha=-3)]
+                sums.append(x.clone().add_(replicated))
+            assert all(each.placements == (Partial(op),) for each in sums)
+            wanted = [value + y, value - y, value + 2, value - 2, torch.add(value, y, alpha=-3), value + y]
+            for got, want in zip(sums, wanted):
+                torch.testing.assert_close(got.full_tensor(), want)
+            for other in (lambda a, b: a + a, lambda a, b: b - a, lambda a, b: 2 - a, lambda a, b: a + math.inf):
+                torch.testing.assert_close(other(x, replicated).full_tensor(), other(value, y))
+
+    weft.run_on_ranks(2, on_rank)
+
+
+def test_a_row_of_terms_is_put_among_terms():
+    row, position = torch.arange(4.0), [torch.tensor(1)]
+
+    def on_rank(rank):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        for op in ("sum", "max"):
+            x, values = partial(X, mesh, op), partial(row, mesh, op)
+            with weft.strict():
+                put = torch.index_put(x, position, values)
+            assert put.placements == (Partial(op),)
+            torch.testing.assert_close(put.full_tensor(), torch.index_put(X, position, row))
+            twice = [weft.distribute_tensor(torch.tensor([1, 1]), mesh, [Replicate()])]
+            assert torch.index_put(x, twice, values).placements != (Partial(op),)
+
+    weft.run_on_ranks(2, on_rank)
+
+
+def test_uninitialised_memory_is_partial_where_its_example_is():
+    def on_rank(rank):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        x = partial(X, mesh)
+        for made in (torch.empty_like(x), x.new_empty(x.shape), x.new_empty_strided(x.shape, x.stride())):
+            assert made.placements == (Partial(),)
+            with weft.strict():
+                made.copy_(x)
+            torch.testing.assert_close(made.full_tensor(), X)
+            torch.testing.assert_close(made.fill_(3).full_tensor(), torch.full_like(X, 3))
+        for made in (torch.zeros_like(x), x.new_ones(x.shape), torch.empty_like(x, dtype=torch.int64)):
+            assert made.placements == (Replicate(),)
+
+    weft.run_on_ranks(2, on_rank)
+
+
+def test_the_gradient_of_terms_stays_terms():
+    def on_rank(rank):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        x, gradient = partial(X, mesh).requires_grad_(), partial(X, mesh)
+        with weft.comm_debug() as comm:
+            x.redistribute(mesh, [Partial()]).backward(gradient)
+            x.backward(gradient)
+        assert comm.calls == 0 and x.grad.placements == (Partial(),)
+        torch.testing.assert_close(x.grad.full_tensor(), 2 * X)
+        x.grad = None
+        (x * weft.distribute_tensor(X, mesh, [Shard(0)])).sum().backward()
+        assert x.grad.placements == (Replicate(),)
+        torch.testing.assert_close(x.grad.full_tensor(), X)
+
+    weft.run_on_ranks(2, on_rank)
+
+
 def test_prod_is_a_product():
     assert Partial("prod") == Partial("product")
 

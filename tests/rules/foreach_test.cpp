@@ -8,8 +8,10 @@ namespace foreach_test {
 using namespace weft::testing;
 
 TEST(Foreach, AnElementIsTakenAsTheOperatorOfThatNameDoes) {
-  EXPECT_EQ(rule_text("aten::_foreach_add.List", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([a,b]) linear={0,1}");
-  EXPECT_EQ(rule_text("aten::_foreach_add_.Scalar", {{5}}, {{"scalar", 1}}), "([a])->([a]) linear(avg)={0}");
+  EXPECT_EQ(
+      rule_text("aten::_foreach_add.List", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([a,b]) linear={0,1} increasing={0}");
+  EXPECT_EQ(
+      rule_text("aten::_foreach_add_.Scalar", {{5}}, {{"scalar", 1}}), "([a])->([a]) linear(avg)={0} increasing={0}");
   EXPECT_EQ(rule_text("aten::_foreach_mul.Tensor", {{5}, {}}), "([a],[])->([a]) linear={0}{1}");
   EXPECT_EQ(rule_text("aten::_foreach_norm.Scalar", {{5, 4}}), "([a,b])->([]) unsharded={a,b}");
   EXPECT_EQ(rule_text("aten::_foreach_copy_", {{5}, {5}}), "([a],[a])->([a]) linear*={0,1} unread={0}");

@@ -90,6 +90,12 @@ TEST(Indexing, WhatIsPutMayReplaceWhatCameEarlier) {
   EXPECT_EQ(rule_text("aten::index_put", {{5, 4}, {3}, {3, 1}}), "([b,c],[a],[a,-])->([b,c]) unsharded={a,b}");
 }
 
+TEST(Indexing, WhatIsPutAtOnePositionMayBePartial) {
+  EXPECT_EQ(rule_text("aten::index_put", {{5, 4}, {}, {4}}), "([a,b],[],[b])->([a,b]) unsharded={a} linear*={0,2}");
+  EXPECT_EQ(
+      rule_text("aten::index_put", {{5, 4}, {1}, {1, 4}}), "([b,c],[a],[a,c])->([b,c]) unsharded={a,b} linear*={0,2}");
+}
+
 TEST(Indexing, PuttingByShardsOfTheIndexIsAdded) {
   EXPECT_EQ(
       rule_text("aten::index_put", {{5, 4}, kAbsent, {3}, {5, 3}}, {{"accumulate", true}}),

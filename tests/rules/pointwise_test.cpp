@@ -15,14 +15,14 @@ const auto kLong = static_cast<int64_t>(at::kLong);
 const auto kDouble = static_cast<int64_t>(at::kDouble);
 
 TEST(Pointwise, SumsAreAddedTermByTerm) {
-  EXPECT_EQ(rule_text("aten::add.Tensor", {{5, 4}, {4}}), "([a,b],[b])->([a,b]) linear={0,1}");
-  EXPECT_EQ(rule_text("aten::sub.Tensor", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([a,b]) linear={0,1}");
+  EXPECT_EQ(rule_text("aten::add.Tensor", {{5, 4}, {4}}), "([a,b],[b])->([a,b]) linear={0,1} increasing={0}");
+  EXPECT_EQ(rule_text("aten::sub.Tensor", {{5, 4}, {5, 4}}), "([a,b],[a,b])->([a,b]) linear={0,1} increasing={0}");
   EXPECT_EQ(rule_text("aten::rsub.Tensor", {{5}, {5}}), "([a],[a])->([a]) linear={0,1}");
-  EXPECT_EQ(rule_text("aten::add_.Tensor", {{5}, {5}}), "([a],[a])->([a]) linear={0,1}");
+  EXPECT_EQ(rule_text("aten::add_.Tensor", {{5}, {5}}), "([a],[a])->([a]) linear={0,1} increasing={0}");
 }
 
-TEST(Pointwise, ANumberIsAddedToEveryTermOfAnAverageAlone) {
-  EXPECT_EQ(rule_text("aten::add.Scalar", {{5}}, {{"other", 2}}), "([a])->([a]) linear(avg)={0}");
+TEST(Pointwise, ANumberIsAddedToEveryTermOfAnAverageOrMaximum) {
+  EXPECT_EQ(rule_text("aten::add.Scalar", {{5}}, {{"other", 2}}), "([a])->([a]) linear(avg)={0} increasing={0}");
   EXPECT_EQ(rule_text("aten::rsub.Scalar", {{5}}, {{"other", 2}}), "([a])->([a]) linear(avg)={0}");
 }
 
@@ -34,7 +34,7 @@ TEST(Pointwise, AProductIsLinearInEachFactor) {
 TEST(Pointwise, AQuotientIsLinearInTheDividendAlone) {
   EXPECT_EQ(rule_text("aten::div.Tensor", {{5}, {5}}), "([a],[a])->([a]) linear={0}");
   EXPECT_EQ(rule_text("aten::div.Tensor_mode", {{5}, {5}}, {{"rounding_mode", "floor"}}), "([a],[a])->([a])");
-  EXPECT_EQ(rule_text("aten::neg", {{5}}), "([a])->([a]) linear={0} max<->min");
+  EXPECT_EQ(rule_text("aten::neg", {{5}}), "([a])->([a]) linear={0} decreasing={0}");
 }
 
 TEST(Pointwise, WhatIsAddedToAProductIsPartialWithOneFactor) {

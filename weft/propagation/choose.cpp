@@ -19,13 +19,15 @@ constexpr double kStationarySeconds = 1e6;
 
 /// The use of one mesh dim in a call.
 struct Role {
-  enum class Kind : uint8_t { Replicate, Shard, Linear, Listed };
+  enum class Kind : uint8_t { Replicate, Shard, Linear, Monotone, Listed };
   Kind kind = Kind::Replicate;
   Rule::Factor factor = 0; // the factor that is sharded
   int64_t split = 1;       // the split factor of the shard
   size_t linear_set = 0;
-  ReduceOp op = ReduceOp::Sum; // of the partial operands and outputs
-  size_t listed = 0;           // the strategy of Rule::listed
+  ReduceOp op = ReduceOp::Sum;     // of the partial operands and, of a linear role, the outputs
+  int64_t operand = 0;             // the partial one of a monotone role
+  ReduceOp op_out = ReduceOp::Max; // of the outputs of a monotone role
+  size_t listed = 0;               // the strategy of Rule::listed
 };
 
 int64_t product(c10::ArrayRef<Rule::Factor> factors, const std::vector<int64_t>& sizes) {
@@ -34,11 +36,6 @@ int64_t product(c10::ArrayRef<Rule::Factor> factors, const std::vector<int64_t>&
     result *= sizes[factor];
   }
   return result;
-}
-
-/// The op of partial values after their order was reversed.
-ReduceOp reversed(ReduceOp op) {
-  return op == ReduceOp::Max ? ReduceOp::Min : op == ReduceOp::Min ? ReduceOp::Max : op;
 }
 
 /// Expands a rule over a mesh: tries all combinations of one role per mesh dim and keeps the cheapest.
@@ -109,10 +106,26 @@ class Chooser {
         roles.push_back({.kind = Role::Kind::Linear, .linear_set = i, .op = op});
       }
     }
+    add_monotone_roles(m, rule_.increasing, /*reverses=*/false, roles);
+    add_monotone_roles(m, rule_.decreasing, /*reverses=*/true, roles);
     for (size_t i = 0; i < rule_.listed.size(); ++i) {
       roles.push_back({.kind = Role::Kind::Listed, .listed = i});
     }
     return roles;
+  }
+
+  /// Adds the roles that pass a maximum or minimum of one of the operands on.
+  void add_monotone_roles(int64_t m, const std::vector<int64_t>& operands, bool reverses, std::vector<Role>& roles)
+      const {
+    for (const auto operand : operands) {
+      const auto& present = operands_[operand].spec->layout()[m];
+      for (const auto op : {ReduceOp::Max, ReduceOp::Min}) {
+        if (lists_all_ || present == Partial(op)) {
+          const auto op_out = !reverses ? op : op == ReduceOp::Max ? ReduceOp::Min : ReduceOp::Max;
+          roles.push_back({.kind = Role::Kind::Monotone, .op = op, .operand = operand, .op_out = op_out});
+        }
+      }
+    }
   }
 
   bool may_be_sharded(Rule::Factor factor) const {
@@ -178,8 +191,7 @@ class Chooser {
       }
       const auto op = placement.reduce_op();
       const bool is_linear = rule_.linear_op ? op == *rule_.linear_op : op == ReduceOp::Sum || op == ReduceOp::Avg;
-      const bool is_reversed = rule_.reverses_order && (op == ReduceOp::Max || op == ReduceOp::Min);
-      const bool passes = rule_.linear_in_any_op || is_linear || is_reversed;
+      const bool passes = rule_.linear_in_any_op || is_linear;
       if (passes && std::find(ops.begin(), ops.end(), op) == ops.end()) {
         ops.push_back(op);
       }
@@ -256,9 +268,14 @@ class Chooser {
         return Replicate();
       case Role::Kind::Linear:
         if (which == Tensors::Outputs) {
-          return Partial(rule_.reverses_order ? reversed(role.op) : role.op);
+          return Partial(role.op);
         }
         return which == Tensors::Inputs && is_term(i, role, m) ? Partial(role.op) : Replicate();
+      case Role::Kind::Monotone:
+        if (which == Tensors::Outputs) {
+          return Partial(role.op_out);
+        }
+        return which == Tensors::Inputs && static_cast<int64_t>(i) == role.operand ? Partial(role.op) : Replicate();
       case Role::Kind::Shard:
         if ((which == Tensors::Outputs && !Rule::has(dims, role.factor)) ||
             (which == Tensors::Inputs && rule_.is_reduced(role.factor) && contains(rule_.added, i))) {

@@ -123,6 +123,8 @@ class Deciding {
   /// Makes the rule one that neither passes partial operands on nor adds a term on every rank.
   static void take_no_terms(Rule& rule) {
     rule.linear.clear();
+    rule.increasing.clear();
+    rule.decreasing.clear();
     for (size_t f = 0; f < rule.sizes.size() && !rule.added.empty(); ++f) {
       const auto factor = static_cast<Rule::Factor>(f);
       if (rule.is_reduced(factor) && !rule.is_unsharded(factor)) {

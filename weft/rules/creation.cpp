@@ -5,9 +5,21 @@ namespace weft {
 
 namespace {
 
+/// Gives a tensor of the same shape its layout. One without values is partial where the other is: it is made to be
+/// written to, most often by what the other holds. One with values is replicated there.
+void follow_layout(const OpCall& call, Rule& rule) {
+  const auto dtype = call.operand(0).dtype;
+  if (call.schema().name().find("empty") != std::string::npos && casts_terms(dtype, call.dtype("dtype", dtype))) {
+    rule.linear = {{0}};
+    rule.linear_in_any_op = true;
+  } else {
+    rule.unread = {0};
+  }
+}
+
 Rule like_rule(const OpCall& call) {
   auto rule = pointwise()(call).value();
-  rule.unread = {0};
+  follow_layout(call, rule);
   return rule;
 }
 
@@ -19,7 +31,11 @@ Rule new_rule(const OpCall& call) {
   const bool is_alike = call.operand(0).sizes == c10::IntArrayRef(size);
   rule.inputs.push_back(is_alike ? own_factors(rule, size) : Rule::Dims(call.operand(0).sizes.size()));
   rule.outputs.push_back(is_alike ? rule.inputs[0] : Rule::Dims(size.size()));
-  (is_alike ? rule.unread : rule.of_any_layout) = {0};
+  if (is_alike) {
+    follow_layout(call, rule);
+  } else {
+    rule.of_any_layout = {0};
+  }
   rule.size_arguments.push_back({"size", size, rule.outputs[0]});
   return rule;
 }

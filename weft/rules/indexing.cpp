@@ -229,7 +229,8 @@ std::optional<Rule> index_rule(const OpCall& call) {
 }
 
 /// The values broadcast against self[indices]. With accumulate, shards of the index give terms of a sum; otherwise
-/// later writes may replace earlier ones, so the index must not be sharded.
+/// later writes may replace earlier ones, so the index must not be sharded. Of two values for one position ranks could keep
+/// different ones, but if there is one position, every element is one of self or of the values: both may be partial.
 std::optional<Rule> index_put_rule(const OpCall& call) {
   auto found = indexed(call);
   const auto values = call.operand_of("values");
@@ -248,6 +249,10 @@ std::optional<Rule> index_put_rule(const OpCall& call) {
     rule.linear = {{0, *values}};
   } else {
     rule.unsharded.insert(rule.unsharded.end(), found->indices.begin(), found->indices.end());
+    if (rule.size_of(Rule::Dim(found->indices.begin(), found->indices.end())) == 1) {
+      rule.linear = {{0, *values}};
+      rule.linear_in_any_op = true;
+    }
   }
   return rule;
 }

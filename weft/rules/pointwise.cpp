@@ -1,6 +1,8 @@
 #include "weft/rules/builders.h"
 #include "weft/rules/registry.h"
 
+#include <c10/core/ScalarType.h>
+
 #include <algorithm>
 
 namespace weft {
@@ -12,9 +14,29 @@ Rule division(const OpCall& call) {
   return call.has("rounding_mode") ? *pointwise()(call) : *pointwise({{0}})(call);
 }
 
+/// Whether the first operand is ordered and has terms, and the result is ordered too.
+bool has_order(const OpCall& call) {
+  return has_terms(call.operand(0).dtype) &&
+      std::none_of(call.operands().begin(), call.operands().end(), [](const Operand& operand) {
+           return c10::isComplexType(operand.dtype);
+         });
+}
+
 Rule negation(const OpCall& call) {
   auto rule = pointwise({{0}})(call).value();
-  rule.reverses_order = !rule.linear.empty();
+  if (has_order(call)) {
+    rule.decreasing = {0};
+  }
+  return rule;
+}
+
+/// Adding a replicated value to the terms of a maximum adds it to the maximum. The operator multiplies its second
+/// operand by a number of either sign.
+Rule shift(const OpCall& call) {
+  auto rule = additive()(call).value();
+  if (has_order(call)) {
+    rule.increasing = {0};
+  }
   return rule;
 }
 
@@ -110,7 +132,8 @@ Rule log_sigmoid_backward(const OpCall& call) {
 }
 
 void add_linear_rules(RuleRegistry& registry) {
-  registry.add({"add", "sub", "subtract", "rsub", "complex"}, additive());
+  registry.add({"add", "sub", "subtract"}, shift);
+  registry.add({"rsub", "complex"}, additive());
   registry.add({"mul", "multiply"}, pointwise({{0}, {1}}));
   registry.add({"div", "divide", "true_divide"}, division);
   registry.add({"neg", "negative", "_neg_view"}, negation);

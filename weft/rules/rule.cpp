@@ -122,7 +122,8 @@ std::string Rule::to_string() const {
     text += i == 0 ? linear_name : "";
     text += set_text(linear[i]);
   }
-  text += reverses_order ? " max<->min" : "";
+  text += increasing.empty() ? "" : " increasing=" + set_text(increasing);
+  text += decreasing.empty() ? "" : " decreasing=" + set_text(decreasing);
   text += unread.empty() ? "" : " unread=" + set_text(unread);
   text += of_any_layout.empty() ? "" : " any=" + set_text(of_any_layout);
   text += updated.empty() ? "" : " updated=" + set_text(updated);

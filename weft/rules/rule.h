@@ -19,6 +19,7 @@ namespace weft {
 ///   softmax     ([a,b])->([a,b]) unsharded={b}
 ///   embedding   ([a,b],[c])->([c,b]) sum={a} lookup={1 in a}
 ///   amax        ([a,b])->([a]) max={b} filled={b} linear(max)={0}
+///   neg         ([a,b])->([a,b]) linear={0} decreasing={0}
 ///
 /// A factor may be sharded unless it is listed in `unsharded={...}`. Then every tensor that has the factor is sharded along
 /// it, an input without it is replicated, and an output without it is partial, because each rank computes it from one
@@ -63,9 +64,11 @@ struct Rule {
   bool linear_in_any_op = false;
   /// The op of the partial values that the linear sets apply to, instead of sums and averages: amax passes maxima.
   std::optional<ReduceOp> linear_op;
-  /// Whether the operator reverses the order of numbers (neg): it turns a partial maximum into a minimum, and a minimum
-  /// into a maximum.
-  bool reverses_order = false;
+  /// Operands in which the operator is monotone, whatever the values of the others: if one of them is a partial maximum
+  /// or minimum and the others are replicated, so is the output (add). In a decreasing one a maximum becomes a minimum,
+  /// and a minimum a maximum (neg).
+  std::vector<int64_t> increasing;
+  std::vector<int64_t> decreasing;
   /// Operands of which only shape and dtype are read: partial values need not be reduced.
   std::vector<int64_t> unread;
   /// Operands of which only the dtype is read: they keep their layout.

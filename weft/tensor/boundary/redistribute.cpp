@@ -133,10 +133,11 @@ class RedistributeNode : public UnaryNode {
   RedistributeNode(SpecPtr source, at::ScalarType dtype_on_the_way, bool async_op)
       : source_(std::move(source)), dtype_on_the_way_(dtype_on_the_way), async_op_(async_op) {}
 
-  at::Tensor backward(const at::Tensor& gradient) override {
-    const auto layout = without_partial(source_->layout());
+  at::Tensor backward(const at::Tensor& given) override {
+    const auto gradient = distributed_on_meta(given, source_->mesh());
+    const auto layout = gradient_layout(source_->layout(), as_dtensor(gradient)->spec()->layout());
     const auto moved = redistribute(
-        distributed_on_meta(gradient, source_->mesh()), layout,
+        gradient, layout,
         {.async_op = async_op_, .forward_dtype = dtype_on_the_way_, .backward_dtype = dtype_on_the_way_});
     return moved.scalar_type() == source_->dtype() ? moved
                                                    : redistribute(moved, layout, {.forward_dtype = source_->dtype()});
@@ -152,6 +153,11 @@ class RedistributeNode : public UnaryNode {
 };
 
 } // namespace
+
+Layout gradient_layout(const Layout& tensor, const Layout& gradient) {
+  return replicated_where(
+      tensor, [&](int64_t m) { return tensor[m].is_partial() && !(tensor[m] == gradient[m] && is_linear(gradient)); });
+}
 
 at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const RedistributeOptions& options) {
   const auto& spec = *checked_values("redistribute", tensor).spec();

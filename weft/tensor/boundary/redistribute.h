@@ -26,8 +26,16 @@ struct RedistributeOptions {
 ///
 /// The result shares the tensor's memory and strides where no local tensor changes: if the layout stays, or changes on
 /// mesh dims of one rank only. Otherwise it has memory of its own, without gaps, in which its dims have the order of the
-/// tensor's (channels last, say). The gradient has the tensor's layout, with R in the place of P.
+/// tensor's (channels last, say). The gradient gets the layout of gradient_layout().
 at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const RedistributeOptions& options = {});
+
+/// The layout to which a gradient is redistributed: that of its tensor, with R in the place of P, because every term of a
+/// sum has the gradient of the sum. A gradient that is a sum or an average of terms over the same mesh dims as its tensor
+/// stays one: adding terms to terms needs no reduction.
+///
+///   tensor {S(0), P(sum)}, gradient {R, S(0)}     ->   {S(0), R}
+///   tensor {S(0), P(sum)}, gradient {R, P(sum)}   ->   {S(0), P(sum)}
+Layout gradient_layout(const Layout& tensor, const Layout& gradient);
 
 /// What redistribute returns if it shares the tensor's memory, detached from the autograd graph; undefined if it does
 /// not.

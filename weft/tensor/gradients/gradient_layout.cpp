@@ -41,8 +41,8 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
       return gradients;
     }
     const OperatorScope scope("gradient");
-    const auto layout = without_partial(spec.layout());
     const auto gradient = is_dtensor(gradients[0]) ? gradients[0] : replicated_constant(gradients[0], spec.mesh());
+    const auto layout = gradient_layout(spec.layout(), as_dtensor(gradient)->spec()->layout());
     if (as_dtensor(gradient)->spec()->layout() == layout) {
       return {gradient};
     }
