@@ -42,6 +42,8 @@ void register_all() {
       new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse2, __FILE__, __LINE__);
   register_random(*library);
   register_as_strided(*library);
+  register_is_same_size(*library);
+  register_slice_backward(*library);
   register_in_place_views(*library);
   // Composed of differentiable operators, so that autograd can differentiate their backward too.
   for (auto* each : {library, autograd}) {

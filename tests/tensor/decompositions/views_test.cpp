@@ -36,11 +36,17 @@ TEST(Views, ASqueezedTensorNeedsNoCommunication) {
   });
 }
 
-TEST(Views, ANewContiguousTensorHasTheLayoutOfTheOther) {
+TEST(Views, ANewTensorWithoutGapsHasTheLayoutOfTheOther) {
   on_mesh({3}, [](const DeviceMesh& mesh) {
     const auto t = placed(whole_numbers({5, 4}), mesh, {Shard(0)});
     EXPECT_EQ(spec_of(t.new_empty_strided({5, 4}, {4, 1}))->layout(), Layout({Shard(0)}));
-    EXPECT_EQ(spec_of(t.new_empty_strided({5, 4}, {1, 5}))->layout(), Layout({Replicate()}));
+    const auto transposed = t.new_empty_strided({5, 4}, {1, 5});
+    EXPECT_EQ(spec_of(transposed)->layout(), Layout({Shard(0)}));
+    EXPECT_EQ(transposed.strides(), c10::IntArrayRef({1, 5}));
+    const auto local = to_local(transposed);
+    EXPECT_EQ(local.sizes(), to_local(t).sizes());
+    EXPECT_TRUE(local.t().is_contiguous());
+    EXPECT_EQ(spec_of(t.new_empty_strided({5, 4}, {8, 2}))->layout(), Layout({Replicate()}));
   });
 }
 

@@ -1,4 +1,5 @@
 #include "weft/core/layout_algebra.h"
+#include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/decompositions/decompositions.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 #include "weft/tensor/impl/in_backward.h"
@@ -34,25 +35,19 @@ at::Tensor squeeze_one_named(const at::Tensor& self, int64_t dim) {
   return self.squeeze(std::vector<int64_t>{dim});
 }
 
-/// Whether the strides are those of a contiguous tensor and the size is that of `self`. Then new_empty gives the same
-/// tensor, with the layout of `self`.
-bool is_contiguous_alike(const OpCall& call, c10::ArrayRef<SpecPtr> /*operands*/) {
+/// Whether the strides are those of a tensor without gaps, its dims in any order, and the size is that of `self`. Then
+/// new_empty with the dims in that order gives the same tensor, with the layout of `self`.
+bool is_dense_alike(const OpCall& call, c10::ArrayRef<SpecPtr> /*operands*/) {
   const auto size = call.integers("size");
   const auto stride = call.integers("stride");
-  int64_t expected = 1;
-  for (auto d = static_cast<int64_t>(size.size()) - 1; d >= 0; --d) {
-    if (size[d] != 1 && stride[d] != expected) {
-      return false;
-    }
-    expected *= std::max<int64_t>(size[d], 1);
-  }
-  return call.operand(0).sizes == c10::IntArrayRef(size);
+  return call.operand(0).sizes == c10::IntArrayRef(size) &&
+      same_strides(size, stride, dense_strides(size, dims_by_stride(size, stride)));
 }
 
 at::Tensor new_empty_of_size(
     const at::Tensor& self,
     c10::IntArrayRef size,
-    c10::IntArrayRef /*stride*/,
+    c10::IntArrayRef stride,
     std::optional<at::ScalarType> dtype,
     std::optional<at::Layout> layout,
     std::optional<at::Device> device,
@@ -61,10 +56,19 @@ at::Tensor new_empty_of_size(
     // The gradient of a tensor that was written through a view: autograd copies the full gradient and then writes to a
     // view of the copy, which must need no redistribution. (For a gradient that is accumulated, the call has a dtype.)
     const auto& mesh = as_dtensor(self)->spec()->mesh();
-    const auto spec = TensorSpec::make(mesh, replicated(mesh), size, self.scalar_type());
-    return make_dtensor(at::empty(size, as_dtensor(self)->local().options()), spec);
+    const auto spec = TensorSpec::make(mesh, replicated(mesh), size, stride, self.scalar_type());
+    return make_dtensor(at::empty_strided(size, stride, as_dtensor(self)->local().options()), spec);
   }
-  return self.new_empty(size, dtype, layout, device, pin_memory);
+  const auto order = dims_by_stride(size, stride);
+  if (std::is_sorted(order.begin(), order.end())) {
+    return self.new_empty(size, dtype, layout, device, pin_memory);
+  }
+  const auto in_order = self.permute(order);
+  std::vector<int64_t> places(order.size());
+  for (size_t d = 0; d < order.size(); ++d) {
+    places[order[d]] = static_cast<int64_t>(d);
+  }
+  return in_order.new_empty(in_order.sizes(), dtype, layout, device, pin_memory).permute(places);
 }
 
 } // namespace
@@ -81,7 +85,7 @@ void add_view_decompositions(Decompositions& all) {
       Decomposition{&always, KernelFunction::makeFromUnboxedFunction(TORCH_FN(squeeze_one_named))});
   all.emplace(
       "aten::new_empty_strided",
-      Decomposition{&is_contiguous_alike, KernelFunction::makeFromUnboxedFunction(TORCH_FN(new_empty_of_size))});
+      Decomposition{&is_dense_alike, KernelFunction::makeFromUnboxedFunction(TORCH_FN(new_empty_of_size))});
 }
 
 } // namespace weft

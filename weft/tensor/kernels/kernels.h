@@ -50,6 +50,9 @@ void register_in_place_views(torch::Library& library);
 ///   at::instance_norm(f32[5,3,8] {S(0)}, ...)   ->   f32[5,3,8] {S(0)}, without communication
 void register_instance_norm(torch::Library& library);
 
+/// is_same_size, which reads shapes alone, so that one of the tensors may be plain.
+void register_is_same_size(torch::Library& library);
+
 /// Registers the backward operators of linear and matmul, which ATen does not decompose, for distributed tensors.
 void register_linear_backward(torch::Library& library);
 
@@ -79,6 +82,14 @@ void register_selecting_backward(torch::Library& library);
 /// In both cases the gradients of k and v are P(sum), with the shape of k and v, and are reduced once, by their first
 /// user.
 void register_shared_heads(torch::Library& library);
+
+/// The gradient of a slice along a dim by which the gradient is sharded: every rank gets what the slice took of its own
+/// shard, in one all-to-all, and the layout stays. By the rule, shards of that dim would be exchanged for shards of another
+/// one and, for most readers of the gradient, back. A slice with a step, and shards that are strided or of several mesh
+/// dims, go by the rule.
+///
+///   slice_backward(f32[8,3] {S(0)}, {12,3}, dim=0, start=4, ...)   ->   f32[12,3] {S(0)}
+void register_slice_backward(torch::Library& library);
 
 /// Registers max_pool1d by its form with indices, which is made of other operators. Where no gradient is wanted, torch's own
 /// code on the CPU reads the memory of its input directly, and a distributed tensor has none.
