@@ -1,15 +1,17 @@
 """Runs PyTorch's distributed tests in forks of one process, which has imported torch once: importing takes longer than a test.
 
-    python upstream_run.py switch|plain FOLDER JOBS TIMEOUT RESULTS PATTERNS OTHER_TYPES < tests
+    python upstream_run.py switch|plain FOLDER JOBS TIMEOUT RESULTS PATTERNS OTHER_TYPES EXPLICIT < tests
 
 Each line of the input is a test file in FOLDER, or file::Class.test for one test of it; tests that match one of the
-PATTERNS, a file of JSON strings, are left out. Under `switch` weft.install() comes first, and tests that expect an error by
-PyTorch's text pass by Weft's if it has the type, or if they match one of OTHER_TYPES (see accept_own_text).
+PATTERNS, a file of JSON strings, are left out. Under `switch` weft.install() comes first, tests that expect an error by
+PyTorch's text pass by Weft's if it has the type, or if they match one of OTHER_TYPES (see accept_own_text), and those that
+match one of EXPLICIT run inside of an ExplicitRedistributionContext.
 RESULTS gets one JSON object per test: {"test": "file::Class.test", "status": "passed", "reason": ""}.
 """
 
 import collections
 import fnmatch
+import functools
 import importlib
 import importlib.util
 import json
@@ -106,6 +108,20 @@ def accept_own_text(other_types):
         case.assertWarnsRegex = assert_warns_regex
 
 
+def run_explicitly(test):
+    """Puts the body of a test, which other processes may run, into an ExplicitRedistributionContext."""
+    import weft
+
+    body = getattr(type(test), test._testMethodName)
+
+    @functools.wraps(body)
+    def explicit(*args, **kwargs):
+        with weft.ExplicitRedistributionContext(strict=True):
+            return body(*args, **kwargs)
+
+    setattr(type(test), test._testMethodName, explicit)
+
+
 class _Result(unittest.TestResult):
     status, reason = "passed", ""
 
@@ -130,9 +146,11 @@ class _Result(unittest.TestResult):
         self._fail("AssertionError: expected to fail in PyTorch, but passes")
 
 
-def run_here(test, out):
+def run_here(test, is_explicit, out):
     """Runs one test in this process, which is a fork made for it."""
     os.setsid()
+    if is_explicit:
+        run_explicitly(test)
     log = os.open(os.devnull, os.O_WRONLY)
     if os.environ.get("UPSTREAM_LOG"):
         log = os.open(os.environ["UPSTREAM_LOG"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -146,7 +164,9 @@ def run_here(test, out):
         result._fail(traceback.format_exc())
     if result.status == "failed" and os.environ.get("UPSTREAM_LOG"):
         os.write(log, f"==== {test.id()}\n{result.reason}\n".encode())
-    if result.status == "passed" and os.fstat(descriptor).st_size:
+    if result.status == "passed" and is_explicit:
+        result.status = "passed in an ExplicitRedistributionContext"
+    elif result.status == "passed" and os.fstat(descriptor).st_size:
         result.status = "passed by Weft's text"
     reason = reason_of(result.reason) if result.status == "failed" else result.reason
     os.write(out, json.dumps([result.status, reason]).encode())
@@ -154,13 +174,13 @@ def run_here(test, out):
 
 
 class Running:
-    def __init__(self, name, test, timeout):
+    def __init__(self, name, test, is_explicit, timeout):
         self.name = name
         self.out, write = os.pipe()
         self.deadline = time.monotonic() + timeout
         self.pid = os.fork()
         if self.pid == 0:
-            run_here(test, write)
+            run_here(test, is_explicit, write)
         os.close(write)
 
     def finish(self, timed_out):
@@ -205,7 +225,7 @@ def tests_of(path, file):
         yield f"{file}::{type(test).__name__}.{test._testMethodName}", test
 
 
-def run_file(root, file, wanted, skip, jobs, timeout, record):
+def run_file(root, file, wanted, skip, is_explicit, jobs, timeout, record):
     """In a fork per file, since test files change torch's global state when they are imported."""
     pid = os.fork()
     if pid:
@@ -217,7 +237,8 @@ def run_file(root, file, wanted, skip, jobs, timeout, record):
         if not isinstance(sys.exc_info()[1], unittest.SkipTest):
             record(f"{file}::import", "failed", reason_of(traceback.format_exc()))
         os._exit(0)
-    run_all([(name, test) for name, test in found if (not wanted or name in wanted) and not skip(name)], jobs, timeout, record)
+    chosen = [(name, test, is_explicit(name)) for name, test in found if (not wanted or name in wanted) and not skip(name)]
+    run_all(chosen, jobs, timeout, record)
     os._exit(0)
 
 
@@ -226,9 +247,13 @@ def patterns_in(path):
         return [json.loads(line) for line in lines]
 
 
+def among(patterns):
+    return lambda name: any(fnmatch.fnmatchcase(name, each) for each in patterns)
+
+
 def main():
     mode, root, jobs, timeout, results = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
-    skipped, other_types = map(patterns_in, sys.argv[6:8])
+    skipped, other_types, explicit = map(patterns_in, sys.argv[6:9])
     files = collections.defaultdict(set)
     for line in sys.stdin.read().split():
         file, _, test = line.partition("::")
@@ -251,7 +276,7 @@ def main():
 
     for file, wanted in files.items():
         begin = time.monotonic()
-        status = run_file(root, file, wanted, lambda name: any(fnmatch.fnmatchcase(name, each) for each in skipped), jobs, timeout, record)
+        status = run_file(root, file, wanted, among(skipped), among(explicit if mode == "switch" else []), jobs, timeout, record)
         if status:
             record(f"{file}::import", "failed", f"the process of the file ended with status {status}")
         print(f"{mode} {file}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
