@@ -32,7 +32,33 @@ class DTensor(torch.Tensor, metaclass=_DTensorType):
         made = _C.from_local(local_tensor.detach(), spec.mesh, spec.placements, shape=spec.shape, stride=spec.stride)
         return made.detach().requires_grad_(requires_grad)
 
-    from_local = staticmethod(_C.from_local)
+    @staticmethod
+    def from_local(
+        local_tensor,
+        device_mesh=None,
+        placements=None,
+        *,
+        run_check=False,
+        shape=None,
+        stride=None,
+        grad_placements=None,
+    ):
+        """weft.from_local. As in PyTorch, a global shape is given with its stride."""
+        if (shape is None) != (stride is None):
+            raise ValueError(
+                f"[from_local] shape and stride must be given together, but got shape {shape} and stride {stride}. Give both, or "
+                "the shape alone to weft.from_local, of a contiguous tensor."
+            )
+        return _C.from_local(
+            local_tensor,
+            device_mesh,
+            placements,
+            run_check=run_check,
+            shape=shape,
+            stride=stride,
+            grad_placements=grad_placements,
+        )
+
     to_local = _C.to_local
     redistribute = _C.redistribute
     full_tensor = _C.full_tensor

@@ -86,6 +86,9 @@ def test_from_local_takes_the_arguments_of_torch():
         terms = weft.from_local(torch.full((2,), float(rank + 1)), mesh, [Partial()])
         assert terms.full_tensor().tolist() == [3.0, 3.0]
         assert weft.from_local(torch.ones(2), mesh).placements == (Replicate(),)
+        for given in ({"shape": whole.shape}, {"stride": whole.stride()}):
+            with pytest.raises(ValueError, match=r"\[from_local\] shape and stride must be given together"):
+                weft.DTensor.from_local(mine, mesh, [Shard(0)], **given)
 
         local = torch.ones(2, requires_grad=True)
         weft.from_local(local, mesh, [Shard(0)]).full_tensor().sum().backward()
