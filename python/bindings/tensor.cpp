@@ -2,6 +2,8 @@
 
 #include "weft/tensor/distribute.h"
 #include "weft/tensor/gradients/gradient_layout.h"
+#include "weft/tensor/impl/autograd_alias.h"
+#include "weft/tensor/impl/move_observer.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -104,13 +106,43 @@ at::Tensor to_plain(const char* where, py::handle tensor, py::handle grad_placem
   return function(distributed, options);
 }
 
+bool is_unchanged(const at::Tensor& given, const at::Tensor& local) {
+  return given.defined() && !given.requires_grad() && given.is_alias_of(local) && given.sizes() == local.sizes() &&
+      given.strides() == local.strides() && given.storage_offset() == local.storage_offset() &&
+      given.scalar_type() == local.scalar_type() && given.is_conj() == local.is_conj() &&
+      given.is_neg() == local.is_neg();
+}
+
+/// The local tensor without a way for gradients: one object, as long as the user does not change what it is.
+at::Tensor plain_local(const at::Tensor& distributed, DTensorImpl& impl) {
+  const bool is_kept = !impl.is_copy_of_base() && !impl.is_inference() && !c10::InferenceMode::is_enabled() &&
+      MoveObserver::of_thread() == nullptr;
+  if (impl.is_pending()) {
+    const py::gil_scoped_release no_gil;
+    impl.local();
+  }
+  if (is_kept && is_unchanged(impl.given_local(), impl.local())) {
+    return impl.given_local();
+  }
+  const at::NoGradGuard no_graph;
+  auto local = to_local(distributed);
+  if (is_kept) {
+    impl.keep_given_local(local);
+  }
+  return local;
+}
+
 /// A tensor that waits when it is read, if a collective still writes the local tensor.
 py::object to_local_or_async(py::handle tensor, py::handle grad_placements) {
   const auto& distributed = tensor_from("to_local", tensor);
-  const auto* impl = as_dtensor(distributed);
+  auto* impl = as_dtensor(distributed);
   if (impl != nullptr && impl->is_pending() && !impl->is_stale() && grad_placements.is_none() &&
       distributed.is_contiguous()) {
     return py::module_::import("weft._async_local").attr("to_local")(tensor);
+  }
+  const bool has_graph = at::GradMode::is_enabled() && distributed.requires_grad();
+  if (impl != nullptr && !impl->is_stale() && grad_placements.is_none() && !has_graph && !has_tangent(distributed)) {
+    return py::cast(plain_local(distributed, *impl));
   }
   return py::cast(to_plain<&to_local>("to_local", tensor, grad_placements));
 }
@@ -141,6 +173,13 @@ void bind_tensors(py::module_& module) {
       "The local tensor of this rank; shares its memory with the distributed one. After redistribute with async_op it "
       "is\n"
       "an AsyncCollectiveTensor, which waits when it is read.");
+  module.def(
+      "local_tensor",
+      [](py::handle tensor) {
+        const auto& distributed = tensor_from("_local_tensor", tensor);
+        return plain_local(distributed, checked_values("_local_tensor", distributed));
+      },
+      py::arg("tensor"), "The local tensor of this rank, without a way for gradients.");
   module.def(
       "arrived_local", [](py::handle tensor) { return to_plain<&to_local>("to_local", tensor, py::none()); },
       py::arg("tensor"), "As to_local, but waits.");

@@ -39,16 +39,11 @@ class _Method(_Attribute):
         return types.MethodType(self.compute, tensor)
 
 
-def _local_tensor(tensor):
-    """The local tensor as it is, without a way for gradients: t.to_local() has one."""
-    return _C.to_local(tensor.detach())
-
-
 def _install_attributes():
     attributes = {
         "placements": _C.placements,
         "device_mesh": _C.device_mesh,
-        "_local_tensor": _local_tensor,
+        "_local_tensor": _C.local_tensor,
         "_spec": _convert.torch_spec,
     }
     methods = {

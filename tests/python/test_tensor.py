@@ -97,6 +97,30 @@ def test_from_local_takes_the_arguments_of_torch():
     weft.run_on_ranks(2, rank_program)
 
 
+def test_a_local_tensor_is_one_object_until_it_is_changed():
+    def rank_program(rank):
+        x = weft.distribute_tensor(torch.arange(6.0), mesh_of(2), [Shard(0)])
+        local = x.to_local()
+        assert x.to_local() is local is x._local_tensor
+        local.add_(1)
+        assert x.full_tensor().tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+        local.requires_grad_()
+        assert x.to_local() is not local and not x.to_local().requires_grad
+        x.to_local().t_().resize_(1, 1)
+        assert x.to_local().shape == (3,)
+
+        leaf = x.detach().requires_grad_()
+        assert leaf.to_local().requires_grad and not leaf._local_tensor.requires_grad
+        with torch.no_grad():
+            assert leaf.to_local() is leaf._local_tensor
+        leaf.data = x * 2
+        assert torch.equal(leaf._local_tensor, x.to_local() * 2)
+        with torch.inference_mode():
+            assert torch.equal(x.to_local(), x._local_tensor)
+
+    weft.run_on_ranks(2, rank_program)
+
+
 def test_gradient_placements_are_honoured():
     def rank_program(rank):
         x = weft.ones(4, device_mesh=mesh_of(2), placements=[Replicate()], requires_grad=True)
@@ -280,5 +304,19 @@ def test_without_data_where_with_numbers_and_the_gradient_of_clamp_are_distribut
         (gradient,) = torch.autograd.grad(gathered.tanh().sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(torch.where(gradient > 0, gradient, 0.5).clamp(-1, 1).sum(), x)
         assert second.placements == (Shard(0),) and second.shape == shape and second.is_meta
+
+    weft.run_on_ranks(2, rank_program)
+
+
+def test_detach_in_place_works_in_inference_mode():
+    def rank_program(rank):
+        x = weft.ones(4, device_mesh=mesh_of(2), placements=[Shard(0)])
+        with torch.inference_mode():
+            for each in (x * 2, weft.ones(4, device_mesh=mesh_of(2)) * 2, x.clone()):
+                assert each.detach_() is each
+                each.add_(1)
+        recorded = x.clone().requires_grad_() * 2
+        recorded.detach_()
+        assert not recorded.requires_grad and recorded.grad_fn is None
 
     weft.run_on_ranks(2, rank_program)

@@ -129,6 +129,7 @@ void DTensorImpl::release_resources() {
   memory_.reset();
   copied_ = {};
   shared_move_.reset();
+  given_local_.reset();
 }
 
 void DTensorImpl::take_sizes_from_spec() {
@@ -189,6 +190,7 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   memory_.set(from->memory());
   take_copied(*from);
   shared_move_.reset();
+  given_local_.reset();
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
   take_lazy_signs(*this, if_there(local_));

@@ -71,6 +71,14 @@ class DTensorImpl : public c10::TensorImpl {
     return !std::exchange(gradient_layout_claimed_, true);
   }
 
+  /// The plain tensor that Python's to_local() has given, so that it gives the same object again; only with the GIL.
+  const at::Tensor& given_local() const {
+    return given_local_;
+  }
+  void keep_given_local(at::Tensor local) {
+    given_local_ = std::move(local);
+  }
+
   /// The last result that redistribute_once computed for this tensor.
   const std::shared_ptr<SharedMove>& shared_move() const {
     return shared_move_;
@@ -135,6 +143,7 @@ class DTensorImpl : public c10::TensorImpl {
   bool gradient_layout_claimed_ = false;
   bool is_cast_parameter_ = false;
   std::shared_ptr<SharedMove> shared_move_;
+  at::Tensor given_local_;
 };
 
 /// A functional tensor (functionalization, torch.export) that wraps a distributed one has its keys too, but is none
