@@ -101,6 +101,7 @@ for _name in (
     "_forward_mode",
     "_mesh",
     "_recompute",
+    "_saved",
     "_seed",
     "_state_dict",
     "_torch_functions",

@@ -7,7 +7,7 @@ import types
 
 import torch
 
-from weft import _C, _checkpoint, _convert
+from weft import _C, _checkpoint, _convert, _saved
 
 _is_dtensor = _C.is_dtensor
 
@@ -146,12 +146,7 @@ def _install_methods():
         return _deepcopy(self, memo) if _is_dtensor(self) else plain_deepcopy(self, memo)
 
     def __reduce_ex__(self, protocol):
-        if _is_dtensor(self):
-            raise NotImplementedError(
-                f"[pickle] a distributed tensor cannot be saved by torch.save or pickled, but got {_C.spec(self)}: a rank holds "
-                "its local tensor alone. Save the state dict with torch.distributed.checkpoint, or save t.full_tensor()."
-            )
-        return plain_reduce_ex(self, protocol)
+        return _saved.reduced(self) if _is_dtensor(self) else plain_reduce_ex(self, protocol)
 
     def register_hook(self, hook):
         # The first hook that Python registers removes those of C++: the hook that keeps the gradient's layout is added again.

@@ -1,7 +1,6 @@
 """What PyTorch's modules, optimizers and tools do with distributed tensors: the same as with plain ones."""
 
 import copy
-import io
 import pickle
 
 import pytest
@@ -297,21 +296,6 @@ def test_distribute_module_replicates_and_calls_its_functions():
             weft.distribute_module(nn.Linear(1, 1), mesh, input_fn=lambda one: one)
 
     on_mesh(program)
-
-
-def test_torch_save_says_what_to_use_instead():
-    def program(mesh):
-        model = distributed_model(mesh)
-        for save in (lambda: torch.save(model.state_dict(), io.BytesIO()), lambda: pickle.dumps(model[0].weight)):
-            with pytest.raises(NotImplementedError, match="torch.distributed.checkpoint, or save t.full_tensor"):
-                save()
-
-    on_mesh(program)
-    assert torch.equal(pickle.loads(pickle.dumps(torch.ones(2))), torch.ones(2))
-    buffer = io.BytesIO()
-    torch.save(torch.ones(2), buffer)
-    buffer.seek(0)
-    assert torch.equal(torch.load(buffer), torch.ones(2))
 
 
 def test_specs_and_placements_are_pickled():
