@@ -279,6 +279,24 @@ def test_debug_mode_compares_plain_tensors_between_ranks():
     on_ranks(program)
 
 
+def test_lists_of_numbers_index_as_numbers_do():
+    values = torch.arange(24.0).reshape(6, 4)
+
+    def program(mesh):
+        for placement in (Shard(0), Shard(1), Replicate()):
+            x = weft.distribute_tensor(values, mesh, [placement])
+            for index in ([0, 2], (slice(None), [3, 1]), ([0, 5], [1, 2]), [True, False] * 3, np.array([4, 4])):
+                assert torch.equal(x[index].full_tensor(), values[index])
+                written, expected = x.clone(), values.clone()
+                written[index] = 7.0
+                expected[index] = 7.0
+                assert torch.equal(written.full_tensor(), expected)
+            with pytest.raises(ValueError, match="argument 'indices' is a plain tensor"):
+                x[torch.tensor([0, 2])]
+
+    on_ranks(program)
+
+
 def test_tensors_of_one_element_count_as_numbers():
     def program(mesh):
         x = weft.distribute_tensor(torch.arange(6.0).view(3, 2), mesh, [Shard(0)])

@@ -169,6 +169,9 @@ void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at
     return;
   }
   const auto& named = op.schema().arguments()[argument];
+  if (named.name() == "indices" && is_made_by_python_index(tensor)) {
+    return;
+  }
   const bool is_written = named.alias_info() != nullptr && named.alias_info()->isWrite();
   // Not a TypeError, because Python's operators would replace it by one of their own and lose the text.
   TORCH_CHECK_VALUE(

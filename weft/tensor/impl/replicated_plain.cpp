@@ -25,4 +25,10 @@ bool counts_as_replicated(const at::Tensor& plain) {
   return is_number(plain) || ParallelForward::is_active() || Scopes::of_thread().replicate_plain || in_backward();
 }
 
+bool is_made_by_python_index(const at::Tensor& index) {
+  const bool is_of_indices = index.scalar_type() == at::kLong || index.scalar_type() == at::kBool;
+  return is_of_indices && c10::impl::getGlobalPyInterpreter() != nullptr &&
+      index.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj() == nullptr;
+}
+
 } // namespace weft
