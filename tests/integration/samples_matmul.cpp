@@ -30,6 +30,13 @@ void add_matmul_samples(Samples& samples) {
   samples.add_with("aten::_addmm_activation", floats({{3}, {5, 4}, {4, 3}}), without_gradients([](const Inputs& t) {
                      return Inputs{at::_addmm_activation(t[0], t[1] - 0.5, t[2])};
                    }));
+  const auto grouped = without_gradients([](const Inputs& t) { return Inputs{at::_grouped_mm(t[0], t[1], t[2])}; });
+  const auto ends = at::tensor({2, 8}, at::kInt);
+  for (const auto& shapes : {Shapes{{8, 16}, {2, 16, 32}}, Shapes{{2, 16, 32}, {32, 8}}, Shapes{{16, 8}, {8, 32}}}) {
+    auto inputs = floats(shapes);
+    inputs.push_back(ends);
+    samples.add_with("aten::_grouped_mm", inputs, grouped);
+  }
   samples.add("aten::linalg_cross", {{5, 3}, {1, 3}}, [](const Inputs& t) { return at::linalg_cross(t[0], t[1]); });
   samples.add("aten::matmul", {{2, 3, 4}, {4}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
 }

@@ -127,6 +127,41 @@ std::optional<Rule> einsum_rule(const OpCall& call) {
   return equation && equation->is_contraction() ? contraction(call.text("equation"))(call) : std::nullopt;
 }
 
+/// Products of groups of rows or columns, whose ends the third operand holds: (t, k) times (e, k, n), (e, m, k) times
+/// (k, t), or (m, t) times (t, n), which gives (e, m, n). The groups lie along t, which therefore must not be sharded.
+/// The kernels want rows of a multiple of 16 bytes, so that the other dims are sharded by blocks of that length.
+std::optional<Rule> grouped_mm_rule(const OpCall& call) {
+  const auto& a = call.operand(0).sizes;
+  const auto& b = call.operand(1).sizes;
+  if (call.operands().size() != 3 || a.size() + b.size() == 6) {
+    return std::nullopt;
+  }
+  Rule rule;
+  const auto whole = [&](int64_t size) {
+    rule.unsharded.push_back(rule.add_factor(size));
+    return Rule::Dim{rule.unsharded.back()};
+  };
+  const auto in_blocks = [&](int64_t size) {
+    const auto block = 16 / static_cast<int64_t>(c10::elementSize(call.operand(0).dtype));
+    if (size % block != 0) {
+      return whole(size);
+    }
+    const auto blocks = rule.add_factor(size / block);
+    return Rule::Dim{blocks, whole(block)[0]};
+  };
+  const auto ends = whole(call.operand(2).sizes[0]);
+  const auto m = a.size() == 3 || b.size() == 2 ? in_blocks(a[a.size() - 2]) : whole(a[0]);
+  const auto k = a.size() + b.size() == 4 ? whole(a[1]) : in_blocks(a.back());
+  const auto n = a.size() == 3 ? whole(b[1]) : in_blocks(b.back());
+  const auto dims_of = [&](size_t ndim, const Rule::Dim& first, const Rule::Dim& second) {
+    return ndim == 3 ? Rule::Dims{ends, first, second} : Rule::Dims{first, second};
+  };
+  rule.inputs = {dims_of(a.size(), m, k), dims_of(b.size(), k, n), {ends}};
+  rule.outputs = {dims_of(a.size() + b.size() == 4 ? 3 : 2, m, n)};
+  rule.linear = {{0}, {1}};
+  return rule;
+}
+
 } // namespace
 
 void add_matmul_rules(RuleRegistry& registry) {
@@ -143,6 +178,7 @@ void add_matmul_rules(RuleRegistry& registry) {
   registry.add({"linalg_cross"}, cross_rule);
   registry.add({"einsum"}, einsum_rule);
   registry.add({"linear"}, linear_rule);
+  registry.add({"_grouped_mm"}, grouped_mm_rule);
   registry.add({"outer", "ger"}, contraction("m,n->mn"));
   registry.add({"matmul", "linalg_matmul"}, matmul_rule);
 }
