@@ -12,7 +12,10 @@ namespace {
 using namespace nn;
 
 ModuleKind kind_from(const std::string& name) {
-  return name == "linear" ? ModuleKind::Linear : name == "embedding" ? ModuleKind::Embedding : ModuleKind::Other;
+  return name == "linear"           ? ModuleKind::Linear
+      : name == "transposed_linear" ? ModuleKind::TransposedLinear
+      : name == "embedding"         ? ModuleKind::Embedding
+                                    : ModuleKind::Other;
 }
 
 /// (path, kind, [(name, shape, identity)])
@@ -50,10 +53,12 @@ py::list lay_out_modules(
                     : py::none());
     }
     py::object boundary = py::none();
-    if (layout.entry != nullptr) {
-      const auto& style = layout.entry->style;
+    if (layout.entry != nullptr || !layout.inputs.empty()) {
+      const auto style = layout.entry != nullptr ? layout.entry->style : Style();
+      const auto where = layout.entry != nullptr ? entry_text(*layout.entry, modules[i].path)
+                                                 : "[parallelize_module] module \"" + modules[i].path + "\": ";
       const auto hooks = hooks_of(
-          {.crosser = Crosser(entry_text(*layout.entry, modules[i].path), mesh, mesh_dim),
+          {.crosser = Crosser(where, mesh, mesh_dim),
            .communicates = mesh.size() > 1,
            .inputs = layout.inputs,
            .keyword_inputs = style.keyword_inputs,
@@ -62,7 +67,7 @@ py::list lay_out_modules(
            .local_outputs = style.local_outputs});
       boundary = py::make_tuple(hooks.input, hooks.keyword_input, hooks.output);
     }
-    result.append(py::make_tuple(placements, boundary, layout.entry != nullptr && has_plain_shards(layout)));
+    result.append(py::make_tuple(placements, boundary, has_plain_shards(layout), layout.entry != nullptr));
   }
   return result;
 }
@@ -80,9 +85,10 @@ void bind_parallel(py::module_& module) {
   module.def(
       "lay_out", &lay_out_modules, py::arg("plan"), py::arg("modules"), py::arg("mesh"),
       py::arg("mesh_dim") = py::none(),
-      "For every (path, kind, parameters) of a model the placements of its parameters, and the hooks of its boundary: "
-      "of "
-      "its inputs, of its inputs with keywords, of its outputs.");
+      "For every (path, kind, parameters) of a model the placements of its parameters, the hooks of its boundary (of "
+      "its "
+      "inputs, of its inputs with keywords, of its outputs), whether it gives out plain shards, and whether the plan "
+      "names it.");
 }
 
 } // namespace weft::python

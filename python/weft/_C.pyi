@@ -404,7 +404,7 @@ def lay_out(
     mesh: DeviceMesh,
     mesh_dim: str | None = ...,
 ) -> list[
-    tuple[list[tuple[Placement, ...] | None], tuple[_Hook | None, _Hook | None, _Hook | None] | None, bool]
+    tuple[list[tuple[Placement, ...] | None], tuple[_Hook | None, _Hook | None, _Hook | None] | None, bool, bool]
 ]: ...
 
 def rewrite_pt2(in_path: str, out_path: str) -> None: ...

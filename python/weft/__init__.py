@@ -66,6 +66,7 @@ from weft._C import (
     to_local,
     zeros,
 )
+from weft._batch import shard_batch
 from weft._comm_debug import comm_debug
 from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
@@ -107,6 +108,7 @@ for _name in (
     "_torch_functions",
     "_values",
     "_wrappers",
+    "_accelerate",
 ):
     _import_module(f"weft.{_name}").install()
 
@@ -182,6 +184,7 @@ __all__ = [
     "run_on_ranks",
     "set_gradient_bucket_bytes",
     "set_random_state",
+    "shard_batch",
     "spec",
     "strict",
     "tensor_parallel",

@@ -15,6 +15,8 @@ from weft._install import is_installed
 from weft._module import check_module, place, replicate_what_is_plain
 from weft._styles import ParallelStyle
 from weft._torch_styles import style_from_torch
+from weft._transformers import adopt, is_transposed_linear, plan_of
+from weft._whole_layers import warn_of_whole_layers
 
 Plan = ParallelStyle | Mapping[str, Any] | str | os.PathLike | _C.ParallelPlan
 
@@ -79,7 +81,11 @@ def plan_from(plan: Plan) -> _C.ParallelPlan:
 
 
 def _kind(module):
-    return "linear" if isinstance(module, nn.Linear) else "embedding" if isinstance(module, nn.Embedding) else "other"
+    if isinstance(module, nn.Linear):
+        return "linear"
+    if isinstance(module, nn.Embedding):
+        return "embedding"
+    return "transposed_linear" if is_transposed_linear(module) else "other"
 
 
 def _own_parameters(module):
@@ -106,9 +112,10 @@ def parallelize_module(
 ) -> nn.Module:
     """Makes a model parallel by a plan: distributes its parameters, and redistributes activations at module boundaries.
 
-    The plan is a map from module paths, with wildcards (`layers.*.attention.w[qkv]`), to styles, or the path of a JSON
-    file of the same. It is for the mesh dim `mesh_dim`: by default "tp", or the only one; along the others parameters are
-    replicated, and the gradients of a batch that is sharded over them are reduced in backward().
+    The plan is a map from module paths, with wildcards (`layers.*.attention.w[qkv]`), to styles, the path of a JSON
+    file of the same, or "auto" for the plan that a model of transformers brings, its `tp_plan`. It is for the mesh dim
+    `mesh_dim`: by default "tp", or the only one; along the others parameters are replicated, and the gradients of a batch
+    that is sharded over them are reduced in backward().
 
     What the plan does not name is replicated. Where it gives out plain tensors (use_local_output), the rest of the model
     works on these and stays as it is.
@@ -124,6 +131,8 @@ def parallelize_module(
     if parallelize_plan is None:
         raise ValueError("[parallelize_module] a plan is required, but got none. Give a style, a dict or a plan file.")
     mesh = _C.current_mesh("parallelize_module", device_mesh)
+    if parallelize_plan == "auto":
+        parallelize_plan = plan_of(module)
     parallelize_plan = _with_own_styles(parallelize_plan)
     if isinstance(parallelize_plan, Mapping) or _applies_itself(parallelize_plan):
         styles = parallelize_plan if isinstance(parallelize_plan, Mapping) else {"": parallelize_plan}
@@ -136,21 +145,30 @@ def parallelize_module(
             return module
     else:
         done = set()
-    modules = list(module.named_modules())
+    # A module that is there under two names may be named by either.
+    modules = list(module.named_modules(remove_duplicate=False))
     infos = [
         (path, _kind(of), [(name, list(p.shape), id(p)) for name, p in _own_parameters(of)]) for path, of in modules
     ]
     placed: dict[int, Any] = {}
     has_plain_shards = False
+    seen, hooks_of = set(), {}
     laid_out = _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim)
-    for (path, of), (placements, hooks, gives_plain_shards) in zip(modules, laid_out):
-        for (name, parameter), wanted in zip(_own_parameters(of), placements):
+    warn_of_whole_layers(
+        [(info, layout) for (_, of), info, layout in zip(modules, infos, laid_out) if of not in done]
+    )
+    for (path, of), (placements, hooks, gives_plain_shards, is_named) in zip(modules, laid_out):
+        for (name, parameter), wanted in zip([] if of in seen else _own_parameters(of), placements):
             if wanted is not None and not (of in done and _C.is_dtensor(parameter)):
                 place(of, name, parameter, mesh, wanted, placed, src_data_rank)
         if None not in placements:
             replicate_what_is_plain(of, mesh, placed, src_data_rank)
-        if hooks is not None:
-            _add_hooks(of, *hooks)
+        if hooks is not None and (is_named or of not in hooks_of):
+            hooks_of[of] = hooks
+        seen.add(of)
         has_plain_shards = has_plain_shards or gives_plain_shards
+    for of, hooks in hooks_of.items():
+        _add_hooks(of, *hooks)
     set_replicates_plain(module, not has_plain_shards if replicate_plain is None else replicate_plain)
+    adopt(module, mesh)
     return module

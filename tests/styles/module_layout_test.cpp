@@ -9,6 +9,9 @@ namespace module_layout_test {
 using namespace weft::testing;
 
 const int kFirst = 0;
+const int kSecond = 0;
+const int kThird = 0;
+const int kFourth = 0;
 
 ModuleInfo linear(const std::string& path, int64_t outputs, int64_t inputs, const void* weight = nullptr) {
   static std::vector<std::unique_ptr<int>> identities;
@@ -43,6 +46,46 @@ TEST(ModuleLayout, StylesShardParametersByTheKindOfTheModule) {
   }
 }
 
+TEST(ModuleLayout, ATransposedLinearIsShardedByTheOtherDim) {
+  const ModuleInfo module = {
+      "a", ModuleKind::TransposedLinear, {{"weight", {4, 12}, &kFirst}, {"bias", {12}, &kSecond}}};
+  const auto columns = laid_out(module, colwise({.parts = 3}));
+  EXPECT_EQ(columns.parameters, (Placements{StridedShard(1, 3), StridedShard(0, 3)}));
+  const auto rows = laid_out(module, rowwise());
+  EXPECT_EQ(rows.parameters, (Placements{Shard(0), Replicate()}));
+  EXPECT_EQ(rows.inputs, (std::vector<Crossing>{{.from = Shard(-1), .to = Shard(-1)}}));
+}
+
+TEST(ModuleLayout, ParametersNamedByThemselvesAreStacksOfWeights) {
+  const ModuleInfo module = {
+      "experts",
+      ModuleKind::Other,
+      {{"up", {4, 8, 6}, &kFirst}, {"down", {4, 6, 8}, &kSecond}, {"bias", {6}, &kThird}, {"scale", {}, &kFourth}}};
+  const auto placements = [&](const ParallelPlan& plan) {
+    return lay_out(plan, {module}, DeviceMesh::parse("mesh(tp=2)"), 0)[0].parameters;
+  };
+  EXPECT_EQ(
+      placements({{"experts.up", colwise({.parts = 2})}, {"experts.down", rowwise()}, {"experts.bias", rowwise()}}),
+      (Placements{StridedShard(1, 2), Shard(2), Replicate(), Replicate()}));
+  EXPECT_EQ(
+      placements({{"experts", prepare_output({{.to = Replicate()}})}, {"experts.up", shard_parameter()}}),
+      (Placements{Shard(0), Replicate(), Replicate(), Replicate()}));
+  EXPECT_EQ(
+      placements(
+          {{"experts.up", rowwise({.parts = 3})}, {"experts.[bs]*", colwise()}, {"experts.down", shard_parameter(-1)}}),
+      (Placements{StridedShard(2, 3), Shard(2), Shard(0), Replicate()}));
+  EXPECT_EQ(
+      error_text<c10::ValueError>([&] { placements({{"experts.down", colwise({.parts = 4})}}); }),
+      "[parallelize_module] plan entry \"experts.down\" for parameter \"experts.down\": dim 1 must be divisible by 4 "
+      "parts, but is 6.");
+  expect_contains(
+      error_text<c10::ValueError>([&] { placements({{"experts.up", sequence()}}); }),
+      "the style of a parameter must be colwise or rowwise without heads, shard or replicate, but got");
+  expect_contains(
+      error_text<c10::ValueError>([&] { placements({{"experts", shard_parameter()}}); }),
+      "the style shard is for parameters. Name those of the module.");
+}
+
 TEST(ModuleLayout, InputsGoWhereTheWeightsWantThem) {
   EXPECT_EQ(
       laid_out(linear("a", 8, 4), colwise({.input = Shard(1)})).inputs,
@@ -58,6 +101,12 @@ TEST(ModuleLayout, LayersJoinedInOneWeightAreEachSharded) {
   const auto layout = laid_out(linear("a", 12, 4), colwise({.parts = 3}));
   EXPECT_EQ(layout.parameters, (Placements{StridedShard(0, 3), StridedShard(0, 3)}));
   EXPECT_EQ(layout.outputs, (std::vector<Crossing>{{.to = StridedShard(-1, 3)}}));
+}
+
+TEST(ModuleLayout, JoinedInputsOfARowwiseLayerAreEachSharded) {
+  const auto layout = laid_out(linear("a", 4, 12), rowwise({.parts = 2}));
+  EXPECT_EQ(layout.parameters, (Placements{StridedShard(1, 2), Replicate()}));
+  EXPECT_EQ(layout.inputs, (std::vector<Crossing>{{.from = StridedShard(-1, 2), .to = StridedShard(-1, 2)}}));
 }
 
 TEST(ModuleLayout, FewerHeadsThanRanksAreOnEveryRank) {
@@ -113,7 +162,16 @@ TEST(ModuleLayout, TiedParametersHaveOnePlacementOrAreAnError) {
   EXPECT_EQ(layouts[0].parameters[0], Shard(0));
   EXPECT_EQ(layouts[1].parameters[0], Shard(0));
   const ParallelPlan one = {{"output", colwise()}};
-  EXPECT_EQ(lay_out(one, modules, mesh, 0)[0].parameters[0], Shard(0));
+  const auto by_output = lay_out(one, modules, mesh, 0);
+  EXPECT_EQ(by_output[0].parameters[0], Shard(0));
+  EXPECT_EQ(by_output[0].outputs, (std::vector<Crossing>{{.to = Replicate()}}));
+  const ParallelPlan by_parameter = {{"output.weight", colwise()}};
+  const auto without_boundary = lay_out(by_parameter, modules, mesh, 0);
+  EXPECT_EQ(without_boundary[0].parameters[0], Shard(0));
+  EXPECT_TRUE(without_boundary[0].outputs.empty());
+  const ParallelPlan by_tokens = {{"tokens", rowwise({.output = Shard(1)})}};
+  EXPECT_EQ(lay_out(by_tokens, modules, mesh, 0)[1].inputs, (std::vector<Crossing>{{Replicate(), Replicate()}}));
+  EXPECT_EQ(lay_out(by_tokens, modules, mesh, 0)[1].outputs, (std::vector<Crossing>{{.to = Shard(-1)}}));
   expect_contains(
       error_text<c10::ValueError>([&] { lay_out({{"tokens", colwise()}, {"output", colwise()}}, modules, mesh, 0); }),
       "parameter \"weight\" is tied to one of module \"tokens\", which entry \"tokens\" lays out as S(1), but got "

@@ -132,6 +132,12 @@ TEST(ParallelPlan, EveryPathGetsTheEntryThatMatchesIt) {
   EXPECT_EQ(found[4], &plan.entries()[1]);
 }
 
+TEST(ParallelPlan, APatternThatMatchesNoModuleNamesParameters) {
+  const ParallelPlan plan = {{"experts.up", colwise()}, {"*", replicate()}};
+  const auto found = match(plan, {"experts"}, {"experts.up", "scale"});
+  EXPECT_EQ(found, (std::vector<const ParallelPlan::Entry*>{&plan.entries()[1], &plan.entries()[0], nullptr}));
+}
+
 TEST(ParallelPlan, APatternThatMatchesNothingIsAnErrorWithTheNearestNames) {
   const ParallelPlan plan = {{"layers.*.attention.w_q", colwise()}};
   EXPECT_EQ(

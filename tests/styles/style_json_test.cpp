@@ -20,7 +20,8 @@ TEST(StyleJson, WhatIsWrittenReadsBack) {
        {colwise(), colwise({.input = Shard(1), .output = Replicate(), .local_output = true, .heads = 8, .parts = 3}),
         rowwise({.output = Shard(1)}), sequence(), sequence(2, true), with_keywords,
         prepare_output({{.from = Partial(), .to = Shard(1)}}, true),
-        prepare_input_output({{.to = Replicate()}}, {{.to = Shard(0)}}), replicate()}) {
+        prepare_input_output({{.to = Replicate()}}, {{.to = Shard(0)}}), shard_parameter(), shard_parameter(-1, 2),
+        rowwise({.parts = 2}), replicate()}) {
     EXPECT_EQ(style_from_json("here", to_json(style)), style) << style.to_string();
   }
 }
@@ -30,11 +31,16 @@ TEST(StyleJson, ANameAloneIsAStyleWithItsDefaults) {
   EXPECT_EQ(read(R"({"style": "sequence"})"), sequence(1));
 }
 
+TEST(StyleJson, TheNamesOfTransformersAreStyles) {
+  EXPECT_EQ(read(R"("colwise_gather_output")"), colwise({.output = Replicate()}));
+  EXPECT_EQ(read(R"("packed_rowwise")"), rowwise({.parts = 2}));
+}
+
 TEST(StyleJson, ErrorsSayWhereAndWhatThereIs) {
   EXPECT_EQ(
       error_text<c10::ValueError>([] { read(R"("columns")"); }),
-      "[here] \"style\" must be one of colwise, input, input_output, output, replicate, rowwise, sequence, but got "
-      "\"columns\".");
+      "[here] \"style\" must be one of colwise, input, input_output, output, replicate, rowwise, sequence, shard, "
+      "but got \"columns\".");
   EXPECT_EQ(
       error_text<c10::ValueError>([] { read(R"({"style": "sequence", "dims": 1})"); }),
       "[here] an option of this style is required, one of dim, local_output, style, but got dims.");

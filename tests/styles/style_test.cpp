@@ -19,6 +19,7 @@ TEST(Crossing, ItsTextParsesBack) {
 TEST(Style, EachFunctionGivesWhatItsNamePromises) {
   EXPECT_EQ(colwise().outputs, (std::vector<Crossing>{{.to = Shard(-1)}}));
   EXPECT_EQ(colwise({.parts = 3}).outputs, (std::vector<Crossing>{{.to = StridedShard(-1, 3)}}));
+  EXPECT_EQ(rowwise({.parts = 2}).outputs, (std::vector<Crossing>{{.to = Replicate()}}));
   EXPECT_EQ(rowwise().outputs, (std::vector<Crossing>{{.to = Replicate()}}));
   EXPECT_EQ(rowwise({.output = Shard(1)}).outputs, (std::vector<Crossing>{{.to = Shard(1)}}));
   EXPECT_EQ(sequence(1).inputs, (std::vector<Crossing>{{.from = Shard(1), .to = Shard(1)}}));
@@ -40,9 +41,7 @@ TEST(Style, CountsMustBePositive) {
   EXPECT_EQ(error_text<c10::ValueError>([] { colwise({.heads = 0}); }), "[colwise] heads must be positive, but got 0.");
   EXPECT_EQ(
       error_text<c10::ValueError>([] { colwise({.parts = -1}); }), "[colwise] parts must be positive, but got -1.");
-  EXPECT_EQ(
-      error_text<c10::ValueError>([] { rowwise({.parts = 2}); }),
-      "[rowwise] parts are those of a colwise layer, but got 2.");
+  EXPECT_EQ(error_text<c10::ValueError>([] { rowwise({.parts = 0}); }), "[rowwise] parts must be positive, but got 0.");
 }
 
 } // namespace style_test

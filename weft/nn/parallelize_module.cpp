@@ -48,7 +48,7 @@ bool follows_from_weights(const Style& style) {
     other.heads = style.heads;
     return style == other;
   };
-  return plain(colwise({.parts = style.parts})) || plain(rowwise()) || style == replicate();
+  return plain(colwise({.parts = style.parts})) || plain(rowwise({.parts = style.parts})) || style == replicate();
 }
 
 /// Checks before anything is changed.

@@ -11,7 +11,7 @@ namespace {
 using Entry = ParallelPlan::Entry;
 
 bool is_sharded(const Style& style) {
-  return style.kind == StyleKind::Colwise || style.kind == StyleKind::Rowwise;
+  return style.kind == StyleKind::Colwise || style.kind == StyleKind::Rowwise || style.kind == StyleKind::Shard;
 }
 
 /// The tensor dim of a weight that a style shards.
@@ -28,10 +28,11 @@ void check_sharded(const Entry& entry, const ModuleInfo& module, int64_t ranks, 
   const auto& style = entry.style;
   const auto lead = [&] { return entry_text(entry, module.path, where); };
   TORCH_CHECK_VALUE(
-      module.kind != ModuleKind::Other, lead(), "the style ", to_string(style.kind),
-      " is for linear and embedding modules. Use \"sequence\", \"input\", \"output\" or \"replicate\", or name the "
-      "linear "
-      "modules inside.");
+      module.kind != ModuleKind::Other && style.kind != StyleKind::Shard, lead(), "the style ", to_string(style.kind),
+      style.kind == StyleKind::Shard
+          ? " is for parameters. Name those of the module."
+          : " is for linear and embedding modules. Use \"sequence\", \"input\", \"output\" or \"replicate\", or name "
+            "the linear modules or the parameters inside.");
   TORCH_CHECK_VALUE(
       !style.heads || *style.heads % ranks == 0 || has_few_heads(style, ranks), lead(),
       "the number of heads must be divisible by the ", ranks, " ranks, but got ", *style.heads,
@@ -45,7 +46,7 @@ void check_sharded(const Entry& entry, const ModuleInfo& module, int64_t ranks, 
   }
 }
 
-Placement parameter_placement(const Style& style, ModuleKind kind, const std::string& name, int64_t ranks) {
+Placement module_parameter_placement(const Style& style, ModuleKind kind, const std::string& name, int64_t ranks) {
   if (!is_sharded(style) || has_few_heads(style, ranks)) {
     return Replicate();
   }
@@ -54,13 +55,43 @@ Placement parameter_placement(const Style& style, ModuleKind kind, const std::st
   return is_replicated ? Replicate() : StridedShard(dim, style.parts);
 }
 
+/// The placement of a parameter that the plan names by itself: a stack of weights [..., outputs, inputs], or of biases.
+Placement named_parameter_placement(
+    const Entry& entry,
+    const std::string& path,
+    const ParameterInfo& parameter,
+    std::string_view where) {
+  const auto& style = entry.style;
+  const auto lead = [&] {
+    return "[" + std::string(where) + "] plan entry \"" + entry.pattern + "\" for parameter \"" + path + "\": ";
+  };
+  TORCH_CHECK_VALUE(
+      (is_sharded(style) && !style.heads) || style.kind == StyleKind::Replicate, lead(),
+      "the style of a parameter must be colwise or rowwise without heads, shard or replicate, but got ",
+      style.to_string(), ". Name the module for its inputs and outputs.");
+  const auto ndim = static_cast<int64_t>(parameter.shape.size());
+  const bool is_replicated = style.kind == StyleKind::Replicate || (style.kind == StyleKind::Rowwise && ndim < 2);
+  if (is_replicated || ndim == 0) {
+    return Replicate();
+  }
+  const auto given = style.kind == StyleKind::Shard ? style.dim
+      : style.kind == StyleKind::Colwise            ? std::max<int64_t>(ndim - 2, 0)
+                                                    : ndim - 1;
+  const auto placement = StridedShard(given, style.parts).normalized(ndim);
+  const auto size = parameter.shape[placement.dim()];
+  TORCH_CHECK_VALUE(
+      size % style.parts == 0, lead(), "dim ", placement.dim(), " must be divisible by ", style.parts,
+      " parts, but is ", size, ".");
+  return placement;
+}
+
 /// The crossings of a style, with defaults that depend on the kind of the module.
 void lay_out_boundary(ModuleLayout& result, const Style& style, ModuleKind kind, int64_t ranks) {
   result.inputs = style.inputs;
   result.outputs = style.outputs;
   if (is_sharded(style)) {
-    const bool takes_shards = style.kind == StyleKind::Rowwise && kind == ModuleKind::Linear;
-    const auto wanted = takes_shards ? Shard(-1) : Replicate();
+    const bool takes_shards = style.kind == StyleKind::Rowwise && kind != ModuleKind::Embedding;
+    const auto wanted = takes_shards ? StridedShard(-1, style.parts) : Replicate();
     result.inputs[0] = {.from = style.inputs[0].from.value_or(wanted), .to = wanted};
   }
   if (has_few_heads(style, ranks)) {
@@ -73,9 +104,15 @@ class Tied {
  public:
   explicit Tied(std::string_view where) : where_(where) {}
 
-  void add(const ModuleInfo& module, const ParameterInfo& parameter, const Entry& entry, Placement placement) {
-    const auto [found, is_new] = given_.try_emplace(parameter.identity, Given{placement, &module, &entry});
-    const auto& [placed, other, by] = found->second;
+  void add(
+      const ModuleInfo& module,
+      const ParameterInfo& parameter,
+      const Entry& entry,
+      Placement placement,
+      bool is_by_module) {
+    const auto [found, is_new] =
+        given_.try_emplace(parameter.identity, Given{placement, &module, &entry, is_by_module});
+    const auto& [placed, other, by, unused] = found->second;
     TORCH_CHECK_VALUE(
         placed == placement, entry_text(entry, module.path, where_), "parameter \"", parameter.name,
         "\" is tied to one of module \"", other->path, "\", which entry \"", by->pattern, "\" lays out as ",
@@ -86,16 +123,31 @@ class Tied {
     const auto found = given_.find(parameter.identity);
     return found == given_.end() ? std::nullopt : std::optional<Placement>(found->second.placement);
   }
+  /// Whether a style of a module, rather than of the parameter itself, shards the weight, with consecutive rows or
+  /// columns.
+  bool is_sharded_by_module(const ParameterInfo& weight) const {
+    const auto found = given_.find(weight.identity);
+    return found != given_.end() && found->second.is_by_module && found->second.placement.is_shard() &&
+        found->second.placement.split_factor() == 1;
+  }
 
  private:
   struct Given {
     Placement placement;
     const ModuleInfo* module;
     const Entry* entry;
+    bool is_by_module; // rather than by its own path
   };
   std::string_view where_;
   std::unordered_map<const void*, Given> given_;
 };
+
+/// A layer that the plan does not name, and whose weight is tied to that of a layer that it does: has the boundary of the
+/// style that would shard its weight so, because terms without one would be reduced by several of their uses.
+void lay_out_tied(ModuleLayout& result, ModuleKind kind, const Placement& weight) {
+  const bool is_colwise = sharded_dim(colwise(), kind) == weight.dim();
+  lay_out_boundary(result, is_colwise ? colwise() : rowwise(), kind, /*ranks=*/1);
+}
 
 bool gives_out_plain_tensors(const ParallelPlan& plan) {
   return std::any_of(plan.entries().begin(), plan.entries().end(), [](const Entry& entry) {
@@ -135,33 +187,47 @@ std::vector<ModuleLayout> lay_out(
       "nothing of the other dims, but got local inputs or outputs on ",
       mesh, ". Leave them distributed (use_local_output=False), or give the mesh of one dim.");
   std::vector<std::string> paths;
+  std::vector<std::string> parameter_paths;
   for (const auto& module : modules) {
     paths.push_back(module.path);
+    for (const auto& parameter : module.parameters) {
+      parameter_paths.push_back(module.path.empty() ? parameter.name : module.path + "." + parameter.name);
+    }
   }
-  const auto entries = match(plan, paths, where);
+  const auto entries = match(plan, paths, parameter_paths, where);
   const auto ranks = mesh.size(mesh_dim);
 
   std::vector<ModuleLayout> result(modules.size());
   Tied tied(where);
-  for (size_t i = 0; i < modules.size(); ++i) {
+  for (size_t i = 0, p = 0; i < modules.size(); ++i) {
     const auto& module = modules[i];
-    if (entries[i] == nullptr) {
-      continue;
+    const auto* entry = entries[i];
+    if (entry != nullptr) {
+      if (is_sharded(entry->style)) {
+        check_sharded(*entry, module, ranks, where);
+      }
+      result[i].entry = entry;
+      lay_out_boundary(result[i], entry->style, module.kind, ranks);
     }
-    const auto& style = entries[i]->style;
-    if (is_sharded(style)) {
-      check_sharded(*entries[i], module, ranks, where);
-    }
-    result[i].entry = entries[i];
-    lay_out_boundary(result[i], style, module.kind, ranks);
     for (const auto& parameter : module.parameters) {
-      tied.add(module, parameter, *entries[i], parameter_placement(style, module.kind, parameter.name, ranks));
+      const auto& path = parameter_paths[p];
+      const auto* named = entries[modules.size() + p++];
+      if (named != nullptr) {
+        tied.add(module, parameter, *named, named_parameter_placement(*named, path, parameter, where), false);
+      } else if (entry != nullptr) {
+        const auto placement = module_parameter_placement(entry->style, module.kind, parameter.name, ranks);
+        tied.add(module, parameter, *entry, placement, true);
+      }
     }
   }
   for (size_t i = 0; i < modules.size(); ++i) {
     for (const auto& parameter : modules[i].parameters) {
       const auto placed = tied.find(parameter);
       result[i].parameters.push_back(placed || rest_stays_plain ? placed : Replicate());
+      const bool is_layer = modules[i].kind != ModuleKind::Other && parameter.name == "weight";
+      if (result[i].entry == nullptr && is_layer && !rest_stays_plain && tied.is_sharded_by_module(parameter)) {
+        lay_out_tied(result[i], modules[i].kind, *placed);
+      }
     }
   }
   return result;

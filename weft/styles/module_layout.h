@@ -8,7 +8,12 @@
 namespace weft::nn {
 
 /// The properties of a module that a parallel plan needs, for modules of C++ and of Python.
-enum class ModuleKind : uint8_t { Linear, Embedding, Other };
+enum class ModuleKind : uint8_t {
+  Linear,
+  TransposedLinear, // a weight of [inputs, outputs], as transformers' Conv1D has
+  Embedding,
+  Other
+};
 
 struct ParameterInfo {
   std::string name; // without the path of the module
@@ -26,7 +31,7 @@ struct ModuleInfo {
 struct ModuleLayout {
   const ParallelPlan::Entry* entry = nullptr;       // nullptr: the plan does not name the module
   std::vector<std::optional<Placement>> parameters; // empty: the parameter stays a plain tensor
-  /// The crossings of its inputs and outputs.
+  /// The crossings of its inputs and outputs; also of a module that is tied to a named one.
   std::vector<Crossing> inputs;
   std::vector<Crossing> outputs;
 };
@@ -43,9 +48,10 @@ std::string entry_text(
     const std::string& path,
     std::string_view where = kParallelizeModule);
 
-/// The layout of every module of a model. A module that the parallel plan does not name is replicated; if the plan
+/// The layout of every module of a model. A pattern that matches no module names parameters, which it shards as stacks
+/// of weights: `experts.up` of shape [experts, outputs, inputs] is S(1) if colwise, S(2) if rowwise. A module that the parallel plan does not name is replicated; if the plan
 /// makes modules return plain tensors, such a module keeps plain parameters. A tied parameter gets its placement from
-/// the entry that names one of its modules. Raises for a style that a module cannot have, with the plan entry.
+/// the entry that names one of its modules, and such a module the boundary of the style that would give it. Raises for a style that a module cannot have, with the plan entry.
 std::vector<ModuleLayout> lay_out(
     const ParallelPlan& plan,
     c10::ArrayRef<ModuleInfo> modules,

@@ -144,26 +144,32 @@ bool matches(std::string_view pattern, std::string_view path) {
 
 std::vector<const ParallelPlan::Entry*> match(
     const ParallelPlan& plan,
-    const std::vector<std::string>& paths,
+    const std::vector<std::string>& modules,
+    const std::vector<std::string>& parameters,
     std::string_view where) {
-  std::vector<const ParallelPlan::Entry*> result(paths.size(), nullptr);
+  std::vector<const ParallelPlan::Entry*> result(modules.size() + parameters.size(), nullptr);
   for (const auto& entry : plan.entries()) {
-    bool found = false;
-    for (size_t i = 0; i < paths.size(); ++i) {
-      if (!matches(entry.pattern, paths[i])) {
-        continue;
+    const auto match_with = [&](const std::vector<std::string>& paths, size_t first) {
+      bool found = false;
+      for (size_t i = 0; i < paths.size(); ++i) {
+        if (!matches(entry.pattern, paths[i])) {
+          continue;
+        }
+        found = true;
+        auto& matched = result[first + i];
+        TORCH_CHECK_VALUE(
+            matched == nullptr || matched->style == entry.style, "[", where,
+            "] one style per module is required, but \"", paths[i], "\" is matched by \"", matched->pattern, "\" (",
+            matched->style.to_string(), ") and by \"", entry.pattern, "\" (", entry.style.to_string(),
+            "). Make one of the patterns narrower.");
+        matched = &entry;
       }
-      found = true;
-      TORCH_CHECK_VALUE(
-          result[i] == nullptr || result[i]->style == entry.style, "[", where,
-          "] one style per module is required, but \"", paths[i], "\" is matched by \"", result[i]->pattern, "\" (",
-          result[i]->style.to_string(), ") and by \"", entry.pattern, "\" (", entry.style.to_string(),
-          "). Make one of the patterns narrower.");
-      result[i] = &entry;
-    }
+      return found;
+    };
     TORCH_CHECK_VALUE(
-        found, "[", where, "] every pattern of a plan must match a module, but \"", entry.pattern,
-        "\" matches none. The nearest are: ", c10::Join(", ", nearest(entry.pattern, paths)), ".");
+        match_with(modules, 0) || match_with(parameters, modules.size()), "[", where,
+        "] every pattern of a plan must match a module, but \"", entry.pattern,
+        "\" matches none. The nearest are: ", c10::Join(", ", nearest(entry.pattern, modules)), ".");
   }
   return result;
 }

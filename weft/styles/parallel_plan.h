@@ -47,11 +47,13 @@ inline constexpr std::string_view kParallelizeModule = "parallelize_module";
 /// Whether a pattern matches a path.
 bool matches(std::string_view pattern, std::string_view path);
 
-/// The entry that matches each path, or nullptr. Raises for a pattern that matches no path, with the nearest paths, and
-/// for a path that two patterns with different styles match.
+/// The entry that matches each path of a module, and after these of a parameter, or nullptr. A pattern is matched with
+/// parameters if it matches no module. Raises for a pattern that matches nothing, with the nearest modules, and for a
+/// path that two patterns with different styles match.
 std::vector<const ParallelPlan::Entry*> match(
     const ParallelPlan& plan,
-    const std::vector<std::string>& paths,
+    const std::vector<std::string>& modules,
+    const std::vector<std::string>& parameters = {},
     std::string_view where = kParallelizeModule);
 
 } // namespace weft::nn

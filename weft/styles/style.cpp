@@ -52,8 +52,8 @@ std::string Crossing::to_string() const {
 }
 
 std::string_view to_string(StyleKind kind) {
-  constexpr std::array<std::string_view, 7> kNames = {"colwise", "rowwise",      "sequence", "input",
-                                                      "output",  "input_output", "replicate"};
+  constexpr std::array<std::string_view, 8> kNames = {"colwise", "rowwise", "shard",        "sequence",
+                                                      "input",   "output",  "input_output", "replicate"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -67,8 +67,12 @@ Style colwise(const ShardedStyleOptions& options) {
 }
 
 Style rowwise(const ShardedStyleOptions& options) {
-  TORCH_CHECK_VALUE(options.parts == 1, "[rowwise] parts are those of a colwise layer, but got ", options.parts, ".");
   return sharded_style(StyleKind::Rowwise, options, Replicate());
+}
+
+Style shard_parameter(int64_t dim, int64_t parts) {
+  TORCH_CHECK_VALUE(parts > 0, "[shard] parts must be positive, but got ", parts, ".");
+  return {.kind = StyleKind::Shard, .parts = parts, .dim = dim};
 }
 
 Style sequence(int64_t dim, bool local_output) {

@@ -22,7 +22,7 @@ struct Crossing {
   bool operator==(const Crossing&) const = default;
 };
 
-enum class StyleKind : uint8_t { Colwise, Rowwise, Sequence, Input, Output, InputOutput, Replicate };
+enum class StyleKind : uint8_t { Colwise, Rowwise, Shard, Sequence, Input, Output, InputOutput, Replicate };
 
 std::string_view to_string(StyleKind kind);
 
@@ -36,6 +36,7 @@ struct Style {
   bool local_outputs = false;                          // the module returns plain tensors
   std::optional<int64_t> heads = std::nullopt;         // the number of heads that the sharded features consist of
   int64_t parts = 1; // the number of layers joined in the weight, each of which is sharded
+  int64_t dim = 0;   // the tensor dim of a parameter that is sharded by itself
 
   bool operator==(const Style&) const = default;
   /// As in a plan file: {"output":"S(1)","style":"rowwise"}
@@ -52,7 +53,7 @@ struct ShardedStyleOptions {
   /// than ranks, as for keys and values of grouped queries, every rank computes all of them.
   std::optional<int64_t> heads = std::nullopt;
   /// The number of layers joined in one weight, as queries, keys and values often are: every rank holds its shard of
-  /// each.
+  /// each. A rowwise layer has joined inputs.
   int64_t parts = 1;
 };
 
@@ -61,6 +62,9 @@ Style colwise(const ShardedStyleOptions& options = {});
 /// Linear: every rank uses some of the inputs, and the ranks' terms of the outputs are summed. Embedding: every rank
 /// holds some of the rows.
 Style rowwise(const ShardedStyleOptions& options = {});
+/// Parameters that a plan names by themselves, as those that hold a layer of every expert: every rank holds a shard of a
+/// tensor dim, of each of so many equal parts.
+Style shard_parameter(int64_t dim = 0, int64_t parts = 1);
 /// Norms, dropout: every rank holds all parameters and a shard of the sequence.
 Style sequence(int64_t dim = 1, bool local_output = false);
 /// Parameters are replicated; inputs, outputs or both are redistributed.

@@ -1,5 +1,7 @@
 #include "weft/styles/style_json.h"
 
+#include "weft/styles/transformers_styles.h"
+
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
@@ -107,6 +109,10 @@ const std::map<std::string, Reader, std::less<>>& readers() {
   static const std::map<std::string, Reader, std::less<>> table = {
       {"colwise", [](Options& options) { return colwise(sharded_options(options)); }},
       {"rowwise", [](Options& options) { return rowwise(sharded_options(options)); }},
+      {"shard",
+       [](Options& options) {
+         return shard_parameter(options.get<int64_t>("dim", 0), options.get<int64_t>("parts", 1));
+       }},
       {"sequence",
        [](Options& options) { return sequence(options.get<int64_t>("dim", 1), options.get("local_output", false)); }},
       {"input",
@@ -181,7 +187,10 @@ void write_boundaries(json& result, const Style& style) {
 } // namespace
 
 Style style_from_json(const std::string& where, const json& given) {
-  const auto object = given.is_string() ? json{{"style", given}} : given;
+  auto object = given.is_string() ? transformers_style(given.get<std::string>()) : given;
+  if (object.is_null() && given.is_string()) {
+    object = json{{"style", given}};
+  }
   TORCH_CHECK_VALUE(
       object.is_object(), "[", where, "] the name of a style or an object with one is required, but got ", given.dump(),
       ".");
@@ -210,6 +219,12 @@ json to_json(const Style& style) {
     case StyleKind::Colwise:
     case StyleKind::Rowwise:
       write_sharded(result, style);
+      break;
+    case StyleKind::Shard:
+      result["dim"] = style.dim;
+      if (style.parts != 1) {
+        result["parts"] = style.parts;
+      }
       break;
     case StyleKind::Sequence:
       result["dim"] = style.inputs[0].to->dim();

@@ -1,0 +1,43 @@
+"""shard_batch: data parallelism for programs that give every rank the same batch, as transformers' Trainer does."""
+
+from __future__ import annotations
+
+import torch
+import torch.utils._pytree as pytree
+from torch import nn
+
+from weft import _C
+from weft._module import check_module
+
+
+def shard_batch(module: nn.Module, device_mesh: _C.DeviceMesh | None = None, mesh_dim: str = "dp") -> nn.Module:
+    """Shards the plain inputs of a parallelised module along their first dim over a mesh dim, before its forward.
+
+        mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        weft.parallelize_module(model, mesh, plan)
+        weft.shard_batch(model, mesh)     # model(tokens), with the same tokens on every rank
+
+    The inputs are the same on every rank, as plain tensors are in the forward of a parallelised module, so nothing is
+    communicated: each rank takes its rows. A tensor whose first dim differs from that of the first input stays as it is.
+    """
+    check_module("shard_batch", module)
+    mesh = _C.current_mesh("shard_batch", device_mesh)
+    sharded = mesh.mesh_dim_names.index(mesh_dim) if mesh_dim in mesh.mesh_dim_names else None
+    if sharded is None:
+        raise ValueError(f"[shard_batch] a dim of the mesh is required, one of {mesh.mesh_dim_names}, but got {mesh_dim!r}.")
+    placements = [_C.parse_placement("S(0)" if m == sharded else "R") for m in range(mesh.ndim)]
+
+    def shard(module, args, kwargs):
+        tensors = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor) and each.dim()]
+        rows = tensors[0].shape[0] if tensors else 0
+
+        def own_rows(value):
+            is_batch = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == rows
+            if not is_batch or _C.is_dtensor(value):
+                return value
+            return _C.distribute_tensor(value, mesh, placements, src_data_rank=None)
+
+        return pytree.tree_map(own_rows, (args, kwargs))
+
+    module.register_forward_pre_hook(shard, with_kwargs=True)
+    return module

@@ -1,0 +1,92 @@
+"""Models of Hugging Face's transformers: the plan that they bring, their layer with a transposed weight, how they are saved,
+and what Trainer and accelerate are told of them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+import torch
+from torch import nn
+
+from weft import _C, _accelerate
+
+
+def is_transposed_linear(module: nn.Module) -> bool:
+    """Whether a module is transformers' Conv1D, a linear layer with a weight of [inputs, outputs]."""
+    return any((kind.__module__, kind.__name__) == ("transformers.pytorch_utils", "Conv1D") for kind in type(module).__mro__)
+
+
+def _names(module):
+    yield from (path for path, _ in module.named_modules(remove_duplicate=False))
+    yield from (path for path, _ in module.named_parameters(remove_duplicate=False))
+
+
+def plan_of(model: nn.Module) -> dict[str, str]:
+    """The plan of the model's own, its `tp_plan`, without patterns for layers that this model of its family does not have."""
+    plan = getattr(model, "tp_plan", None)
+    if not plan:
+        raise ValueError(
+            f'[parallelize_module] the plan "auto" is the tp_plan of a model of transformers, but {type(model).__name__} has none. '
+            "Give a style, a dict or a plan file."
+        )
+    names = list(_names(model))
+    return {pattern: style for pattern, style in plan.items() if any(_C.path_matches(pattern, name) for name in names)}
+
+
+def _mesh_of(model):
+    return next((_C.device_mesh(p) for p in model.parameters() if _C.is_dtensor(p)), None)
+
+
+def _gathered(state_dict, keeps):
+    """The state dict with global tensors; tied ones stay tied. Without `keeps` the values are gathered for others alone."""
+    made, result = {}, {}
+    for name, value in state_dict.items():
+        if isinstance(value, torch.Tensor) and _C.is_dtensor(value):
+            if id(value) not in made:
+                gathered = _C.full_tensor(value.detach())
+                made[id(value)] = gathered if keeps else None
+            value = made[id(value)]
+        result[name] = value.detach() if isinstance(value, torch.Tensor) else value
+    return result
+
+
+def _saving_global_tensors(save_pretrained):
+    """A `save_pretrained` for every rank to call: the first rank of the mesh writes, and the others return after it has."""
+
+    @functools.wraps(save_pretrained)
+    def on_both(self, save_directory, is_main_process=True, state_dict=None, **options):
+        mesh = _mesh_of(self)
+        if mesh is None:
+            return save_pretrained(self, save_directory, is_main_process, state_dict, **options)
+        is_first = not any(mesh.get_coordinate())
+        # With keep_vars tied parameters are one object.
+        state_dict = _gathered(self.state_dict(keep_vars=True) if state_dict is None else state_dict, is_first)
+        if is_first and is_main_process:
+            save_pretrained(self, save_directory, is_main_process, state_dict, **options)
+        everyone = _C.zeros([mesh.size()], device_mesh=mesh, placements=[_C.parse_placement("S(0)")] * mesh.ndim)
+        _C.full_tensor(everyone)  # waits for the first rank
+        return None
+
+    on_both._weft_of_class = save_pretrained
+    return on_both
+
+
+def _teach_save(model_class):
+    for owner in model_class.__mro__:
+        save = vars(owner).get("save_pretrained")
+        if inspect.isfunction(save) and not hasattr(save, "_weft_of_class"):
+            owner.save_pretrained = _saving_global_tensors(save)
+
+
+def adopt(model: nn.Module, mesh: _C.DeviceMesh) -> None:
+    """Tells transformers and accelerate of a parallelised model.
+
+    If it is on all processes that there are, they are one process to Trainer, and the model is as one that transformers has
+    sharded by itself, which it neither wraps nor moves. Otherwise nothing is said: Trainer wraps it by
+    DistributedDataParallel.
+    """
+    is_on_all = _accelerate.adopt(mesh)
+    if hasattr(type(model), "is_distributed_loading_by_transformers"):
+        _teach_save(type(model))
+        model._is_distributed_loading_by_transformers = is_on_all
