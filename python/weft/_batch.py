@@ -19,6 +19,7 @@ def shard_batch(module: nn.Module, device_mesh: _C.DeviceMesh | None = None, mes
 
     The inputs are the same on every rank, as plain tensors are in the forward of a parallelised module, so nothing is
     communicated: each rank takes its rows. A tensor whose first dim differs from that of the first input stays as it is.
+    Outputs of one element, as the loss, are replicated, so that every rank may log them.
     """
     check_module("shard_batch", module)
     mesh = _C.current_mesh("shard_batch", device_mesh)
@@ -39,5 +40,13 @@ def shard_batch(module: nn.Module, device_mesh: _C.DeviceMesh | None = None, mes
 
         return pytree.tree_map(own_rows, (args, kwargs))
 
+    def replicate_numbers(module, inputs, outputs):
+        def replicated(value):
+            is_number = isinstance(value, torch.Tensor) and _C.is_dtensor(value) and value.numel() == 1
+            return _C.redistribute(value, mesh, [_C.parse_placement("R")] * mesh.ndim) if is_number else value
+
+        return pytree.tree_map(replicated, outputs)
+
     module.register_forward_pre_hook(shard, with_kwargs=True)
+    module.register_forward_hook(replicate_numbers)
     return module

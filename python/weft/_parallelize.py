@@ -113,7 +113,7 @@ def parallelize_module(
     """Makes a model parallel by a plan: distributes its parameters, and redistributes activations at module boundaries.
 
     The plan is a map from module paths, with wildcards (`layers.*.attention.w[qkv]`), to styles, the path of a JSON
-    file of the same, or "auto" for the plan that a model of transformers brings, its `tp_plan`. It is for the mesh dim
+    file of the same, or "auto" for the plan of a model of transformers, its `tp_plan`. It is for the mesh dim
     `mesh_dim`: by default "tp", or the only one; along the others parameters are replicated, and the gradients of a batch
     that is sharded over them are reduced in backward().
 

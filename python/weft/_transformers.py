@@ -1,4 +1,4 @@
-"""Models of Hugging Face's transformers: the plan that they bring, their layer with a transposed weight, how they are saved,
+"""Models of Hugging Face's transformers: their own plan, their layer with a transposed weight, how they are saved,
 and what Trainer and accelerate are told of them."""
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ std::optional<Rule> einsum_rule(const OpCall& call) {
 }
 
 /// Products of groups of rows or columns, whose ends the third operand holds: (t, k) times (e, k, n), (e, m, k) times
-/// (k, t), or (m, t) times (t, n), which gives (e, m, n). The groups lie along t, which therefore must not be sharded.
+/// (k, t), or (m, t) times (t, n), which gives (e, m, n). The groups are along t, which therefore must not be sharded.
 /// The kernels want rows of a multiple of 16 bytes, so that the other dims are sharded by blocks of that length.
 std::optional<Rule> grouped_mm_rule(const OpCall& call) {
   const auto& a = call.operand(0).sizes;
