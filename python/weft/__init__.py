@@ -101,6 +101,7 @@ for _name in (
     "_compile",
     "_forward_mode",
     "_mesh",
+    "_pipelining",
     "_recompute",
     "_saved",
     "_seed",
