@@ -115,8 +115,8 @@ TEST(ReadGraph, GraphsThatDoNotHoldAreNamedByTheirPlace) {
   file.node(1)["target"] = "torch.ops.mylib.myop.default";
   expect_contains(
       error_of(file),
-      "[read_pt2] m.pt2: models/model.json: graph_module.graph.nodes[1].target: the operator "
-      "torch.ops.mylib.myop.default is not registered. Load the library that defines it before the program is read.");
+      "[read_pt2] m.pt2: models/model.json: graph_module.graph.nodes[1].target: registered operators are required, but "
+      "these are not: torch.ops.mylib.myop.default. ");
   file.node(1)["target"] = "torch.ops.aten";
   expect_contains(error_of(file), "torch.ops.<library>.<operator>.<overload> is required, but got \"torch.ops.aten\"");
 

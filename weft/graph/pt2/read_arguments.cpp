@@ -269,7 +269,8 @@ Value* NamedValues::find(const JsonField& name) const {
 ArgumentsAndOperands read_arguments(
     const JsonField& inputs,
     const c10::FunctionSchema& schema,
-    const NamedValues& values) {
+    const NamedValues& values,
+    const std::map<std::string, std::string>& renamed) {
   ArgumentsAndOperands result;
   result.arguments.resize(schema.arguments().size());
   ArgumentReader reader(values, result.operands);
@@ -277,7 +278,8 @@ ArgumentsAndOperands read_arguments(
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto input = inputs[i];
     const auto& name = input["name"].text();
-    const auto index = schema.argumentIndexWithName(name);
+    const auto other = renamed.find(name);
+    const auto index = schema.argumentIndexWithName(other == renamed.end() ? name : other->second);
     input.check(index.has_value(), schema.name(), " has no argument \"", name.substr(0, 80), "\"");
     input.check(!given[*index], "the argument \"", name, "\" is given twice");
     given[*index] = input["arg"];

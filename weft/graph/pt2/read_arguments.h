@@ -26,11 +26,12 @@ struct ArgumentsAndOperands {
 
 /// Reads the arguments of an operator: one per argument of its schema and of its type, absent if the node does not give
 /// it. A constant number for a tensor argument becomes PyTorch's wrapped number, a tensor of no dims; a computed number
-/// stays a number.
+/// stays a number. `renamed`: the schema's names of arguments that the file names otherwise.
 ArgumentsAndOperands read_arguments(
     const JsonField& inputs,
     const c10::FunctionSchema& schema,
-    const NamedValues& values);
+    const NamedValues& values,
+    const std::map<std::string, std::string>& renamed = {});
 /// Reads the arguments of a function of numbers, in order.
 ArgumentsAndOperands read_numbers(const JsonField& inputs, const NamedValues& values);
 

@@ -2,6 +2,7 @@
 
 #include "weft/graph/ir/module_stack.h"
 #include "weft/graph/ir/node_error.h"
+#include "weft/graph/pt2/find_operator.h"
 #include "weft/graph/pt2/read_types.h"
 
 #include <ATen/core/jit_type.h>
@@ -15,24 +16,6 @@ constexpr std::string_view kHigherOrder = "torch.ops.higher_order.";
 
 bool begins_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
-}
-
-/// Converts "torch.ops.aten.add.Tensor" to aten::add.Tensor.
-c10::OperatorHandle find_operator(const JsonField& target) {
-  const auto& text = target.text();
-  const auto name_at = text.find('.', kOperators.size());
-  const auto overload_at = text.rfind('.');
-  target.check(
-      name_at != std::string::npos && overload_at > name_at,
-      "torch.ops.<library>.<operator>.<overload> is required, but got \"", text.substr(0, 200), "\"");
-  const auto name = text.substr(kOperators.size(), name_at - kOperators.size()) +
-      "::" + text.substr(name_at + 1, overload_at - name_at - 1);
-  const auto overload = text.substr(overload_at + 1);
-  const auto found = c10::Dispatcher::singleton().findSchema({name, overload == "default" ? "" : overload});
-  target.check(
-      found.has_value(), "the operator ", text.substr(0, 200),
-      " is not registered. Load the library that defines it before the program is read");
-  return *found;
 }
 
 Origin read_origin(const JsonField& node) {
@@ -70,8 +53,8 @@ class NodeReader {
 
  private:
   void read_call(const JsonField& node) {
-    const auto op = find_operator(node["target"]);
-    auto call = read_arguments(node["inputs"], op.schema(), values_);
+    const auto [op, renamed] = find_operator(node["target"], graph_["nodes"]);
+    auto call = read_arguments(node["inputs"], op.schema(), values_, renamed);
     auto outputs = read_outputs(node["outputs"], op.schema());
     insert(node, op, std::move(call), std::move(outputs));
   }
