@@ -1,6 +1,10 @@
 #include "weft/graph/simplify/canonicalize.h"
 
 #include "weft/graph/analysis/graph_builder.h"
+#include "weft/graph/analysis/look_through.h"
+
+#include <algorithm>
+#include <array>
 
 namespace weft::graph {
 
@@ -39,13 +43,100 @@ void replace_by_split(Graph& graph, Node* node, int64_t size) {
   graph.erase(node);
 }
 
+/// The elements [begin, end) that a slice without steps takes of a dim.
+struct Range {
+  int64_t dim;
+  int64_t begin;
+  int64_t end;
+};
+
+std::optional<Range> range_of(const Node& node) {
+  if (!calls(node, "aten::slice.Tensor") || node.operand_count() != 1) {
+    return std::nullopt;
+  }
+  const auto& sizes = node.operand(0)->tensor().sizes;
+  const auto ndim = static_cast<int64_t>(sizes.size());
+  const auto number = [&](size_t argument, int64_t otherwise) {
+    const auto& given = node.arguments()[argument];
+    return given.is_constant() && given.constant().isInt() ? given.constant().toInt() : otherwise;
+  };
+  const auto dim = number(1, 0) < 0 ? number(1, 0) + ndim : number(1, 0);
+  if (!sizes[dim].is_number() || number(4, 1) != 1) {
+    return std::nullopt;
+  }
+  const auto size = sizes[dim].number();
+  const auto place = [&](int64_t given) { return std::clamp<int64_t>(given < 0 ? given + size : given, 0, size); };
+  return Range{dim, place(number(2, 0)), place(number(3, size))};
+}
+
+/// Whether a layer computes the value, perhaps with other leading dims: its features may be joint projections.
+bool is_of_layer(const Value& value) {
+  const auto* node = value.producer();
+  while (node != nullptr && keeps_rows(*node)) {
+    node = node->operand(0)->producer();
+  }
+  constexpr std::array<std::string_view, 6> kLayers = {"aten::linear", "aten::addmm", "aten::mm",
+                                                       "aten::matmul", "aten::bmm",   "aten::_grouped_mm"};
+  return node != nullptr && node->op() != nullptr &&
+      std::find(kLayers.begin(), kLayers.end(), node->op()->schema().name()) != kLayers.end();
+}
+
+/// The slices of a layer's output, this one among them, that divide a dim into chunks of equal size, in their order; empty
+/// if they do not.
+std::vector<Node*> equal_slices(const Node& node) {
+  const auto own = range_of(node);
+  if (!own || own->begin == own->end || !is_of_layer(*node.operand(0))) {
+    return {};
+  }
+  const auto step = own->end - own->begin;
+  const auto size = node.operand(0)->tensor().sizes[own->dim].number();
+  if (step == size || size % step != 0) {
+    return {};
+  }
+  std::vector<Node*> slices(size / step, nullptr);
+  for (const auto& use : node.operand(0)->uses()) {
+    const auto range = range_of(*use.node);
+    if (range && range->dim == own->dim && range->end - range->begin == step && range->begin % step == 0) {
+      auto& slice = slices[range->begin / step];
+      if (slice != nullptr) {
+        return {};
+      }
+      slice = use.node;
+    }
+  }
+  return std::find(slices.begin(), slices.end(), nullptr) == slices.end() ? slices : std::vector<Node*>{};
+}
+
+/// Returns the node to go on with.
+Node* replace_slices_by_split(Graph& graph, Node* first, const std::vector<Node*>& slices) {
+  OutputTypes outputs;
+  outputs.lists = {static_cast<int64_t>(slices.size())};
+  for (const auto* slice : slices) {
+    outputs.types.emplace_back(slice->output()->type);
+  }
+  const auto range = range_of(*first);
+  Arguments arguments{
+      Argument::operand(0), Argument(c10::IValue(range->end - range->begin)), Argument(c10::IValue(range->dim))};
+  auto* split = graph.insert(
+      first, find_operator("aten::split.Tensor"), std::move(arguments), {first->operand(0)}, std::move(outputs));
+  split->origin = first->origin;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    graph.replace_all_uses(slices[i]->output(), split->output(i));
+    graph.erase(slices[i]);
+  }
+  return split->next();
+}
+
 } // namespace
 
 bool canonicalize(Graph& graph) {
   bool changed = false;
   for (auto* node = graph.first(); node != nullptr;) {
-    auto* const next = node->next();
-    if (const auto size = equal_size(*node)) {
+    auto* next = node->next();
+    if (const auto slices = equal_slices(*node); !slices.empty()) {
+      next = replace_slices_by_split(graph, node, slices);
+      changed = true;
+    } else if (const auto size = equal_size(*node)) {
       replace_by_split(graph, node, *size);
       changed = true;
     } else if (calls(*node, "aten::_assert_tensor_metadata")) {
