@@ -23,7 +23,6 @@ struct Operator {
 
 const std::vector<Operator>& all_operators() {
   static const std::vector<Operator> all = {
-      {"multinomial", [](const at::Tensor& t) { return at::multinomial(t, 4); }},
       {"poisson", [](const at::Tensor& t) { return at::poisson(t); }},
       {"binomial", [](const at::Tensor& t) { return at::binomial(t, t / 100); }},
       {"standard_gamma", [](const at::Tensor& t) { return at::_standard_gamma(t); }},
@@ -72,17 +71,19 @@ TEST(RandomFallbackState, EveryCallGivesOtherNumbers) {
 TEST(RandomFallbackOut, IsStoredInAReplicatedTensorOnly) {
   run_on_ranks(2, [](int64_t /*rank*/) {
     const auto mesh = init_device_mesh("cpu", {2});
-    const auto weights = distribute_tensor(at::ones({6, 10}), mesh, {Shard(0)});
+    const auto weights = distribute_tensor(at::full({6, 10}, 0.5), mesh, {Shard(0)});
+    const std::optional<at::Generator> own_generator;
+    auto out = distribute_tensor(at::zeros({6, 10}), mesh, {Replicate()});
     manual_seed(3);
-    const auto expected = full_tensor(at::multinomial(weights, 4));
+    EXPECT_TRUE(at::bernoulli_out(out, weights, own_generator).is_same(out));
+    const auto expected = to_local(out).clone();
     manual_seed(3);
-    auto out = distribute_tensor(at::zeros({6, 4}, at::kLong), mesh, {Replicate()});
-    EXPECT_TRUE(at::multinomial_out(out, weights, 4).is_same(out));
-    EXPECT_TRUE(at::equal(full_tensor(out), expected));
-    auto sharded = distribute_tensor(at::zeros({6, 4}, at::kLong), mesh, {Shard(0)});
+    at::bernoulli_out(out, weights, own_generator);
+    EXPECT_TRUE(at::equal(to_local(out), expected));
+    auto sharded = distribute_tensor(at::zeros({6, 10}), mesh, {Shard(0)});
     EXPECT_EQ(
-        error_text<c10::NotImplementedError>([&] { at::multinomial_out(sharded, weights, 4); }),
-        "[aten::multinomial] can be stored in a replicated tensor only, but got i64[6,4] @ mesh(d0=2) {S(0)}. "
+        error_text<c10::NotImplementedError>([&] { at::bernoulli_out(sharded, weights, own_generator); }),
+        "[aten::bernoulli] can be stored in a replicated tensor only, but got f32[6,10] @ mesh(d0=2) {S(0)}. "
         "Redistribute it to R first, or use the functional form.");
     EXPECT_EQ(
         error_text<c10::TypeError>([&] { at::binomial(weights, at::ones({6, 10})); }),

@@ -14,7 +14,7 @@ namespace weft {
 /// must not get a kernel of its own.
 bool is_composed_of_random(const c10::OperatorHandle& op);
 
-/// Registers the operators that take a generator (multinomial, poisson, binomial, ...) and have no kernel yet. They run
+/// Registers the operators that take a generator (poisson, binomial, ...) and have no kernel yet. They run
 /// on replicated tensors with a generator that has the same seed on all ranks.
 void register_random_fallback(torch::Library& library);
 

@@ -4,6 +4,7 @@
 #include "weft/tensor/random/random_fallback.h"
 #include "weft/tensor/random/random_in_place.h"
 #include "weft/tensor/random/random_like.h"
+#include "weft/tensor/random/random_multinomial.h"
 
 namespace weft {
 
@@ -11,6 +12,7 @@ void register_random(torch::Library& library) {
   register_random_in_place(library);
   register_random_like(library);
   register_random_dropout(library);
+  register_random_multinomial(library);
   register_random_fallback(library);
 }
 
