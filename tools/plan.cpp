@@ -1,6 +1,7 @@
 #include "tools/commands.h"
 #include "tools/model_options.h"
 #include "weft/comm/world/fake_world.h"
+#include "weft/graph/analysis/number_text.h"
 #include "weft/graph/propose/propose_plan.h"
 #include "weft/graph/pt2/new_file.h"
 #include "weft/graph/pt2/read_pt2.h"
@@ -44,6 +45,8 @@ void print_reasons(const graph::ProposedPlan& proposed) {
   if (proposed.entries.empty()) {
     std::cerr << "No layers were found that a plan would shard.\n";
   }
+  std::cerr << "Of " << graph::count_text(proposed.parameters) << " parameters every rank holds "
+            << graph::count_text(proposed.replicated) << ", and a shard of the others.\n";
 }
 
 void plan(const PlanOptions& options) {

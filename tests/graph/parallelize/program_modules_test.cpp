@@ -59,6 +59,56 @@ TEST(ProgramModules, NodesOfOneCallAreInOneCall) {
   EXPECT_TRUE(modules.around(*t->next()->next()).empty());
 }
 
+/// An embedding of a type of one's own, called before an output layer with the same weight. An export keeps both names of
+/// the weight or, if it is strict, one.
+Program tied(bool has_both) {
+  auto result = parse_program(
+      has_both ? R"(
+program
+input %words_weight: f32[8,4] = parameter "words.weight"
+input %head_weight: f32[8,4] = parameter "head.weight"
+input %x: i64[2] = user
+  %embedding: f32[2,4] = aten::embedding(%head_weight, %x)
+  %linear: f32[2,8] = aten::linear(%embedding, %head_weight)
+output %linear = user
+)"
+               : R"(
+program
+input %words_weight: f32[8,4] = parameter "words.weight"
+input %x: i64[2] = user
+  %embedding: f32[2,4] = aten::embedding(%words_weight, %x)
+  %linear: f32[2,8] = aten::linear(%embedding, %words_weight)
+output %linear = user
+)");
+  auto* node = result.graph->first();
+  node->origin.metadata = {{"nn_module_stack", "L__self__,,Model;L__self__words,words,ScaledWords"}};
+  node->next()->origin.metadata = {{"nn_module_stack", "L__self__,,Model;L__self__head,head,Output"}};
+  const auto weight = at::ones({8, 4});
+  result.tensors["words.weight"] = weight;
+  if (has_both) {
+    result.tensors["head.weight"] = weight;
+  }
+  return result;
+}
+
+TEST(ProgramModules, OfATiedWeightAreWhatTheCallsInThemUseItAs) {
+  for (const bool has_both : {true, false}) {
+    const auto global = tied(has_both);
+    const ProgramModules modules(global);
+    ASSERT_EQ(modules.modules().size(), 3U);
+    const auto* words = modules.module_of_weight(*global.graph->first());
+    const auto* head = modules.module_of_weight(*global.graph->first()->next());
+    ASSERT_TRUE(words != nullptr && head != nullptr);
+    EXPECT_EQ(words->path, "words");
+    EXPECT_EQ(words->kind, nn::ModuleKind::Embedding);
+    EXPECT_EQ(head->path, "head");
+    EXPECT_EQ(head->kind, nn::ModuleKind::Linear);
+    // Both have the weight, so that a plan that names either shards it.
+    ASSERT_TRUE(words->parameters.size() == 1 && head->parameters.size() == 1);
+    EXPECT_EQ(words->parameters[0].identity, head->parameters[0].identity);
+  }
+}
+
 } // namespace program_modules_test
 
 } // namespace weft::graph

@@ -89,6 +89,21 @@ TEST(LayerGroups, WhatNeedsAllFeaturesIsTold) {
   EXPECT_EQ(groups_of(mixed), (Groups{"up: aten::sum.dim_IntList mixes its features"}));
 }
 
+TEST(LayerGroups, AnOperandOfWhichTheDtypeAloneIsReadStopsNoFeatures) {
+  const auto* text = R"(program
+    input %a: bf16[8,4] = parameter "up.weight"
+    input %c: bf16[4,8] = parameter "down.weight"
+    input %x: bf16[3,4] = user
+      %p: bf16[3,8] = aten::linear(%x, %a)
+      %f: f32[3,8] = aten::to.dtype(%p, f32)
+      %s: f32[3,8] = aten::silu(%f)
+      %q: bf16[3,8] = aten::type_as(%s, %p)
+      %d: bf16[3,4] = aten::linear(%q, %c)
+      %y: bf16[3,4] = aten::add.Tensor(%x, %d)
+    output %y = user)";
+  EXPECT_EQ(groups_of(text), (Groups{"up -> down"}));
+}
+
 } // namespace layer_groups_test
 
 } // namespace weft::graph

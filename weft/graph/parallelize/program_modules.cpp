@@ -1,6 +1,9 @@
 #include "weft/graph/parallelize/program_modules.h"
 
 #include "weft/graph/ir/module_stack.h"
+#include "weft/graph/parallelize/weight_use.h"
+
+#include <algorithm>
 
 namespace weft::graph {
 
@@ -19,28 +22,6 @@ const std::string& place_of(const Origin& origin) {
 bool ends_with_name(const std::string& type, std::string_view name) {
   return type.ends_with(name) &&
       (type.size() == name.size() || !std::isalnum(static_cast<unsigned char>(type[type.size() - name.size() - 1])));
-}
-
-/// How a weight is used, for modules of user-defined types.
-nn::ModuleKind kind_by_use(const Value* weight) {
-  for (const auto& use : weight->uses()) {
-    const auto& user = *use.node;
-    if (calls(user, "aten::linear")) {
-      return nn::ModuleKind::Linear;
-    }
-    if (calls(user, "aten::embedding")) {
-      return nn::ModuleKind::Embedding;
-    }
-    if (calls(user, "aten::t") || calls(user, "aten::permute") || calls(user, "aten::transpose.int")) {
-      for (const auto& further : user.output()->uses()) {
-        const auto& product = *further.node;
-        if (calls(product, "aten::addmm") || calls(product, "aten::mm") || calls(product, "aten::matmul")) {
-          return nn::ModuleKind::Linear;
-        }
-      }
-    }
-  }
-  return nn::ModuleKind::Other;
 }
 
 } // namespace
@@ -117,13 +98,54 @@ void ProgramModules::set_kinds(const Program& program) {
       modules_[i].kind = nn::ModuleKind::Embedding;
     }
   }
+  // A module of a user's own type is what its weight is used as.
+  std::unordered_map<const Value*, const Input*> inputs;
   for (const auto& input : program.inputs) {
-    const auto found = parameters_.find(input.target);
-    if (input.kind == InputKind::Parameter && found != parameters_.end() && input.target.ends_with("weight") &&
-        modules_[found->second.module].kind == nn::ModuleKind::Other) {
-      modules_[found->second.module].kind = kind_by_use(input.value);
+    if (input.kind == InputKind::Parameter) {
+      inputs[input.value] = &input;
     }
   }
+  for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
+    const auto use = weight_use(*node, [&](const Value* value) { return inputs.count(value) != 0; });
+    const auto user = use ? weight_user(*node, *inputs.at(use->weight)) : std::nullopt;
+    if (user) {
+      weight_users_[node] = *user;
+      auto& kind = modules_[*user].kind;
+      kind = kind == nn::ModuleKind::Other ? use->kind : kind;
+    }
+  }
+}
+
+std::optional<size_t> ProgramModules::weight_user(const Node& node, const Input& weight) {
+  const auto& [owner, parameter] = parameters_.at(weight.target);
+  const auto own = modules_[owner].parameters[parameter];
+  const auto has_it = [&](const nn::ModuleInfo& module) {
+    return std::any_of(module.parameters.begin(), module.parameters.end(), [&](const nn::ParameterInfo& each) {
+      return each.name == "weight" && each.identity == own.identity;
+    });
+  };
+  const auto& calls = around(node);
+  const auto caller = calls.empty() ? owner : calls.back().module;
+  if (has_it(modules_[caller])) {
+    return caller;
+  }
+  if (own.name != "weight") {
+    return std::nullopt;
+  }
+  // A strict export keeps one of several tied parameters. A module that lost its own calls the layer of a module that is
+  // called elsewhere.
+  const bool lost_its_own = modules_[caller].parameters.empty() && !types_[owner].empty() && !has_submodules(caller);
+  if (lost_its_own) {
+    modules_[caller].parameters.push_back(own);
+  }
+  return lost_its_own ? caller : owner;
+}
+
+bool ProgramModules::has_submodules(size_t module) const {
+  const auto prefix = modules_[module].path + ".";
+  return std::any_of(modules_.begin(), modules_.end(), [&](const nn::ModuleInfo& other) {
+    return modules_[module].path.empty() || other.path.starts_with(prefix);
+  });
 }
 
 } // namespace weft::graph

@@ -34,11 +34,21 @@ class ProgramModules {
   const std::unordered_map<std::string, ParameterPlace>& parameters() const {
     return parameters_;
   }
+  /// The module whose weight a call uses, as weight_use says: the one that calls the layer, if it has the weight, tied or
+  /// not, else the owner. nullptr if there is none.
+  const nn::ModuleInfo* module_of_weight(const Node& node) const {
+    const auto found = weight_users_.find(&node);
+    return found == weight_users_.end() ? nullptr : &modules_[found->second];
+  }
 
  private:
   size_t module(const std::string& path);
   void add_parameters(const Program& program);
   void set_kinds(const Program& program);
+  /// The innermost module around the call if the weight is its own or tied to its own, else the owner; none if the
+  /// parameter is not called weight.
+  std::optional<size_t> weight_user(const Node& node, const Input& weight);
+  bool has_submodules(size_t module) const;
 
   std::vector<nn::ModuleInfo> modules_;
   std::vector<std::string> types_;
@@ -47,6 +57,7 @@ class ProgramModules {
   std::unordered_map<std::string, size_t> calls_;
   NodeTable<const std::vector<Call>*> of_node_; // among the stacks
   std::unordered_map<std::string, ParameterPlace> parameters_;
+  std::unordered_map<const Node*, size_t> weight_users_;
 };
 
 } // namespace weft::graph

@@ -139,6 +139,15 @@ class Flows {
       return; // sizes and checks, which do not use features
     }
     const auto rule = analysis_.rule(node);
+    if (rule) {
+      // type_as reads the dtype alone.
+      const auto& ignored = rule->of_any_layout;
+      tracked.erase(
+          std::remove_if(
+              tracked.begin(), tracked.end(),
+              [&](size_t operand) { return std::find(ignored.begin(), ignored.end(), operand) != ignored.end(); }),
+          tracked.end());
+    }
     for (size_t k = 0; k < tracked.size(); ++k) {
       const auto& flow = flows_.at(node.operand(operands[tracked[k]].operand));
       if (is_linear || tracked.size() > 1) {

@@ -1,7 +1,10 @@
 #include "weft/graph/propose/propose_plan.h"
 
+#include "weft/graph/ir/clone.h"
 #include "weft/graph/parallelize/module_patterns.h"
 #include "weft/graph/propose/layer_groups.h"
+#include "weft/graph/propose/replicated_parameters.h"
+#include "weft/graph/simplify/canonicalize.h"
 
 #include <c10/util/StringUtil.h>
 #include <nlohmann/json.hpp>
@@ -283,6 +286,8 @@ std::string ProposedPlan::plan_text() const {
 
 std::string ProposedPlan::to_json() const {
   nlohmann::ordered_json json = {{"plan", nlohmann::ordered_json::parse(plan_text())}};
+  json["parameters"] = parameters;
+  json["replicated"] = replicated;
   json["entries"] = nlohmann::json::array();
   for (const auto& entry : entries) {
     json["entries"].push_back({{"pattern", entry.pattern}, {"reason", entry.reason}});
@@ -295,7 +300,11 @@ std::string ProposedPlan::to_json() const {
 }
 
 ProposedPlan propose_plan(const Program& program, int64_t ranks) {
-  return Proposing(program, ranks).run();
+  auto canonical = clone(program);
+  canonicalize(*canonical.graph);
+  auto proposed = Proposing(canonical, ranks).run();
+  add_replicated_parameters(proposed, canonical, ranks);
+  return proposed;
 }
 
 } // namespace weft::graph

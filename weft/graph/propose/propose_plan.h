@@ -15,7 +15,7 @@ struct ProposedPlan {
     nn::Style style;
     std::string reason;
   };
-  /// A layer that could be sharded but is not.
+  /// A layer or a parameter that stays replicated.
   struct LeftOut {
     std::string pattern;
     std::string reason;
@@ -23,11 +23,13 @@ struct ProposedPlan {
 
   std::vector<Entry> entries; // in the order of the program
   std::vector<LeftOut> left_out;
+  int64_t parameters = 0; // the elements of all parameters
+  int64_t replicated = 0; // of those that every rank holds
 
   nn::ParallelPlan plan() const;
   /// The plan file: a line per entry, with the options that are not the default.
   std::string plan_text() const;
-  /// {"plan": ..., "entries": [{"pattern", "reason"}], "left_out": [{"pattern", "reason"}]}
+  /// {"plan": ..., "parameters": 90432, "replicated": 320, "entries": [{"pattern", "reason"}], "left_out": [{"pattern", "reason"}]}
   std::string to_json() const;
 };
 

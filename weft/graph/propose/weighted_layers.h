@@ -14,8 +14,8 @@ struct WeightedLayer {
   bool is_embedding;
 };
 
-/// The layers of a program by their nodes, found by the operators that use parameters: linear, addmm, mm and matmul
-/// with a parameter or its transpose, and embedding. Layers that no plan can name are left out.
+/// The layers of a program by their nodes, found by the operators that use parameters (weight_use.h). Layers that no plan
+/// can name are left out.
 std::unordered_map<const Node*, WeightedLayer> find_weighted_layers(const Program& program, ProgramModules& modules);
 
 } // namespace weft::graph

@@ -1,0 +1,62 @@
+#include "weft/graph/parallelize/weight_use.h"
+
+#include "weft/graph/ir/parse.h"
+
+#include <gtest/gtest.h>
+
+namespace weft::graph {
+
+namespace weight_use_test {
+std::string text_of(nn::ModuleKind kind) {
+  return kind == nn::ModuleKind::Linear ? "linear" : "embedding";
+}
+
+/// "linear w of x" for the call that gives the program's output; "none" if it uses no weight.
+std::string use_in(const std::string& calls) {
+  const auto program = parse_program(
+      R"(program
+        input %w: f32[6,4] = parameter "up.weight"
+        input %b: f32[6] = parameter "up.bias"
+        input %x: f32[3,4] = user
+        input %r: f32[3,6] = user
+        input %i: i64[3] = user
+      )" +
+      calls + "\noutput %y = user");
+  const auto use = weight_use(
+      *program.graph->return_node()->operand(0)->producer(), [&](const Value* value) { return value->name() == "w"; });
+  if (!use) {
+    return "none";
+  }
+  return text_of(use->kind) + " " + use->weight->name() + " of " + use->input->name();
+}
+
+TEST(WeightUse, OfALinearLayerOrAnEmbedding) {
+  EXPECT_EQ(use_in("%y: f32[3,6] = aten::linear(%x, %w, %b)"), "linear w of x");
+  EXPECT_EQ(use_in("%y: f32[3,4] = aten::embedding(%w, %i)"), "embedding w of i");
+}
+
+TEST(WeightUse, OfAProductWithTheTranspose) {
+  for (const auto* transposed : {"aten::t(%w)", "aten::numpy_T(%w)", "aten::permute(%w, [1, 0])"}) {
+    const auto calls = "%t: f32[4,6] = " + std::string(transposed) + "\n";
+    EXPECT_EQ(use_in(calls + "%y: f32[3,6] = aten::matmul(%x, %t)"), "linear w of x") << transposed;
+    EXPECT_EQ(use_in(calls + "%y: f32[3,6] = aten::addmm(%b, %x, %t)"), "linear w of x") << transposed;
+  }
+  EXPECT_EQ(use_in("%y: f32[3,4] = aten::mm(%r, %w)"), "none");
+}
+
+TEST(WeightUse, OfAWeightThatIsCast) {
+  EXPECT_EQ(
+      use_in("%c: bf16[6,4] = aten::to.dtype(%w, bf16)\n"
+             "%h: bf16[3,4] = aten::to.dtype(%x, bf16)\n"
+             "%y: bf16[3,6] = aten::linear(%h, %c)"),
+      "linear w of h");
+}
+
+TEST(WeightUse, NotOfATensorThatIsComputed) {
+  EXPECT_EQ(use_in("%n: f32[6,4] = aten::neg(%w)\n%y: f32[3,6] = aten::linear(%x, %n)"), "none");
+  EXPECT_EQ(use_in("%y: f32[3,4] = aten::neg(%x)"), "none");
+}
+
+} // namespace weight_use_test
+
+} // namespace weft::graph
