@@ -290,7 +290,7 @@ TEST(TensorSpec, LocalShapeAndOffsetAreThisRanks) {
 TEST(TensorSpec, RankOutsideTheMeshHoldsNothing) {
   const auto block = TensorSpec::parse("f32[8,16] @ mesh(dp=2; ranks=1,3) {R}", c10::make_intrusive<World>(2, 4))
                          ->local_shape_and_offset();
-  EXPECT_EQ(block.shape, (c10::DimVector{0, 0}));
+  EXPECT_EQ(block.shape, (c10::DimVector{0}));
   EXPECT_EQ(block.offset, (c10::DimVector{0, 0}));
 }
 

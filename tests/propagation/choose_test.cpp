@@ -91,8 +91,17 @@ TEST(Choose, AReplicatedOperandIsSlicedWithoutCommunication) {
 
 TEST(Choose, TheCheaperOperandMoves) {
   EXPECT_EQ(
-      choice_text("aten::mm", {"f32[64,4] @ mesh(tp=2) {S(1)}", "f32[4,6] @ mesh(tp=2) {S(1)}"}),
+      choice_text("aten::mm", {"f32[6400,4096] @ mesh(tp=2) {S(1)}", "f32[4096,512] @ mesh(tp=2) {S(1)}"}),
       "moves: {S(1)} {S(0)} -> {P(sum)}");
+}
+
+TEST(Choose, ASmallOperandIsGatheredRatherThanShardedByAnotherDim) {
+  const auto softmax = [](const std::string& spec) { return choice_text("aten::_softmax", {spec}, {{"dim", 1}}); };
+  EXPECT_EQ(softmax("f32[8,4] @ mesh(tp=2) {S(1)}"), "moves: {R} -> {R}");
+  EXPECT_EQ(softmax("f32[4096,4096] @ mesh(tp=2) {S(1)}"), "moves: {S(0)} -> {S(0)}");
+  EXPECT_EQ(
+      choice_text("aten::mm", {"f32[64,4] @ mesh(tp=2) {S(1)}", "f32[4,6] @ mesh(tp=2) {S(1)}"}),
+      "moves: {R} {S(1)} -> {S(1)}");
 }
 
 TEST(Choose, AnActivationComesToAParameter) {
@@ -167,7 +176,8 @@ TEST(Choose, AReplicatedOperandStaysReplicatedNextToAnAverage) {
 }
 
 TEST(Choose, AnUnshardedFactorIsNotSharded) {
-  EXPECT_EQ(choice_text("aten::_softmax", {"f32[8,4] @ mesh(tp=2) {S(1)}"}, {{"dim", 1}}), "moves: {S(0)} -> {S(0)}");
+  EXPECT_EQ(choice_text("aten::_softmax", {"f32[8,4] @ mesh(tp=2) {S(1)}"}, {{"dim", 0}}), "{S(1)} -> {S(1)}");
+  EXPECT_EQ(choice_text("aten::_softmax", {"f32[8,4] @ mesh(tp=2) {S(1)}"}, {{"dim", 1}}), "moves: {R} -> {R}");
 }
 
 TEST(Choose, AStoredOutputKeepsItsLayout) {
@@ -217,7 +227,8 @@ TEST(Choose, AShardOfACommonFactorPassesAViewOfOtherDims) {
 
 TEST(Choose, AFactorOfAMergedDimIsNotShardedUnevenlyUnlessItIsTheFastest) {
   EXPECT_EQ(
-      choice_text("aten::view", {"f32[3,4] @ mesh(tp=2) {S(0)}"}, {{"size", Ints{12}}}), "moves: {S(1)} -> {SS(0,3)}");
+      choice_text("aten::view", {"f32[4099,4096] @ mesh(tp=2) {S(0)}"}, {{"size", Ints{4099 * 4096}}}),
+      "moves: {S(1)} -> {SS(0,4099)}");
   EXPECT_EQ(choice_text("aten::view", {"f32[3,5] @ mesh(tp=2) {S(1)}"}, {{"size", Ints{15}}}), "{S(1)} -> {SS(0,3)}");
 }
 

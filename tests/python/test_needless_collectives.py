@@ -50,18 +50,69 @@ def test_gather_along_a_sharded_dim_picks_what_a_rank_holds():
     on_two_ranks(program)
 
 
-def test_logsumexp_over_a_sharded_dim_reduces_twice():
-    for values in (X, torch.where(X > 2, X, float("-inf")), torch.full((4, 8), float("-inf")), X.log()):
+def test_logsumexp_over_a_sharded_dim_reduces_twice_or_gathers_what_is_small():
+    many = torch.linspace(-2, 2, 4096 * 64).reshape(4096, 64)
 
-        def program(mesh, D):
+    def program(mesh, D):
+        for values, calls in ((X, 1), (many, 2)):
+            for each in (values, torch.where(values > 1, values, float("-inf")), values * 0 - float("inf"), values.log()):
+                x = D(each, Shard(0))
+                with weft.comm_debug() as comm:
+                    x.logsumexp(0)
+                assert comm.calls == calls
+                torch.testing.assert_close(x.logsumexp(0).full_tensor(), each.logsumexp(0), equal_nan=True)
+                torch.testing.assert_close(x.logsumexp((0, 1)).full_tensor(), each.logsumexp((0, 1)), equal_nan=True)
+
+    on_two_ranks(program)
+
+
+ALONG_A_DIM = {
+    "softmax": lambda x: x.softmax(0),
+    "cumsum": lambda x: x.cumsum(0),
+    "logcumsumexp": lambda x: x.logcumsumexp(0),
+    "cummax": lambda x: x.cummax(0).values,
+    "topk": lambda x: x.topk(2, dim=0).values,
+    "kthvalue": lambda x: x.kthvalue(2, dim=0).values,
+    "mode": lambda x: x.mode(0).values,
+}
+
+
+@pytest.mark.parametrize("name", ALONG_A_DIM)
+def test_what_needs_all_of_a_small_sharded_dim_gathers_it(name):
+    """One collective, after which the result has any layout for nothing. Shards of a large tensor go to another dim."""
+    large = torch.linspace(-1, 1, 256 * 1024).reshape(256, 1024)
+
+    def program(mesh, D):
+        for values, placement in ((X, Replicate()), (large, Shard(1))):
             x = D(values, Shard(0))
             with weft.comm_debug() as comm:
-                x.logsumexp(0)
-            assert comm.calls == 2
-            torch.testing.assert_close(x.logsumexp(0).full_tensor(), values.logsumexp(0))
-            torch.testing.assert_close(x.logsumexp((0, 1)).full_tensor(), values.logsumexp((0, 1)))
+                y = ALONG_A_DIM[name](x)
+            assert comm.calls == 1
+            expected = Shard(0) if name in ("kthvalue", "mode") and placement == Shard(1) else placement
+            assert y.placements == (expected,)
+            torch.testing.assert_close(y.full_tensor(), ALONG_A_DIM[name](values))
 
-        on_two_ranks(program)
+    on_two_ranks(program)
+
+
+@pytest.mark.parametrize("order, op", [(float("inf"), "max"), (float("-inf"), "min"), (1, "sum"), (0, "sum")])
+def test_a_norm_without_a_root_is_reduced_where_it_is_read(order, op):
+    def program(mesh, D):
+        x = D(X, Shard(0))
+        with weft.strict():
+            norm = torch.linalg.vector_norm(x, order)
+            rows = torch.linalg.vector_norm(x, order, dim=0, keepdim=True)
+        assert norm.placements == rows.placements == (Partial(op),)
+        torch.testing.assert_close(norm.full_tensor(), torch.linalg.vector_norm(X, order))
+        torch.testing.assert_close(rows.full_tensor(), torch.linalg.vector_norm(X, order, dim=0, keepdim=True))
+        leaf, plain = x.detach().requires_grad_(), X.clone().requires_grad_()
+        with weft.comm_debug() as comm:
+            (torch.linalg.vector_norm(leaf, order) * 2).backward()
+        assert comm.calls == (2 if order in (float("inf"), float("-inf")) else 0), "the value, and how often it occurs"
+        (torch.linalg.vector_norm(plain, order) * 2).backward()
+        torch.testing.assert_close(leaf.grad if order == 0 else leaf.grad.full_tensor(), plain.grad)
+
+    on_two_ranks(program)
 
 
 def test_a_dim_of_one_element_keeps_its_shard_in_a_view():

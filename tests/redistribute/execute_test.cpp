@@ -309,17 +309,13 @@ TEST(Execute, ANumberStaysANumberForTypePromotionOnEveryRank) {
   });
 }
 
-TEST(Execute, RefusesARankThatIsNotInTheMesh) {
+TEST(Execute, ARankThatIsNotInTheMeshNeitherSendsNorReceives) {
   const DeviceMesh mesh(make_fake_world(4, 3), c10::kCPU, {2}, {"tp"});
-  const auto source = TensorSpec::make(mesh, {Shard(0)}, {4, 4}, at::kFloat);
-  try {
-    redistribute_local(at::zeros({0, 0}), source, source->with({Replicate()}));
-    FAIL() << "no error";
-  } catch (const c10::ValueError& error) {
-    EXPECT_STREQ(
-        error.what_without_backtrace(),
-        "[DeviceMesh] only ranks of the mesh can compute on it, but rank 3 is not in mesh(tp=2). Guard the computation "
-        "with mesh.is_member().");
+  for (const auto& sizes : {std::vector<int64_t>{4, 4}, std::vector<int64_t>{}}) {
+    const auto source = TensorSpec::make(mesh, {Partial()}, sizes, at::kFloat);
+    const auto nothing = at::zeros(source->local_shape_and_offset().shape);
+    const auto moved = redistribute_local(nothing, source, source->with({Replicate()})).wait();
+    EXPECT_TRUE(at::equal(moved, nothing));
   }
 }
 

@@ -59,7 +59,7 @@ TEST(Factories, ZeroDimsMetaAndOtherRanks) {
     const auto mesh = init_device_mesh("cpu", {2}, {"a"});
     EXPECT_EQ(zeros({}, mesh, {Replicate()}).dim(), 0);
     const auto local = to_local(ones({4, 3}, mesh, {Shard(0)}));
-    EXPECT_EQ(local.sizes(), rank == 2 ? c10::IntArrayRef({0, 0}) : c10::IntArrayRef({2, 3}));
+    EXPECT_EQ(local.sizes(), rank == 2 ? c10::IntArrayRef({0}) : c10::IntArrayRef({2, 3}));
     const auto meta = zeros({4, 3}, init_device_mesh("meta", {3}, {"a"}), {Shard(0)});
     EXPECT_TRUE(meta.is_meta());
     EXPECT_EQ(meta.sizes(), c10::IntArrayRef({4, 3}));

@@ -172,7 +172,7 @@ bool TensorSpec::is_contiguous() const {
 
 LocalBlock TensorSpec::local_shape_and_offset() const {
   if (!mesh_.is_member()) {
-    return {c10::DimVector(sizes_.size(), 0), c10::DimVector(sizes_.size(), 0)};
+    return {c10::DimVector(sizes_.empty() ? 0 : 1, 0), c10::DimVector(sizes_.size(), 0)};
   }
   return weft::local_shape_and_offset(sizes_, layout_, mesh_.shape(), mesh_.coordinate());
 }

@@ -17,6 +17,22 @@ namespace {
 /// Far more than any transfer costs, so that a parameter is redistributed only if no other strategy is possible.
 constexpr double kStationarySeconds = 1e6;
 
+/// The cost that a plan has later, where it moves shards to another tensor dim: the result then has a layout that its
+/// neighbours do not have, and one collective more takes it back. Replicas need none, so that a small tensor is gathered
+/// instead; for a large one the bytes decide.
+double return_seconds(const Plan& plan) {
+  const auto links = LinkModel::for_mesh(plan.source->mesh());
+  double seconds = 0;
+  for (const auto& step : plan.steps) {
+    for (const auto m : step.mesh_dims) {
+      if (step.before[m].is_shard() && step.after[m].is_shard() && step.before[m].dim() != step.after[m].dim()) {
+        seconds = std::max(seconds, links.links[m].latency_seconds);
+      }
+    }
+  }
+  return seconds;
+}
+
 /// The use of one mesh dim in a call.
 struct Role {
   enum class Kind : uint8_t { Replicate, Shard, Linear, Monotone, Listed };
@@ -472,7 +488,7 @@ class Chooser {
     double seconds = std::numeric_limits<double>::infinity();
     if (!is_refused(spec->layout(), layout)) {
       const auto found = plan(spec, spec->with(layout));
-      seconds = cost(found);
+      seconds = cost(found) + return_seconds(found);
       const bool transfers =
           std::any_of(found.steps.begin(), found.steps.end(), [](const Step& step) { return communicates(step.kind); });
       seconds += is_stationary && transfers ? kStationarySeconds : 0;

@@ -301,6 +301,9 @@ AsyncTensor CompiledPlan::CompiledStep::run(const at::Tensor& local, Reserved re
 
 CompiledPlan::CompiledPlan(Plan plan)
     : plan_(std::move(plan)), local_shape_(plan_.source->local_shape_and_offset().shape) {
+  if (!plan_.source->mesh().is_member()) {
+    return;
+  }
   for (const auto& step : plan_.steps) {
     steps_.push_back(std::make_shared<const CompiledStep>(step, *plan_.source));
   }
@@ -317,6 +320,9 @@ void CompiledPlan::check_local(const at::Tensor& local) const {
 AsyncTensor CompiledPlan::run(const at::Tensor& local) const {
   at::AutoDispatchBelowADInplaceOrView guard;
   check_local(local);
+  if (C10_UNLIKELY(!plan_.source->mesh().is_member())) {
+    return at::zeros(local.sizes(), local.options()); // no rank sends it anything
+  }
   // Collectives transfer memory, and a lazy conjugate or negative is not in memory yet.
   const bool is_lazy = local.is_conj() || local.is_neg();
   AsyncTensor current = C10_UNLIKELY(is_lazy) ? local.resolve_conj().resolve_neg() : local;

@@ -7,7 +7,7 @@
 namespace weft {
 
 /// A redistribution plan prepared for one rank: its groups, shapes and copies are computed, a run is a flat list of
-/// calls.
+/// calls. On a rank that is not in the mesh nothing is sent or received, and the local tensor stays empty.
 class CompiledPlan {
  public:
   explicit CompiledPlan(Plan plan);

@@ -111,7 +111,7 @@ TEST(DistributeTensor, ZeroDimsMetaAndOtherRanks) {
   run_on_ranks(3, [](int64_t rank) {
     const auto mesh = init_device_mesh("cpu", {2}, {"a"});
     const auto local = to_local(distribute_tensor(at::ones({4, 3}), mesh, {Shard(0)}));
-    EXPECT_EQ(local.sizes(), rank == 2 ? c10::IntArrayRef({0, 0}) : c10::IntArrayRef({2, 3}));
+    EXPECT_EQ(local.sizes(), rank == 2 ? c10::IntArrayRef({0}) : c10::IntArrayRef({2, 3}));
     const auto all = init_device_mesh("cpu", {3}, {"a"});
     EXPECT_EQ(
         full_tensor(distribute_tensor(at::scalar_tensor(static_cast<float>(rank + 5)), all, {Replicate()}))

@@ -212,7 +212,7 @@ TEST(Prepare, AMovedViewThatIsWrittenRaises) {
     const auto row = x.select(0, 1);
     expect_equal(full_tensor(row), whole_numbers({4, 2}).select(0, 1));
     const auto text =
-        "[aten::mul_] argument 'self' (f32[2] @ mesh(a=2) {S(0)}) is a view that had to be redistributed, so that "
+        "[aten::mul_] argument 'self' (f32[2] @ mesh(a=2) {R}) is a view that had to be redistributed, so that "
         "writing "
         "to it would not change the tensor it was taken of. Redistribute that tensor first, or clone the view.";
     EXPECT_EQ(error_text<c10::ValueError>([&] { row.mul_(2); }), text);
@@ -223,16 +223,14 @@ TEST(Prepare, AMovedViewThatIsWrittenRaises) {
   });
 }
 
-TEST(Prepare, ARankThatIsNotInTheMeshCannotCompute) {
+TEST(Prepare, OnARankThatIsNotInTheMeshOutputsAreKnownAndNothingMoves) {
   run_on_ranks(3, [](int64_t rank) {
     const auto mesh = init_device_mesh("cpu", {2}, {"a"}); // of the first two ranks
-    const auto x = zeros({4}, mesh, {Shard(0)});
-    if (rank == 2) {
-      EXPECT_EQ(
-          error_text<c10::ValueError>([&] { x.neg(); }),
-          "[aten::neg] rank 2 is not in " + mesh.to_string() +
-              " and cannot compute on it. Call operators on its ranks only.");
-    }
+    const auto x = zeros({4, 2}, mesh, {Shard(0)});
+    const auto call = prepared(op_of("aten::neg"), {x});
+    EXPECT_EQ(call.is_outside, rank == 2);
+    EXPECT_TRUE(call.outputs_known && call.moves.empty());
+    EXPECT_EQ(call.outputs.at(0).spec, spec_of(x));
   });
 }
 

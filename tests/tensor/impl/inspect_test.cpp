@@ -25,7 +25,7 @@ TEST(Inspect, SaysWhichElementsARankHolds) {
     const auto mesh = init_device_mesh("cpu", {2}, {"a"});
     for (const auto& block :
          {local_shape_and_offset(zeros({5, 3}, mesh, {Shard(0)})), local_shape_and_offset({5, 3}, mesh, {Shard(-2)})}) {
-      const std::vector<c10::DimVector> shapes = {{3, 3}, {2, 3}, {0, 0}};
+      const std::vector<c10::DimVector> shapes = {{3, 3}, {2, 3}, {0}};
       EXPECT_EQ(block.shape, shapes[rank]);
       EXPECT_EQ(block.offset, rank == 1 ? c10::DimVector({3, 0}) : c10::DimVector({0, 0}));
     }

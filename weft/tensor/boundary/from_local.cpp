@@ -46,10 +46,11 @@ SpecPtr spec_for(
         ? TensorSpec::make(mesh, layout, sizes, local.scalar_type())
         : TensorSpec::make(mesh, layout, sizes, strides_as_in(local, sizes), local.scalar_type());
   }
+  const bool has_dims = static_cast<int64_t>(options.shape->size()) == local.dim() || !mesh.is_member();
   TORCH_CHECK_VALUE(
-      static_cast<int64_t>(options.shape->size()) == local.dim() && options.stride->size() == options.shape->size(),
-      "[from_local] shape and stride must have the ", local.dim(), " dims of the local tensor, but got shape ",
-      c10::IntArrayRef(*options.shape), " and stride ", c10::IntArrayRef(*options.stride), ".");
+      has_dims && options.stride->size() == options.shape->size(), "[from_local] shape and stride must have the ",
+      local.dim(), " dims of the local tensor, but got shape ", c10::IntArrayRef(*options.shape), " and stride ",
+      c10::IntArrayRef(*options.stride), ".");
   const auto dense = dense_strides(*options.shape, dims_by_stride(*options.shape, *options.stride));
   TORCH_CHECK_VALUE(
       same_strides(*options.shape, *options.stride, dense),
@@ -144,7 +145,8 @@ PreparedOutput prepare_wrap(
     const DeviceMesh& mesh,
     const Layout& layout,
     const FromLocalOptions& options) {
-  const auto placements = checked_layout("from_local", mesh, layout, local.dim());
+  const auto ndim = options.shape ? static_cast<int64_t>(options.shape->size()) : local.dim();
+  const auto placements = checked_layout("from_local", mesh, layout, ndim);
   auto output = PreparedOutput::of(spec_for(local, mesh, placements, options), local.device());
   if (!options.run_check && mesh.is_member() && (options.shape || has_strided_shard(placements))) {
     check_local_shape(

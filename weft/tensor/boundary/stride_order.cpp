@@ -60,7 +60,8 @@ c10::DimVector strides_as_in(const at::Tensor& like, c10::IntArrayRef sizes) {
 }
 
 at::Tensor in_stride_order(at::Tensor local, const TensorSpec& spec) {
-  if (local.is_contiguous() && spec.is_contiguous()) {
+  const bool is_outside = local.dim() != spec.dim(); // on a rank that is not in the mesh it holds nothing
+  if (is_outside || (local.is_contiguous() && spec.is_contiguous())) {
     return local;
   }
   const auto strides = dense_strides(local.sizes(), dims_by_stride(spec.sizes(), spec.strides()));

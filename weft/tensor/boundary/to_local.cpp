@@ -4,6 +4,7 @@
 #include "weft/core/layout_algebra.h"
 #include "weft/tensor/boundary/agreement.h"
 #include "weft/tensor/boundary/from_local.h"
+#include "weft/tensor/boundary/plain_tensor.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/impl/autograd_alias.h"
@@ -97,10 +98,10 @@ class ToLocalNode : public UnaryNode {
   /// Whether the gradient is a plain dense tensor, so that from_local would not refuse it.
   static bool has_memory(const at::Tensor& gradient) {
     constexpr c10::DispatchKeySet kWrapped(
-        {c10::DispatchKey::Python, c10::DispatchKey::Functionalize, c10::DispatchKey::FuncTorchBatched,
-         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::ZeroTensor});
+        {c10::DispatchKey::Python, c10::DispatchKey::Functionalize, c10::DispatchKey::ZeroTensor});
     const auto keys = gradient.key_set();
-    return (keys.has(c10::DispatchKey::CPU) || keys.has(c10::DispatchKey::CUDA)) && !keys.has_any(kWrapped);
+    return (keys.has(c10::DispatchKey::CPU) || keys.has(c10::DispatchKey::CUDA)) && !keys.has_any(kWrapped) &&
+        !is_inside_transform(gradient);
   }
 
   SpecPtr spec_;
@@ -138,6 +139,9 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
 
 at::Tensor full_tensor(const at::Tensor& tensor, const ToLocalOptions& options) {
   const auto& spec = *checked_values("full_tensor", tensor).spec();
+  TORCH_CHECK_VALUE(
+      spec.mesh().is_member(), "[full_tensor] a rank of the mesh is required, but rank ", spec.mesh().world()->rank(),
+      " is not in ", spec.mesh(), ". Call it on those ranks only; to_local() is empty here.");
   return to_local(redistribute(tensor, replicated(spec.mesh())), options);
 }
 

@@ -1,4 +1,5 @@
 #include "weft/core/layout_algebra.h"
+#include "weft/redistribute/plan.h"
 #include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/decompositions/decompositions.h"
 #include "weft/tensor/decompositions/reduced_dims.h"
@@ -51,7 +52,8 @@ std::vector<int64_t> kept_shape(c10::IntArrayRef sizes, c10::IntArrayRef dims) {
   return shape;
 }
 
-/// The norm by operators on distributed tensors only, for programs that are recorded.
+/// The norm by operators on distributed tensors only, for programs that are recorded and for ranks that are not in the
+/// mesh, which hold nothing to take a norm of.
 at::Tensor norm_by_operators(
     const at::Tensor& self,
     double order,
@@ -81,7 +83,7 @@ at::Tensor vector_norm(
   const auto global = at::linalg_vector_norm(
       at::empty(self.sizes(), self.options().device(at::kMeta)), order, dims, /*keepdim=*/true, dtype);
   const auto result_dtype = global.scalar_type();
-  if (is_watched()) {
+  if (is_watched() || !as_dtensor(self)->spec()->mesh().is_member()) {
     return norm_by_operators(self, merge.order, dims, keepdim, result_dtype);
   }
   const auto terms_dtype = accumulation_dtype(result_dtype);
@@ -103,6 +105,12 @@ at::Tensor vector_norm(
   const auto terms = make_dtensor(
       merge.to_terms(local_norms).contiguous(),
       TensorSpec::make(spec->mesh(), terms_layout, global.sizes(), terms_dtype));
+  // Terms without a root are reduced where they are read. The gradient of a maximum reads it, and the sum of 16-bit
+  // terms would be less exact.
+  const bool is_read_by_gradient = std::isinf(merge.order) && self.requires_grad() && at::GradMode::is_enabled();
+  if (!merge.has_root() && !is_read_by_gradient && terms_dtype == result_dtype) {
+    return keepdim ? terms : terms.squeeze(dims);
+  }
   const auto norms = merge.from_terms(move_implicitly("aten::linalg_vector_norm", terms, layout)).to(result_dtype);
   return keepdim ? norms : norms.squeeze(dims);
 }
@@ -146,7 +154,7 @@ std::vector<at::Tensor> foreach_norm(
     at::TensorList self,
     const at::Scalar& order,
     std::optional<at::ScalarType> dtype) {
-  if (is_watched()) {
+  if (is_watched() || !as_dtensor(self[0])->spec()->mesh().is_member()) {
     std::vector<at::Tensor> norms;
     for (const auto& tensor : self) {
       norms.push_back(vector_norm(tensor, order, std::nullopt, /*keepdim=*/false, dtype));
@@ -207,6 +215,29 @@ at::Tensor logsumexp_over_ranks(const at::Tensor& self, c10::IntArrayRef dim, bo
   return sums + (keepdim ? largest : largest.squeeze(dims));
 }
 
+/// Whether two reductions of the result's size are cheaper than gathering the operand along the reduced dims.
+bool is_cheaper_than_gathering(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+  if (!shards_reduced_dims_or_is_partial(call, operands)) {
+    return false;
+  }
+  const auto& spec = operands[0];
+  const auto dims = call.reduced_dims("dim", call.operand(0).dim());
+  const auto is_reduced = [&](const Placement& placement) {
+    return placement.is_shard() && std::find(dims.begin(), dims.end(), placement.dim()) != dims.end();
+  };
+  auto terms = without_partial(spec->layout());
+  auto gathered = terms;
+  for (int64_t m = 0; m < terms.ndim(); ++m) {
+    if (is_reduced(spec->layout()[m])) {
+      terms = terms.with(m, Partial());
+      gathered = gathered.with(m, Replicate());
+    }
+  }
+  const auto results = TensorSpec::make(spec->mesh(), terms, kept_shape(spec->sizes(), dims), spec->dtype());
+  const auto complete = spec->with(without_partial(spec->layout()));
+  return 2 * cost(plan(results, results->with(gathered))) < cost(plan(complete, complete->with(gathered)));
+}
+
 } // namespace
 
 void add_norm_decompositions(Decompositions& all) {
@@ -219,7 +250,10 @@ void add_norm_decompositions(Decompositions& all) {
   add("aten::norm.ScalarOpt_dim", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_along)));
   add("aten::norm.ScalarOpt_dim_dtype", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_along_as)));
   add("aten::norm.ScalarOpt_dtype", KernelFunction::makeFromUnboxedFunction(TORCH_FN(norm_of_all_as)));
-  add("aten::logsumexp", KernelFunction::makeFromUnboxedFunction(TORCH_FN(logsumexp_over_ranks)));
+  all.emplace(
+      "aten::logsumexp",
+      Decomposition{
+          &is_cheaper_than_gathering, KernelFunction::makeFromUnboxedFunction(TORCH_FN(logsumexp_over_ranks))});
   all.emplace(
       "aten::_foreach_norm.Scalar",
       Decomposition{

@@ -30,8 +30,9 @@ class Preparation {
   PreparedCall run() {
     take_specs();
     // Rules and decompositions rely on valid arguments: the run on meta raises for others here, the same on every rank.
-    // The fallback needs no such check: it runs the operator on replicated tensors, which raises on every rank.
-    if (traits_.rule != nullptr || traits_.decomposition != nullptr) {
+    // The fallback needs no such check: it runs the operator on replicated tensors, which raises on every rank of the
+    // mesh. Outside of it no local results tell the sizes of the outputs.
+    if (traits_.rule != nullptr || traits_.decomposition != nullptr || call_.is_outside) {
       globals_ = global_results(op_, arguments_);
     }
     call_.has_registered_rule = traits_.rule != nullptr && traits_.rule->is_registered;
@@ -50,12 +51,16 @@ class Preparation {
     }
     call_.is_fallback = decision_.is_fallback;
     call_.expected = decision_.expected;
-    take_size_arguments();
-    take_lookup();
-    compile_moves();
+    if (!call_.is_outside) {
+      take_size_arguments();
+      take_lookup();
+      compile_moves();
+    } else if (call_.is_fallback && globals_) {
+      call_.expected.assign(globals_->size(), {replicated(*mesh_), {}});
+    }
     describe_outputs();
     call_.needs_linear_numbers = numbers_keep_linear_ && takes_numbers() && takes_terms();
-    if (call_.write_backs.empty()) {
+    if (call_.write_backs.empty() && !call_.is_outside) {
       call_.overlapped = find_overlap(op_.operator_name(), call_, decision_.targets);
     }
     explain();
@@ -100,10 +105,7 @@ class Preparation {
       mesh_ = &mesh;
     }
     TORCH_INTERNAL_ASSERT(mesh_ != nullptr);
-    // Views are allowed outside of the mesh, where the local tensor is empty.
-    TORCH_CHECK_VALUE(
-        mesh_->is_member() || traits_.schema.is_view, "[", name(), "] rank ", mesh_->world()->rank(), " is not in ",
-        mesh_->to_string(), " and cannot compute on it. Call operators on its ranks only.");
+    call_.is_outside = !mesh_->is_member();
     for (const auto& ref : operands_) {
       call_.operands.push_back(
           ref.impl != nullptr
@@ -222,7 +224,7 @@ class Preparation {
   }
 
   void describe_outputs() {
-    if (call_.is_fallback || !globals_) {
+    if ((call_.is_fallback && !call_.is_outside) || !globals_) {
       return; // the results of the fallback tell their sizes
     }
     call_.outputs_known = true;

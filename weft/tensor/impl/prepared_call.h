@@ -81,6 +81,7 @@ struct PreparedCall {
   std::shared_ptr<OverlappedCall> overlapped; // of a matmul that can overlap with gathering its left operand
   bool communicates = false;
   bool is_fallback = false;
+  bool is_outside = false;          // this rank is not in the mesh: the results hold nothing
   bool has_registered_rule = false; // by the user: the first results are compared with what it says
   /// Whether the call passes terms of a sum on and was prepared for numbers with which it is linear (see
   /// weft/propagation/linear_numbers.h). With others it has to be prepared anew.
