@@ -97,16 +97,20 @@ if TYPE_CHECKING:
 # What changes torch itself.
 for _name in (
     "_attributes",
+    "_clip_grad",
     "_comm_mode",
     "_compile",
+    "_data_parallel",
     "_forward_mode",
     "_mesh",
+    "_muon",
     "_pipelining",
     "_recompute",
     "_saved",
     "_seed",
     "_state_dict",
     "_torch_functions",
+    "_parametrize",  # changes a function that _torch_functions has changed
     "_values",
     "_wrappers",
     "_accelerate",

@@ -27,11 +27,12 @@ _FUNCTIONS = {
     ("torch.nn.LSTMCell",): ["forward"],
     ("torch.nn.GRUCell",): ["forward"],
     ("torch.nn.modules.transformer",): ["_detect_is_causal_mask"],
-    ("torch.nn.utils.parametrizations._Orthogonal",): ["forward", "right_inverse"],
+    ("torch.nn.utils.parametrizations._Orthogonal",): ["forward"],
 }
 _DRAWING_FUNCTIONS = {
     ("torch._lowrank", "torch"): ["svd_lowrank", "pca_lowrank"],
     ("torch._lobpcg", "torch"): ["lobpcg"],
+    ("torch.nn.utils.parametrizations._Orthogonal",): ["right_inverse"],
     ("torch.nn.functional",): [
         "fractional_max_pool2d",
         "fractional_max_pool2d_with_indices",

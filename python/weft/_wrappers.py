@@ -1,12 +1,9 @@
 """Modules of torch that wrap a model and cannot wrap one with distributed parameters.
 
-Nothing that they do to a parameter when they are made raises: fully_shard would shard the shards and fail in forward,
-DistributedDataParallel with init_sync=False give wrong gradients.
+Nothing that they do to a parameter when they are made raises: fully_shard would shard the shards and fail in forward.
 """
 
 import functools
-
-from torch.nn.parallel import DistributedDataParallel
 
 from weft import _C
 from weft._imports import when_imported
@@ -18,18 +15,6 @@ def _check_plain(wrapper, name, parameter):
             f"[{wrapper}] plain parameters are required, but got '{name}', {_C.spec(parameter)}. Leave it out: give the mesh a "
             "dim over which the batch is sharded, and backward() reduces the gradients over it."
         )
-
-
-def _teach_data_parallel(wrapper):
-    init_of_torch = wrapper.__init__
-
-    @functools.wraps(init_of_torch)
-    def __init__(self, module, *args, **kwargs):
-        for name, parameter in module.named_parameters():
-            _check_plain("DistributedDataParallel", name, parameter)
-        init_of_torch(self, module, *args, **kwargs)
-
-    wrapper.__init__ = __init__
 
 
 def _teach_fully_shard(fsdp_param):
@@ -44,5 +29,4 @@ def _teach_fully_shard(fsdp_param):
 
 
 def install():
-    _teach_data_parallel(DistributedDataParallel)
     when_imported("torch.distributed.fsdp._fully_shard._fsdp_param", _teach_fully_shard)

@@ -131,18 +131,21 @@ TEST(ClipGradNorm, SharesNothingWithStrictScopes) {
   });
 }
 
-TEST(ClipGradNorm, PlainAmongDistributedGradientsAreRefused) {
+TEST(ClipGradNorm, PlainGradientsAreAmongDistributedOnes) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
-    const auto gradient = distribute_tensor(at::ones({4}), mesh, {Shard(0)});
-    const Parameters parameters = {
-        with_gradient(at::ones_like(gradient), gradient), with_gradient(at::ones({3}), at::ones({3}))};
-    expect_contains(
-        error_text<c10::ValueError>([&] { nn::clip_grad_norm_(parameters, 1.0); }),
-        "[clip_grad_norm_] gradients must be distributed, all of them, or plain, but got a plain one of shape [3] "
-        "(equal on "
-        "every rank, or not?) among distributed ones. Distribute the parameters that are left, with distribute_tensor "
-        "or "
-        "distribute_module.");
+    const auto gradient = distribute_tensor(at::full({4}, 2.0), mesh, {Shard(0)});
+    const auto plain = at::full({9}, 1.0);
+    const auto with_plain = with_gradient(at::ones({9}), plain);
+    const auto with_distributed = with_gradient(at::ones_like(gradient), gradient);
+    for (const Parameters& parameters : {Parameters{with_plain, with_distributed}, {with_distributed, with_plain}}) {
+      plain.fill_(1.0);
+      gradient.fill_(2.0);
+      const auto norm = nn::clip_grad_norm_(parameters, 2.5);
+      EXPECT_EQ(spec_of(norm)->to_string(), "f32[] @ mesh(a=2) {R}");
+      EXPECT_FLOAT_EQ(norm.item<float>(), 5);
+      EXPECT_TRUE(at::allclose(full_tensor(gradient), at::full({4}, 1.0)));
+      EXPECT_TRUE(at::allclose(plain, at::full({9}, 0.5)));
+    }
   });
 }
 

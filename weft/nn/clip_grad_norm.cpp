@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace weft::nn {
@@ -30,17 +31,10 @@ Tensors gradients_of(at::TensorList parameters) {
 /// The gradients by mesh, or by device if they are plain.
 std::vector<Tensors> grouped(const Tensors& gradients) {
   const auto belong_together = [](const at::Tensor& a, const at::Tensor& b) {
-    return a.device() == b.device() && (!is_dtensor(a) || mesh_of(a) == mesh_of(b));
+    return a.device() == b.device() && is_dtensor(a) == is_dtensor(b) && (!is_dtensor(a) || mesh_of(a) == mesh_of(b));
   };
   std::vector<Tensors> groups;
   for (const auto& gradient : gradients) {
-    TORCH_CHECK_VALUE(
-        is_dtensor(gradient) == is_dtensor(gradients[0]),
-        "[clip_grad_norm_] gradients must be distributed, all of them, or plain, but got ",
-        is_dtensor(gradient) ? spec_of(gradient)->to_string()
-                             : c10::str("a plain one of shape ", gradient.sizes(), " (equal on every rank, or not?)"),
-        " among ", is_dtensor(gradient) ? "plain" : "distributed",
-        " ones. Distribute the parameters that are left, with distribute_tensor or distribute_module.");
     const auto group = std::find_if(
         groups.begin(), groups.end(), [&](const Tensors& members) { return belong_together(members[0], gradient); });
     (group == groups.end() ? groups.emplace_back() : *group).push_back(gradient);
@@ -79,10 +73,12 @@ at::Tensor clip_grad_norm_(at::TensorList parameters, double max_norm, double no
   for (const auto& group : groups) {
     at::_foreach_mul_(group, on_device_of(scale, group[0]));
   }
-  if (!is_dtensor(gradients[0])) {
+  const auto distributed =
+      std::find_if(gradients.begin(), gradients.end(), [](const at::Tensor& each) { return is_dtensor(each); });
+  if (distributed == gradients.end()) {
     return total;
   }
-  const auto& mesh = mesh_of(gradients[0]);
+  const auto& mesh = mesh_of(*distributed);
   return from_local(total, mesh, replicated(mesh));
 }
 

@@ -11,8 +11,8 @@ namespace weft::nn {
 ///   auto norm = weft::nn::clip_grad_norm_(model->parameters(), 1.0);
 ///   norm.item<double>();
 ///
-/// The norm is the same on every rank: a replicated 0-dim tensor on the mesh of the first gradient, or a plain one if
-/// all gradients are plain. Parameters without a gradient are ignored. `error_if_nonfinite` raises on every rank if the
+/// The norm is the same on every rank: a replicated 0-dim tensor on the mesh of the first distributed gradient, or a plain
+/// one if all gradients are plain. Plain gradients among distributed ones are equal on every rank. Parameters without a gradient are ignored. `error_if_nonfinite` raises on every rank if the
 /// norm is infinite or nan.
 at::Tensor clip_grad_norm_(
     at::TensorList parameters,

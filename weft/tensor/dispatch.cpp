@@ -45,6 +45,7 @@ void register_all() {
   register_is_same_size(*library);
   register_slice_backward(*library);
   register_in_place_views(*library);
+  register_unscale(*library);
   // Composed of differentiable operators, so that autograd can differentiate their backward too.
   for (auto* each : {library, autograd}) {
     register_linear_backward(*each);
@@ -59,6 +60,7 @@ void register_all() {
   }
   register_rms_norm_backward(*autograd);
   register_einsum(*autograd);
+  register_products(*autograd);
   register_embedding(*autograd);
   register_on_replicated_locals(*library, *autograd);
   refuse_collectives_of_torch();

@@ -23,6 +23,12 @@ FUNCTIONS = [
     lambda x, w: torch.mm(x, w),
     lambda x, w: torch.softmax(x, 1) * w,
     lambda x, w: F.layer_norm(x, (4,)) + w,
+    torch.matmul,
+    F.linear,
+    lambda x, w: F.linear(w, x, w[0]),
+    lambda x, w: torch.einsum("ij,jk->ki", x, w),
+    lambda x, w: F.embedding((w * 9).long() % 4, x),
+    lambda x, w: F.scaled_dot_product_attention(x[None], w[None], w[None]),
 ]
 
 
@@ -38,7 +44,7 @@ def test_dual_tensors(mesh, function, layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-@pytest.mark.parametrize("function", [*FUNCTIONS, torch.matmul, F.linear])
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_jvp(mesh, function, layout):
     x, tangent, w = torch.randn(3, 4, 4)
     expected = torch.func.jvp(lambda x: function(x, w), (x,), (tangent,))

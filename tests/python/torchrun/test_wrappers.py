@@ -31,9 +31,8 @@ def model(mesh):
 
 
 @pytest.mark.parametrize("options", [{}, {"init_sync": False}])
-def test_distributed_data_parallel(model, options):
-    text = r"\[DistributedDataParallel\] plain parameters are required, but got '0.weight', f32\[4,4\] @ mesh\(tp=2\) \{S\(0\)\}"
-    with pytest.raises(NotImplementedError, match=text):
+def test_distributed_data_parallel_over_the_ranks_of_the_parameters(model, options):
+    with pytest.raises(ValueError, match="a process group with one rank of each parameter's mesh is required"):
         DistributedDataParallel(model, **options)
 
 

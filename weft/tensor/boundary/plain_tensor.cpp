@@ -19,15 +19,20 @@ void check_has_dense_memory(const char* where, const at::Tensor& tensor) {
       "] a tensor with memory of its own is required, but got a functional one of shape ", tensor.sizes(),
       ". Call it outside of what is functionalized or exported.");
   TORCH_CHECK_TYPE(
-      !keys.has(Key::FuncTorchBatched) && !keys.has(Key::FuncTorchGradWrapper), "[", where,
-      "] a tensor with memory of its own is required, but got one of shape ", tensor.sizes(),
+      !is_inside_transform(tensor), "[", where, "] a tensor with memory of its own is required, but got one of shape ",
+      tensor.sizes(),
       " inside of a transform of torch.func (vmap, grad, jvp). Call it outside, and transform a function of "
-      "distributed "
-      "tensors.");
+      "distributed tensors.");
   TORCH_CHECK_TYPE(
       !tensor._is_zerotensor(), "[", where,
       "] a tensor with memory of its own is required, but got zeros without any of shape ", tensor.sizes(),
       ". Give its clone.");
+}
+
+bool is_inside_transform(const at::TensorBase& tensor) {
+  constexpr c10::DispatchKeySet kTransforms(
+      {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Batched});
+  return tensor.key_set().has_any(kTransforms);
 }
 
 bool is_on_device_of(const DeviceMesh& mesh, const at::Tensor& tensor) {

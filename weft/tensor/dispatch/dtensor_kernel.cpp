@@ -4,6 +4,8 @@
 #include "weft/rules/register_rule.h"
 #include "weft/tensor/dispatch/list_call.h"
 #include "weft/tensor/dispatch/local_call.h"
+#include "weft/tensor/dispatch/mixed_call.h"
+#include "weft/tensor/dispatch/outside_call.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
 #include "weft/tensor/gradients/gradient_layout.h"
 #include "weft/tensor/impl/call_agreement.h"
@@ -51,7 +53,10 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
   CallKey key;
   OperandRefs operands;
   key.add(first_word());
-  read_arguments(torch::jit::last(*stack, count), key, operands);
+  if (C10_UNLIKELY(!read_arguments(torch::jit::last(*stack, count), key, operands))) {
+    run_mixed(op_, current_traits(), *stack, operands);
+    return;
+  }
   auto& cache = CallCache::of_thread();
   auto* call = cache.find(key);
   if (call == nullptr) {
@@ -73,6 +78,10 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
   }
   if (C10_UNLIKELY(call->decomposition != nullptr)) {
     call->decomposition->kernel.callBoxed(op_, keys, stack);
+    return;
+  }
+  if (C10_UNLIKELY(call->is_outside)) {
+    run_outside(op_, traits_.schema, *call, *stack);
     return;
   }
   if (C10_UNLIKELY(Scopes::of_thread().any())) {
@@ -104,12 +113,13 @@ bool DTensorKernel::keep_linear(c10::ArrayRef<c10::IValue> arguments, const Oper
          });
 }
 
-void DTensorKernel::read_arguments(c10::ArrayRef<c10::IValue> arguments, CallKey& key, OperandRefs& operands) const {
+bool DTensorKernel::read_arguments(c10::ArrayRef<c10::IValue> arguments, CallKey& key, OperandRefs& operands) const {
+  bool may_be_called = true;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& value = arguments[i];
     switch (traits_.schema.arguments[i]) {
       case ArgumentKind::Tensor:
-        read_tensor(value, static_cast<int32_t>(i), -1, key, operands);
+        may_be_called &= read_tensor(value, static_cast<int32_t>(i), -1, key, operands);
         break;
       case ArgumentKind::TensorList:
       case ArgumentKind::OptionalTensorList: {
@@ -120,7 +130,7 @@ void DTensorKernel::read_arguments(c10::ArrayRef<c10::IValue> arguments, CallKey
         const auto list = value.toListRef();
         key.add(list.size());
         for (size_t k = 0; k < list.size(); ++k) {
-          read_tensor(list[k], static_cast<int32_t>(i), static_cast<int32_t>(k), key, operands);
+          may_be_called &= read_tensor(list[k], static_cast<int32_t>(i), static_cast<int32_t>(k), key, operands);
         }
         break;
       }
@@ -135,9 +145,10 @@ void DTensorKernel::read_arguments(c10::ArrayRef<c10::IValue> arguments, CallKey
         break;
     }
   }
+  return may_be_called;
 }
 
-void DTensorKernel::read_tensor(
+bool DTensorKernel::read_tensor(
     const c10::IValue& value,
     int32_t argument,
     int32_t position,
@@ -145,14 +156,13 @@ void DTensorKernel::read_tensor(
     OperandRefs& operands) const {
   if (!value.isTensor() || !value.toTensor().defined()) {
     key.add(0);
-    return;
+    return true;
   }
   const auto& tensor = value.toTensor();
   auto* impl = as_dtensor(tensor);
   operands.push_back({argument, position, &tensor, impl});
   if (impl == nullptr) {
-    read_plain(tensor, argument, key);
-    return;
+    return read_plain(tensor, key);
   }
   const bool is_leaf = is_parameter(tensor);
   if (C10_UNLIKELY(is_leaf && impl->claim_gradient_layout())) {
@@ -162,6 +172,7 @@ void DTensorKernel::read_tensor(
       C10_LIKELY(!impl->is_stale()), "[", op_.schema().name(), "] argument '",
       op_.schema().arguments()[argument].name(), "' (", *impl->spec(), ")", impl->why_stale());
   key.add(word_of(*impl, is_leaf));
+  return true;
 }
 
 void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor) {
@@ -191,13 +202,13 @@ void DTensorKernel::check_plain_agree(const DeviceMesh& mesh, const OperandRefs&
   }
 }
 
-void DTensorKernel::read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const {
-  check_may_be_plain(op_, argument, tensor);
+bool DTensorKernel::read_plain(const at::Tensor& tensor, CallKey& key) {
   key.add(word_of_plain(tensor));
   key.add(tensor.dim());
   for (const auto size : tensor.sizes()) {
     key.add(size);
   }
+  return counts_as_replicated(tensor);
 }
 
 void DTensorKernel::count_fallback(const PreparedCall& call) const {

@@ -45,10 +45,11 @@ class DTensorKernel {
   }
 
  private:
-  void read_arguments(c10::ArrayRef<c10::IValue> arguments, CallKey& key, OperandRefs& operands) const;
-  void read_tensor(const c10::IValue& value, int32_t argument, int32_t position, CallKey& key, OperandRefs& operands)
+  /// Returns false if a plain tensor among the arguments does not count as replicated.
+  bool read_arguments(c10::ArrayRef<c10::IValue> arguments, CallKey& key, OperandRefs& operands) const;
+  bool read_tensor(const c10::IValue& value, int32_t argument, int32_t position, CallKey& key, OperandRefs& operands)
       const;
-  void read_plain(const at::Tensor& tensor, int32_t argument, CallKey& key) const;
+  static bool read_plain(const at::Tensor& tensor, CallKey& key);
   /// The traits with the rule that the operator has now, which the user may have registered meanwhile.
   OperatorTraits current_traits() const;
   bool keep_linear(c10::ArrayRef<c10::IValue> arguments, const OperandRefs& operands) const;

@@ -3,6 +3,7 @@
 #include "weft/comm/comm_log.h"
 #include "weft/core/layout_algebra.h"
 #include "weft/tensor/boundary/from_local.h"
+#include "weft/tensor/boundary/plain_tensor.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/gradients/gradient_buckets.h"
 #include "weft/tensor/impl/in_backward.h"
@@ -32,8 +33,8 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
 
   variable_list operator()(const variable_list& gradients) override {
     const at::Tensor leaf(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(leaf_));
-    // Derivative formulas may return an undefined gradient.
-    if (!gradients[0].defined() || !is_dtensor(leaf)) {
+    // Derivative formulas may return an undefined gradient. A transform takes its values as they are.
+    if (!gradients[0].defined() || !is_dtensor(leaf) || is_inside_transform(gradients[0])) {
       return gradients;
     }
     const auto& spec = *as_dtensor(leaf)->spec();

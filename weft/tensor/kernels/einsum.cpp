@@ -1,6 +1,7 @@
 #include "weft/tensor/kernels/kernels.h"
 
 #include "weft/rules/equation.h"
+#include "weft/tensor/impl/autograd_alias.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -75,10 +76,15 @@ bool is_cast(at::TensorList tensors) {
   return device != at::kMeta && at::autocast::is_autocast_enabled(device);
 }
 
+/// The derivative here is not one of forward mode AD; ATen decomposes the equation into operators that have both.
+bool have_tangent(at::TensorList tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return has_tangent(tensor); });
+}
+
 at::Tensor einsum(c10::string_view equation, at::TensorList tensors, at::OptionalIntArrayRef path) {
   const auto parsed = parse_equation(equation);
-  if (parsed && !is_cast(tensors) && parsed->is_contraction() && sizes_agree(*parsed, tensors) &&
-      dtypes_agree(tensors)) {
+  if (parsed && !is_cast(tensors) && !have_tangent(tensors) && parsed->is_contraction() &&
+      sizes_agree(*parsed, tensors) && dtypes_agree(tensors)) {
     return EinsumByRule::apply(std::string(equation), tensors);
   }
   return at::compositeimplicitautograd::einsum(equation, tensors, path);

@@ -3,6 +3,7 @@
 #include "weft/core/layout_algebra.h"
 #include "weft/tensor/boundary/from_local.h"
 #include "weft/tensor/boundary/implicit_move.h"
+#include "weft/tensor/impl/autograd_alias.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 #include "weft/tensor/impl/move_observer.h"
 
@@ -170,7 +171,10 @@ at::Tensor embedding(
     c10::SymInt padding,
     bool scale_grad_by_freq,
     bool sparse) {
-  return Embedding::apply(weight, indices, padding.expect_int(), scale_grad_by_freq, sparse);
+  const auto rows_of = [&](const at::Tensor& table) {
+    return Embedding::apply(table, indices, padding.expect_int(), scale_grad_by_freq, sparse);
+  };
+  return has_tangent(weight) ? with_tangent(weight, rows_of) : rows_of(weight);
 }
 
 } // namespace

@@ -49,14 +49,28 @@ class InPlaceView final : public c10::OperatorKernel {
   std::optional<c10::OperatorHandle> view_;
 };
 
+/// Makes a tensor share the memory of another one, as `tensor.data = source` does.
+at::Tensor& set_to_tensor(at::Tensor& self, const at::Tensor& source) {
+  TORCH_CHECK_TYPE(
+      is_dtensor(self) && is_dtensor(source), "[aten::set_] two distributed tensors are required, but got ",
+      is_dtensor(self) ? "a plain" : "a distributed", " source for ", is_dtensor(self) ? "a distributed" : "a plain",
+      " tensor. Distribute the plain one with distribute_tensor or from_local.");
+  TORCH_CHECK_TYPE(
+      self.scalar_type() == source.scalar_type(), "[aten::set_] a source of dtype ", self.scalar_type(),
+      " is required, but got ", *as_dtensor(source)->spec(), ". Convert it.");
+  self.unsafeGetTensorImpl()->shallow_copy_from(source.getIntrusivePtr());
+  return self;
+}
+
 } // namespace
 
 void register_in_place_views(torch::Library& library) {
+  library.impl("set_.source_Tensor", TORCH_FN(set_to_tensor));
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);
     if (!op || !op->hasSchema() || !name.name.starts_with("aten::") || !name.name.ends_with('_') ||
-        !op->hasTag(at::Tag::inplace_view) ||
+        !op->hasTag(at::Tag::inplace_view) || op->hasKernelForDispatchKey(kDTensorKey) ||
         op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
       continue;
     }

@@ -40,7 +40,8 @@ void register_einsum(torch::Library& autograd);
 void register_embedding(torch::Library& autograd);
 
 /// Operators that change a tensor's shape in place (t_, squeeze_, ...): the tensor becomes the result of the view
-/// operator with the same name without the underscore. Operators without such a view operator (resize_, set_) raise.
+/// operator with the same name without the underscore. set_ makes it share the memory of another distributed tensor.
+/// Operators without such a view operator (resize_, other forms of set_) raise.
 void register_in_place_views(torch::Library& library);
 
 /// Registers instance_norm as a group norm with one channel per group. ATen would normalize samples and channels as the
@@ -55,6 +56,10 @@ void register_is_same_size(torch::Library& library);
 
 /// Registers the backward operators of linear and matmul, which ATen does not decompose, for distributed tensors.
 void register_linear_backward(torch::Library& library);
+
+/// matmul and linear, for autograd: one operator with ATen's derivative where that exists, and ATen's decomposition for what
+/// the derivative lacks, which are complex matrices (matmul) and the tangents of forward mode AD (both).
+void register_products(torch::Library& autograd);
 
 /// Operators without a rule that run on the local tensors of the replicated inputs, as on plain tensors, because ATen's code
 /// would not take distributed ones:
@@ -100,6 +105,12 @@ void register_max_pool1d(torch::Library& library);
 ///
 ///   t.to("meta")   f32[8,4] {S(0)} without data
 void register_to_meta(torch::Library& library);
+
+/// What GradScaler does to gradients: every rank divides its local tensors by the scale, and one number per mesh says on all
+/// ranks whether one of them is not finite. Gradients may be on several meshes, and plain among distributed ones.
+///
+///   gradients {S(0)} on tp=2   one all-reduce of a number; without a rule the gradients would be gathered
+void register_unscale(torch::Library& library);
 
 /// `where` with a number in place of a tensor. ATen converts the number to a tensor on the device of the other
 /// operands. If that is the meta device, the dispatcher would prefer the kernel of plain meta tensors to that of
