@@ -86,9 +86,8 @@ void bind_parallel(py::module_& module) {
       "lay_out", &lay_out_modules, py::arg("plan"), py::arg("modules"), py::arg("mesh"),
       py::arg("mesh_dim") = py::none(),
       "For every (path, kind, parameters) of a model the placements of its parameters, the hooks of its boundary (of "
-      "its inputs, of its inputs with keywords, of its outputs), whether it gives out plain shards, and whether the "
-      "plan "
-      "names it.");
+      "its inputs, of its inputs with keywords, of its outputs), whether it gives out plain shards, and whether it is "
+      "named.");
 }
 
 } // namespace weft::python
