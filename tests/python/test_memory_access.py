@@ -50,7 +50,7 @@ def layer(mesh):
         (lambda x: np.from_dlpack(x), RuntimeError, REFUSED),
         (lambda x: torch.from_dlpack(x), RuntimeError, REFUSED),
         (lambda x: torch.utils.dlpack.to_dlpack(x), RuntimeError, NO_POINTER),
-        (lambda x: x.clone().set_(torch.zeros(4, 4)), NotImplementedError, r"\[aten::set_\] cannot change"),
+        (lambda x: x.clone().set_(torch.zeros(4, 4)), TypeError, r"\[aten::set_\] two distributed tensors are required"),
         (lambda x: torch.zeros(4, 4).set_(x), NotImplementedError, r"\[aten::set_\] cannot change"),
         (lambda x: x.clone().resize_(2, 2), NotImplementedError, r"\[aten::resize_\] cannot change"),
     ],

@@ -62,6 +62,8 @@ def test_logsumexp_over_a_sharded_dim_reduces_twice_or_gathers_what_is_small():
                 assert comm.calls == calls
                 torch.testing.assert_close(x.logsumexp(0).full_tensor(), each.logsumexp(0), equal_nan=True)
                 torch.testing.assert_close(x.logsumexp((0, 1)).full_tensor(), each.logsumexp((0, 1)), equal_nan=True)
+        number = D(X, Shard(0)).sum()
+        torch.testing.assert_close(number.logsumexp(-1).full_tensor(), X.sum().logsumexp(-1))
 
     on_two_ranks(program)
 

@@ -28,7 +28,7 @@ void expect_nothing(const at::Tensor& tensor) {
 
 TEST(OutsideCall, ResultsHaveTheSpecsThatTheMeshHasAndHoldNothing) {
   on_two_of_three([](const at::Tensor& x, bool is_outside) {
-    const auto sum = (x + 2).matmul(x.t()).neg();
+    const auto sum = (x + 2).matmul(x.t()).relu();
     EXPECT_EQ(spec_of(sum)->to_string(), "f32[4,4] @ mesh(a=2) {S(0)}");
     const auto total = x.sum();
     EXPECT_EQ(spec_of(total)->to_string(), "f32[] @ mesh(a=2) {P(sum)}");

@@ -83,16 +83,21 @@ TEST(InPlaceView, AnOperatorWithoutAViewFormRaises) {
   });
 }
 
-TEST(InPlaceView, TheMemoryBehindATensorCannotBeExchanged) {
+TEST(InPlaceView, OnlyADistributedTensorTakesThePlaceOfAnother) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto global = whole_numbers({4, 2});
     const auto x = distribute_tensor(global, mesh, {Shard(0)});
     expect_contains(error_text<c10::NotImplementedError>([&] { x.set_(); }), "[aten::set_] cannot change f32[4,2]");
     expect_contains(
-        error_text<c10::NotImplementedError>([&] { x.set_(x + 1); }), "[aten::set_] cannot change f32[4,2]");
+        error_text<c10::TypeError>([&] { x.set_(at::ones({4, 2})); }),
+        "[aten::set_] two distributed tensors are required, but got a plain source for a distributed tensor");
     const auto plain = at::ones({2});
-    expect_contains(error_text([&] { plain.set_(x); }), "[aten::set_] cannot change a plain tensor");
+    expect_contains(error_text([&] { plain.set_(x); }), "but got a distributed source for a plain tensor");
     expect_equal(full_tensor(x), global);
+    const auto other = distribute_tensor(global.t(), mesh, {Shard(1)});
+    x.set_(other);
+    other.add_(1);
+    expect_equal(full_tensor(x), global.t() + 1);
   });
 }
 

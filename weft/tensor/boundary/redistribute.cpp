@@ -127,15 +127,21 @@ at::Tensor alias_for(const PreparedCall& call, const at::Tensor& tensor) {
   return relabels ? at::Tensor(impl.relabelled(*call.outputs[1].like)) : at::Tensor();
 }
 
-/// Redistributes the gradient to the layout of the tensor.
+/// Redistributes the gradient to the layout of the tensor. Terms of a gradient are reduced here if the tensor's were:
+/// operators before this one would each reduce them.
 class RedistributeNode : public UnaryNode {
  public:
-  RedistributeNode(SpecPtr source, at::ScalarType dtype_on_the_way, bool async_op)
-      : source_(std::move(source)), dtype_on_the_way_(dtype_on_the_way), async_op_(async_op) {}
+  RedistributeNode(SpecPtr source, Layout target, at::ScalarType dtype_on_the_way, bool async_op)
+      : source_(std::move(source)),
+        target_(std::move(target)),
+        dtype_on_the_way_(dtype_on_the_way),
+        async_op_(async_op) {}
 
   at::Tensor backward(const at::Tensor& given) override {
     const auto gradient = distributed_on_meta(given, source_->mesh());
-    const auto layout = gradient_layout(source_->layout(), as_dtensor(gradient)->spec()->layout());
+    const auto kept = gradient_layout(source_->layout(), checked_dtensor("redistribute", gradient).spec()->layout());
+    const auto layout =
+        replicated_where(kept, [&](int64_t m) { return kept[m].is_partial() && !target_[m].is_partial(); });
     const auto moved = redistribute(
         gradient, layout,
         {.async_op = async_op_, .forward_dtype = dtype_on_the_way_, .backward_dtype = dtype_on_the_way_});
@@ -148,6 +154,7 @@ class RedistributeNode : public UnaryNode {
 
  private:
   SpecPtr source_;
+  Layout target_;
   at::ScalarType dtype_on_the_way_;
   bool async_op_;
 };
@@ -185,7 +192,7 @@ at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const Re
     result = view_of(tensor, result);
   }
   if (records) {
-    record<RedistributeNode>(tensor, result, as_dtensor(tensor)->spec(), gradient_dtype, options.async_op);
+    record<RedistributeNode>(tensor, result, as_dtensor(tensor)->spec(), layout, gradient_dtype, options.async_op);
   }
   return result;
 }

@@ -217,7 +217,7 @@ at::Tensor logsumexp_over_ranks(const at::Tensor& self, c10::IntArrayRef dim, bo
 
 /// Whether two reductions of the result's size are cheaper than gathering the operand along the reduced dims.
 bool is_cheaper_than_gathering(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
-  if (!shards_reduced_dims_or_is_partial(call, operands)) {
+  if (!shards_reduced_dims(call, operands)) {
     return false;
   }
   const auto& spec = operands[0];

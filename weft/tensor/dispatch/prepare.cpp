@@ -7,6 +7,8 @@
 #include "weft/tensor/dispatch/overlapped_call.h"
 #include "weft/tensor/impl/expanded.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 
 namespace weft {
@@ -57,6 +59,8 @@ class Preparation {
       compile_moves();
     } else if (call_.is_fallback && globals_) {
       call_.expected.assign(globals_->size(), {replicated(*mesh_), {}});
+    } else if (!globals_ && op_.hasTag(at::Tag::pointwise) && call_.expected.size() == 1) {
+      globals_ = {pointwise_result()};
     }
     describe_outputs();
     call_.needs_linear_numbers = numbers_keep_linear_ && takes_numbers() && takes_terms();
@@ -221,6 +225,23 @@ class Preparation {
       }
     }
     return false;
+  }
+
+  /// The output of a pointwise operator without a meta kernel (abs): its sizes by the rule, its dtype by a run on numbers.
+  GlobalMeta pointwise_result() const {
+    torch::jit::Stack stack(arguments_.begin(), arguments_.end());
+    for (const auto& ref : operands_) {
+      stack[ref.argument] = at::zeros({}, at::TensorOptions(ref.tensor->scalar_type()));
+    }
+    op_.callBoxed(stack);
+    const auto dtype = stack[0].toTensor().scalar_type();
+    const auto spec = TensorSpec::make(*mesh_, replicated(*mesh_), call_.expected[0].sizes, dtype);
+    GlobalMeta result;
+    result.defined = true;
+    result.sizes = c10::DimVector(spec->sizes());
+    result.strides = c10::DimVector(spec->strides());
+    result.dtype = dtype;
+    return result;
   }
 
   void describe_outputs() {

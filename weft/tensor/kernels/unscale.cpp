@@ -46,8 +46,8 @@ void check_and_unscale(at::TensorList gradients, at::Tensor& found_inf, const at
     }
     const auto& spec = *impl->spec();
     TORCH_CHECK_VALUE(
-        !spec.layout().has_partial(), "[", kUnscaleName, "] gradients with values are required, but got the terms of a sum, ",
-        spec, ". Redistribute it first.");
+        !spec.layout().has_partial(), "[", kUnscaleName,
+        "] gradients with values are required, but got the terms of a sum, ", spec, ". Redistribute it first.");
     add_mesh_dims(meshes, spec);
     impl->count_write();
     locals.push_back(checked_values(kUnscaleName, gradient).local());
