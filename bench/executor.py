@@ -32,4 +32,4 @@ def run(settings):
 
 
 def table(all_rows):
-    return rows.limited_table(all_rows, "by hand", LIMIT)
+    return rows.limited_table(all_rows, {"by hand": LIMIT})

@@ -28,4 +28,4 @@ def run(settings):
 
 
 def table(all_rows):
-    return rows.limited_table(all_rows, "plain", LIMIT)
+    return rows.limited_table(all_rows, {"plain": LIMIT})

@@ -64,11 +64,12 @@ def table(rows):
     return aligned(lines)
 
 
-def limited_table(rows, peer, limit):
-    """The table, and what became of the limit on the ratio to one of the peers."""
+def limited_table(rows, limits):
+    """The table, and what became of the limits on the ratios to peers, by the peer's name."""
     lines = [table(rows), ""]
     for row in rows:
-        if row.peer_name == peer:
+        limit = limits.get(row.peer_name)
+        if limit is not None:
             missed = "" if row.ratio <= limit else " is MISSED"
             lines.append(f"{row.case} over {row.peer_name}: {number(row.ratio)}, at most {limit}{missed}")
     return "\n".join(lines)

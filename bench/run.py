@@ -11,6 +11,7 @@ import collectives
 import dispatch
 import executor
 import host_step
+import huggingface
 import instructions
 import local
 import overlap
@@ -32,6 +33,7 @@ BENCHES = {
     "instructions": instructions,
     "host_step": host_step,
     "training": training,
+    "huggingface": huggingface,
     "executor": executor,
     "transform": transform,
     "shard_memory": shard_memory,
