@@ -162,7 +162,8 @@ bool DTensorKernel::read_tensor(
   auto* impl = as_dtensor(tensor);
   operands.push_back({argument, position, &tensor, impl});
   if (impl == nullptr) {
-    return read_plain(tensor, key);
+    const bool is_index = op_.schema().arguments()[argument].name() == "indices" && is_made_by_python_index(tensor);
+    return read_plain(tensor, key) || is_index;
   }
   const bool is_leaf = is_parameter(tensor);
   if (C10_UNLIKELY(is_leaf && impl->claim_gradient_layout())) {
