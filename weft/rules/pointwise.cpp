@@ -16,10 +16,13 @@ Rule division(const OpCall& call) {
 
 /// Whether the first operand is ordered and has terms, and the result is ordered too.
 bool has_order(const OpCall& call) {
+  const auto operands = call.operands();
+  const auto arguments = call.arguments();
   return has_terms(call.operand(0).dtype) &&
-      std::none_of(call.operands().begin(), call.operands().end(), [](const Operand& operand) {
-           return c10::isComplexType(operand.dtype);
-         });
+      std::none_of(
+             operands.begin(), operands.end(),
+             [](const Operand& operand) { return c10::isComplexType(operand.dtype); }) &&
+      std::none_of(arguments.begin(), arguments.end(), [](const auto& number) { return number.isComplexDouble(); });
 }
 
 Rule negation(const OpCall& call) {

@@ -26,9 +26,10 @@ bool counts_as_replicated(const at::Tensor& plain) {
 }
 
 bool is_made_by_python_index(const at::Tensor& index) {
+  // Torch's Python registers these hooks when it is imported; asking for the interpreter without them would raise.
+  static const bool has_python = !c10::impl::PyInterpreterHooksRegistry()->Keys().empty();
   const bool is_of_indices = index.scalar_type() == at::kLong || index.scalar_type() == at::kBool;
-  return is_of_indices && c10::impl::getGlobalPyInterpreter() != nullptr &&
-      index.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj() == nullptr;
+  return has_python && is_of_indices && index.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj() == nullptr;
 }
 
 } // namespace weft
