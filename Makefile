@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 PYTHON = $(or $(WEFT_PYTHON),.venv/bin/python)
 SOURCES = git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' | xargs -0r ls -d 2>/dev/null
 
-.PHONY: help setup demo wheel test differential faults mutate bench lint format asan tsan fuzz clean
+.PHONY: help setup setup-tests demo wheel test differential faults mutate bench lint format asan tsan fuzz clean
 .PRECIOUS: build/%/build.ninja
 
 help:
@@ -23,11 +23,14 @@ help:
 
 setup:
 	@scripts/setup
+setup-tests:
+	@scripts/setup tests
 
 # Once configured, Ninja runs CMake again when one of its files changes; the presets are the one thing it does not see.
 build/%/build.ninja: CMakePresets.json | setup
 	cmake --preset $*
 	@touch $@
+build/dev/build.ninja: | setup-tests
 
 demo: build/release/build.ninja
 	cmake --build --preset release -j $(JOBS) --target weft_command
@@ -38,7 +41,7 @@ wheel: build/release/build.ninja
 	$(PYTHON) -m pip wheel . --no-deps --no-build-isolation -w build/wheel \
 	  -C cmake.define.WEFT_PREBUILT="$(CURDIR)/build/release"
 
-bench: build/release/build.ninja
+bench: setup-tests build/release/build.ninja
 	cmake --build --preset release -j $(JOBS) --target benches weft_command
 	$(PYTHON) bench/run.py $(if $(ONLY),--only $(ONLY))
 
