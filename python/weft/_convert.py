@@ -62,16 +62,21 @@ def torch_spec(tensor):
     )
 
 
-def to_torch(tensor: Tensor) -> DTensor:
-    """PyTorch's DTensor over the same local tensor."""
-    DTensor = original("torch.distributed.tensor", "DTensor")
-    spec = _C.spec(tensor)
+def check_shard_orders(where, spec):
+    """Raises if mesh dims shard a tensor dim in another order than their own, which placements alone do not tell."""
     for dim in range(spec.ndim):
         order = spec.shard_order(dim)
         if order != sorted(order):
             raise NotImplementedError(
-                f"[to_torch] mesh dims must shard a tensor dim in their order, but got {spec}. Redistribute it first."
+                f"[{where}] mesh dims must shard a tensor dim in their order, but got {spec}. Redistribute it first."
             )
+
+
+def to_torch(tensor: Tensor) -> DTensor:
+    """PyTorch's DTensor over the same local tensor."""
+    DTensor = original("torch.distributed.tensor", "DTensor")
+    spec = _C.spec(tensor)
+    check_shard_orders("to_torch", spec)
     return DTensor.from_local(
         _C.to_local(tensor),
         _groups.torch_mesh_of(spec.mesh),

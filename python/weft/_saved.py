@@ -4,17 +4,13 @@ reads back. Each rank saves a file of its own. torch.distributed.checkpoint save
 import torch
 
 from weft import _C, _groups
+from weft._convert import check_shard_orders
 
 
 def reduced(tensor):
     """What pickle keeps of a distributed tensor."""
     spec = _C.spec(tensor)
-    for dim in range(spec.ndim):
-        order = spec.shard_order(dim)
-        if order != sorted(order):
-            raise NotImplementedError(
-                f"[pickle] mesh dims must shard a tensor dim in their order, but got {spec}. Redistribute it first."
-            )
+    check_shard_orders("pickle", spec)
     rank = _groups.current_world().rank
     return restored, (_C.local_tensor(tensor), str(spec), spec.stride, rank, tensor.requires_grad)
 
