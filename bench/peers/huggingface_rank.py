@@ -14,27 +14,30 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from serve import serve_as_rank
 
 BENCH = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
+from python_decoder import Decoder, training_step  # noqa: E402
 
 VOCABULARY, LAYERS, HEADS, BATCH, LENGTH = 1024, 8, 8, 2, 64
 STEPS, TOLERANCE = 4, 1e-5
 
 
-def training(model, inputs, targets, logits_of):
+class Logits(torch.nn.Module):
+    """A model of transformers as one that returns its logits."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens):
+        return self.model(tokens).logits
+
+
+def training(model, inputs, targets):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-
-    def step():
-        loss = F.cross_entropy(logits_of(model(inputs)).flatten(0, 1), targets.flatten())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss.item()
-
-    return step
+    return lambda: training_step(model, optimizer, inputs, targets)
 
 
 def llama(dim):
@@ -73,21 +76,20 @@ def make_training(mode, dim):
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     if mode == "decoder":
         import weft
-        from python_decoder import Decoder
 
         mesh = weft.init_device_mesh("cpu", (dist.get_world_size(),))
         decoder = weft.parallelize_module(Decoder(VOCABULARY, dim, LAYERS, HEADS), mesh, BENCH / "plans/decoder.json")
-        return training(decoder, *(weft.distribute_tensor(each, mesh) for each in (inputs, targets)), lambda out: out)
+        return training(decoder, *(weft.distribute_tensor(each, mesh) for each in (inputs, targets)))
     model = llama(dim)
-    single = training(copy.deepcopy(model), inputs, targets, lambda out: out.logits)
+    single = training(Logits(copy.deepcopy(model)), inputs, targets)
     if mode == "weft":
         import weft
 
         mesh = weft.init_device_mesh("cpu", (dist.get_world_size(),))
         parallel = weft.parallelize_module(model, mesh, "auto")
-        step = training(parallel, *(weft.distribute_tensor(each, mesh) for each in (inputs, targets)), lambda out: out.logits)
+        step = training(Logits(parallel), *(weft.distribute_tensor(each, mesh) for each in (inputs, targets)))
     else:
-        step = training(by_torch(model), inputs, targets, lambda out: out.logits)
+        step = training(Logits(by_torch(model)), inputs, targets)
     expected, losses = [single() for _ in range(STEPS)], [step() for _ in range(STEPS)]
     if any(abs(a - b) > TOLERANCE * b for a, b in zip(losses, expected)):
         raise RuntimeError(f"the losses of {mode} must be those of a single device, {expected}, but are {losses}")
