@@ -82,6 +82,9 @@ void bind_scopes(py::module_& module) {
       "replicated;\n"
       "returns whether it did.");
   module.def(
+      "in_parallel_forward", &ParallelForward::is_active,
+      "Whether this thread runs the forward of a parallelised module.");
+  module.def(
       "counts_as_replicated", &counts_as_replicated, py::arg("plain"),
       "Whether a plain tensor may be used among distributed ones here.");
   bind_switch<&Scopes::debug>(

@@ -42,7 +42,7 @@ def shard_batch(module: nn.Module, device_mesh: _C.DeviceMesh | None = None, mes
 
     def replicate_numbers(module, inputs, outputs):
         def replicated(value):
-            is_number = isinstance(value, torch.Tensor) and _C.is_dtensor(value) and value.numel() == 1
+            is_number = _C.is_dtensor(value) and value.numel() == 1
             if not is_number or all(placement.is_replicate() for placement in _C.placements(value)):
                 return value
             # The program may write to it (loss *= 2), and no view made by a redistribution allows that.

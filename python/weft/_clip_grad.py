@@ -1,4 +1,4 @@
-"""Clipping by torch.nn.utils of gradients on several meshes, of which plain gradients may be part.
+"""Clipping by torch.nn.utils of gradients on several meshes, some of them plain perhaps.
 
 The norm of all gradients is a number on one mesh, which torch's code would multiply with gradients on another. Every mesh gets its
 value instead.
@@ -11,6 +11,7 @@ from torch.nn import utils as _utils
 from torch.nn.utils import clip_grad as _clip_grad
 
 from weft import _C
+from weft._gather import global_value
 
 
 def _by_mesh(tensors):
@@ -22,10 +23,6 @@ def _by_mesh(tensors):
     return groups
 
 
-def _value(number):
-    return _C.full_tensor(number) if _C.is_dtensor(number) else number
-
-
 def _total_norm(of_torch):
     @functools.wraps(of_torch)
     def total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
@@ -34,7 +31,7 @@ def _total_norm(of_torch):
         meshes = [mesh for mesh in groups if mesh is not None]
         if len(meshes) < 2:
             return of_torch(tensors, norm_type, error_if_nonfinite, foreach)
-        norms = [_value(of_torch(group, norm_type, False, foreach)) for group in groups.values()]
+        norms = [global_value(of_torch(group, norm_type, False, foreach)) for group in groups.values()]
         total = of_torch([norm.to(tensors[0].device) for norm in norms], norm_type, error_if_nonfinite, False)
         return _C.from_local(total, meshes[0])
 
@@ -47,7 +44,7 @@ def _clip_with_norm(of_torch):
         parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
         groups = _by_mesh(parameter.grad for parameter in parameters if parameter.grad is not None)
         is_of_each = not _C.is_dtensor(total_norm) or groups.keys() <= {None, _C.device_mesh(total_norm)}
-        of_torch(parameters, max_norm, total_norm if is_of_each else _value(total_norm), foreach)
+        of_torch(parameters, max_norm, total_norm if is_of_each else global_value(total_norm), foreach)
 
     return clip
 

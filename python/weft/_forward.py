@@ -11,11 +11,11 @@ holds in it.
 import functools
 import inspect
 
-import torch
 import torch.utils._pytree as pytree
 from torch import nn
 
 from weft import _C
+from weft._gather import global_value
 
 _exchange = _C.exchange_parallel_forward
 
@@ -39,12 +39,14 @@ def _install():
     nn.Module.__call__ = __call__
 
 
-def _has_distributed(values):
-    return any(isinstance(value, torch.Tensor) and _C.is_dtensor(value) for value in pytree.tree_leaves(values))
-
-
-def _global(value):
-    return _C.full_tensor(value) if isinstance(value, torch.Tensor) and _C.is_dtensor(value) else value
+def replace_method(module_class, name, replaced):
+    """Replaces a method by `replaced(method)` in each class that defines it, the given one and its bases, once."""
+    for owner in module_class.__mro__:
+        method = vars(owner).get(name)
+        if inspect.isfunction(method) and not hasattr(method, "_weft_of_class"):
+            made = replaced(method)
+            made._weft_of_class = method
+            setattr(owner, name, made)
 
 
 def _as_forward(generate):
@@ -57,19 +59,12 @@ def _as_forward(generate):
             return generate(self, *args, **kwargs)
         try:
             result = generate(self, *args, **kwargs)
-            return result if _has_distributed((args, kwargs)) else pytree.tree_map(_global, result)
+            is_distributed = any(_C.is_dtensor(value) for value in pytree.tree_leaves((args, kwargs)))
+            return result if is_distributed else pytree.tree_map(global_value, result)
         finally:
             _exchange(False)
 
-    on_both._weft_of_class = generate
     return on_both
-
-
-def _teach_generate(module_class):
-    for owner in module_class.__mro__:
-        generate = vars(owner).get("generate")
-        if inspect.isfunction(generate) and not hasattr(generate, "_weft_of_class"):
-            owner.generate = _as_forward(generate)
 
 
 def set_replicates_plain(module, replicates_plain):
@@ -79,4 +74,4 @@ def set_replicates_plain(module, replicates_plain):
     for each in module.modules():
         each._weft_replicates_plain = replicates_plain
     for module_class in {type(each) for each in module.modules()}:
-        _teach_generate(module_class)
+        replace_method(module_class, "generate", _as_forward)

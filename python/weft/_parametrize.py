@@ -13,10 +13,11 @@ import torch.nn.utils.parametrizations as _parametrizations
 import torch.nn.utils.parametrize as _parametrize
 
 from weft import _C
+from weft._gather import on_replicated
 
 
 class _Scopes(threading.local):
-    """A number of scopes, of which torch asks whether it is zero."""
+    """A number of scopes; torch asks whether it is zero."""
 
     count = 0
 
@@ -59,16 +60,14 @@ def _cached_per_thread(of_torch):
     return cached
 
 
-def _on_replicated(right_inverse):
+def _gathering(right_inverse):
     """It writes to the diagonal of its result. The diagonal of a sharded matrix is no view, so the matrix is gathered, once."""
 
     @functools.wraps(right_inverse)
     def of_any_layout(self, value):
         if not _C.is_dtensor(value):
             return right_inverse(self, value)
-        spec = _C.spec(value)
-        result = right_inverse(self, _C.redistribute(value, placements=[_C.Replicate()] * spec.mesh.ndim))
-        return _C.redistribute(result, placements=spec.placements)
+        return on_replicated(lambda gathered: right_inverse(self, gathered), value)
 
     return of_any_layout
 
@@ -79,4 +78,4 @@ def install():
     _parametrize._cache_enabled, _parametrize._cache = _Scopes(), _Values()
     _parametrize.cached = _cached_per_thread(_parametrize.cached)
     orthogonal = _parametrizations._Orthogonal
-    orthogonal.right_inverse = _on_replicated(orthogonal.right_inverse)
+    orthogonal.right_inverse = _gathering(orthogonal.right_inverse)

@@ -4,12 +4,12 @@ and what Trainer and accelerate are told of them."""
 from __future__ import annotations
 
 import functools
-import inspect
 
 import torch
 from torch import nn
 
 from weft import _C, _accelerate
+from weft._forward import replace_method
 
 
 def is_transposed_linear(module: nn.Module) -> bool:
@@ -42,7 +42,7 @@ def _gathered(state_dict, keeps):
     """The state dict with global tensors; tied ones stay tied. Without `keeps` the values are gathered for others alone."""
     made, result = {}, {}
     for name, value in state_dict.items():
-        if isinstance(value, torch.Tensor) and _C.is_dtensor(value):
+        if _C.is_dtensor(value):
             if id(value) not in made:
                 gathered = _C.full_tensor(value.detach())
                 made[id(value)] = gathered if keeps else None
@@ -68,15 +68,7 @@ def _saving_global_tensors(save_pretrained):
         _C.full_tensor(everyone)  # waits for the first rank
         return None
 
-    on_both._weft_of_class = save_pretrained
     return on_both
-
-
-def _teach_save(model_class):
-    for owner in model_class.__mro__:
-        save = vars(owner).get("save_pretrained")
-        if inspect.isfunction(save) and not hasattr(save, "_weft_of_class"):
-            owner.save_pretrained = _saving_global_tensors(save)
 
 
 def adopt(model: nn.Module, mesh: _C.DeviceMesh) -> None:
@@ -88,5 +80,5 @@ def adopt(model: nn.Module, mesh: _C.DeviceMesh) -> None:
     """
     is_on_all = _accelerate.adopt(mesh)
     if hasattr(type(model), "is_distributed_loading_by_transformers"):
-        _teach_save(type(model))
+        replace_method(type(model), "save_pretrained", _saving_global_tensors)
         model._is_distributed_loading_by_transformers = is_on_all

@@ -14,14 +14,8 @@ from weft import _C
 _is_dtensor = _C.is_dtensor
 
 
-def _in_parallel_forward():
-    is_active = _C.exchange_parallel_forward(True)
-    _C.exchange_parallel_forward(is_active)
-    return is_active
-
-
 def _values(name, tensor):
-    if _in_parallel_forward():
+    if _C.in_parallel_forward():
         return _C.full_tensor(tensor)
     if not all(placement.is_replicate() for placement in _C.placements(tensor)):
         raise RuntimeError(
