@@ -32,8 +32,9 @@ std::string representation(const Placement& placement) {
     return "Partial(" + std::string(to_string(placement.reduce_op())) + ")";
   }
   const auto dim = std::to_string(placement.dim());
-  return placement.split_factor() == 1
-      ? "Shard(dim=" + dim + ")"
+  return !placement.is_strided() ? "Shard(dim=" + dim + ")"
+      : placement.has_unequal_blocks()
+      ? "StridedShard(dim=" + dim + ", blocks=" + c10::Join(":", placement.block_sizes()) + ")"
       : "StridedShard(dim=" + dim + ", sf=" + std::to_string(placement.split_factor()) + ")";
 }
 
@@ -78,7 +79,10 @@ py::ssize_t hash_of(const Placement& placement) {
     return 1 + py::hash(py::str(std::string(to_string(placement.reduce_op()))));
   }
   const py::int_ dim(placement.dim());
-  return placement.split_factor() == 1 ? py::hash(dim) : py::hash(py::make_tuple(dim, placement.split_factor()));
+  if (placement.has_unequal_blocks()) {
+    return py::hash(py::make_tuple(dim, placement.to_string())); // PyTorch has none that is equal
+  }
+  return placement.is_strided() ? py::hash(py::make_tuple(dim, placement.split_factor())) : py::hash(dim);
 }
 
 /// What isinstance asks of a StridedShard: PyTorch's class, where that is loaded, since PyTorch's compares equal to its own
@@ -109,7 +113,7 @@ py::object placement_object(const Placement& placement) {
   if (placement.is_partial()) {
     return py::cast(made<PartialObject>(placement));
   }
-  if (placement.split_factor() == 1) {
+  if (!placement.is_strided()) {
     return py::cast(made<ShardObject>(placement));
   }
   return py::cast(made<StridedShardObject>(placement));
@@ -147,7 +151,7 @@ void bind_placements(py::module_& module) {
       .def(
           "is_shard",
           [](const Placement& self, std::optional<int64_t> dim) {
-            return self.is_shard() && self.split_factor() == 1 && (!dim || self.dim() == *dim);
+            return self.is_shard() && !self.is_strided() && (!dim || self.dim() == *dim);
           },
           py::arg("dim") = py::none(), "Whether it is a Shard, of this dim where one is given.")
       .def(
@@ -171,7 +175,8 @@ void bind_placements(py::module_& module) {
   const auto strided =
       py::class_<StridedShardObject, Placement>(
           module, "StridedShard",
-          "A tensor dim is divided into split_factor blocks, each of which is sharded as by Shard; a rank holds its "
+          "A tensor dim is divided into split_factor equal blocks, or into blocks of given sizes, each of which is "
+          "sharded as by Shard; a rank holds its "
           "shard "
           "of each block.")
           .def(
@@ -179,8 +184,21 @@ void bind_placements(py::module_& module) {
                 return made<StridedShardObject>(StridedShard(dim, split_factor));
               }),
               py::arg("dim"), py::kw_only(), py::arg("split_factor"))
+          .def(
+              py::init([](int64_t dim, const std::vector<int64_t>& blocks) {
+                return made<StridedShardObject>(StridedShard(dim, blocks));
+              }),
+              py::arg("dim"), py::kw_only(), py::arg("blocks"), "Blocks of these sizes, relative to each other.")
           .def_property_readonly("dim", [](const StridedShardObject& self) { return self.dim(); })
           .def_property_readonly("split_factor", [](const StridedShardObject& self) { return self.split_factor(); })
+          .def_property_readonly(
+              "blocks",
+              [](const StridedShardObject& self) {
+                return py::tuple(py::cast(
+                    self.has_unequal_blocks() ? self.block_sizes().vec()
+                                              : std::vector<int64_t>(self.split_factor(), 1)));
+              },
+              "The sizes of the blocks relative to each other.")
           .def("__reduce__", [](const StridedShardObject& self) {
             return py::make_tuple(
                 py::module_::import("weft._C").attr("parse_placement"), py::make_tuple(self.to_string()));

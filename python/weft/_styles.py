@@ -88,7 +88,8 @@ class ColwiseParallel(_Sharded):
 
     `input_layouts` is the placement of a plain input, and `output_layouts` that of the output. `heads` is the number of heads
     in the outputs: a head is never divided between ranks, and fewer heads than ranks are computed on every rank. `parts` is
-    the number of layers joined in one weight, as queries, keys and values often are: each is sharded by itself.
+    the number of layers joined in one weight, as queries, keys and values often are: each is sharded by itself. Parts of
+    different sizes are given by their heads: [32, 8, 8].
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class ColwiseParallel(_Sharded):
         output_layouts: _C.Placement | None = None,
         use_local_output: bool = True,
         heads: int | None = None,
-        parts: int | None = None,
+        parts: int | Sequence[int] | None = None,
     ) -> None:
         super().__init__("colwise", input_layouts, output_layouts, use_local_output, heads, parts)
 

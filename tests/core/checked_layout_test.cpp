@@ -14,6 +14,15 @@ TEST(CheckedLayout, CountsNegativeDimsFromTheEnd) {
   EXPECT_EQ(checked_layout("x", mesh, {Partial()}, 3), (Layout{Partial()}));
 }
 
+TEST(CheckedLayout, TheWorldNotesUnequalBlocksOnce) {
+  const auto world = c10::make_intrusive<World>(0, 2);
+  const DeviceMesh mesh(world, c10::kCPU, {2});
+  for (const auto& placement : {Shard(0), StridedShard(1, {2, 1}), StridedShard(0, 3), StridedShard(-1, {4, 2})}) {
+    checked_layout("x", mesh, {placement}, 2);
+  }
+  EXPECT_EQ(world->unequal_blocks(), std::vector{StridedShard(0, {2, 1})});
+}
+
 TEST(CheckedLayout, RaisesForPartialPlacementsWhereNoneIsTaken) {
   const auto mesh = DeviceMesh::parse("mesh(a=2)");
   EXPECT_EQ(

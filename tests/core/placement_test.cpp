@@ -28,6 +28,10 @@ const std::vector<Written> kWritten = {
     {StridedShard(1, 2), "SS(1,2)"},
     {StridedShard(0, 3), "SS(0,3)"},
     {StridedShard(-2, 2147483647), "SS(-2,2147483647)"},
+    {StridedShard(0, {4, 1, 1}), "SS(0,4:1:1)"},
+    {StridedShard(0, {1, 4, 1}), "SS(0,1:4:1)"},
+    {StridedShard(1, {4, 1, 1}), "SS(1,4:1:1)"},
+    {StridedShard(-1, {1, 2147483647}), "SS(-1,1:2147483647)"},
     {Partial(), "P(sum)"},
     {Partial(ReduceOp::Avg), "P(avg)"},
     {Partial(ReduceOp::Max), "P(max)"},
@@ -66,6 +70,22 @@ TEST(Placement, DefaultIsReplicate) {
 TEST(Placement, SplitFactorOfOneIsAPlainShard) {
   EXPECT_EQ(StridedShard(2, 1), Shard(2));
   EXPECT_EQ(Placement::parse("SS(2,1)").to_string(), "S(2)");
+}
+
+TEST(Placement, BlocksAreGivenRelativeToEachOther) {
+  EXPECT_EQ(StridedShard(0, {8, 2, 2}), StridedShard(0, {4, 1, 1}));
+  EXPECT_EQ(StridedShard(0, {6, 6, 6}), StridedShard(0, 3));
+  EXPECT_EQ(StridedShard(0, c10::IntArrayRef({5})), Shard(0));
+  const auto unequal = StridedShard(-1, {4, 1, 1});
+  EXPECT_TRUE(unequal.is_strided() && unequal.has_unequal_blocks() && !StridedShard(0, 3).has_unequal_blocks());
+  EXPECT_EQ(unequal.split_factor(), 3);
+  EXPECT_EQ(unequal.block_sizes(), c10::IntArrayRef({4, 1, 1}));
+  EXPECT_EQ(unequal.along(2), StridedShard(2, {4, 1, 1}));
+  EXPECT_EQ(unequal.normalized(3), StridedShard(2, {4, 1, 1}));
+  EXPECT_NE(unequal.blocks_id(), StridedShard(-1, {1, 4, 1}).blocks_id());
+  for (const auto* wrong : {"SS(0,4:0)", "SS(0,-1:2)", "SS(0,1:2147483648)"}) {
+    EXPECT_THROW(Placement::parse(wrong), c10::ValueError) << wrong;
+  }
 }
 
 TEST(Placement, KnowsItsKindAndArguments) {

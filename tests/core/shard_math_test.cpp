@@ -65,8 +65,8 @@ std::vector<Case> combinations(const Ints& mesh_shape, const std::vector<Placeme
 const std::vector<Case>& one_dim_cases() {
   static const auto cases = [] {
     std::vector<Case> result;
-    const std::vector<Placement> choices = {
-        Replicate(), Shard(0), StridedShard(0, 2), StridedShard(0, 3), StridedShard(0, 4)};
+    const std::vector<Placement> choices = {Replicate(),        Shard(0),           StridedShard(0, 2),
+                                            StridedShard(0, 3), StridedShard(0, 4), StridedShard(0, {3, 1, 2})};
     for (const auto& mesh_shape : {Ints{2}, Ints{3}, Ints{4}, Ints{2, 2}, Ints{2, 3}, Ints{3, 2}}) {
       const auto some = combinations(mesh_shape, choices);
       result.insert(result.end(), some.begin(), some.end());
@@ -102,6 +102,23 @@ std::vector<at::Tensor> chunks(const at::Tensor& tensor, int64_t count, int64_t 
   return result;
 }
 
+/// Unequal blocks end at the parts of the dim that their sizes say, rounded down.
+std::vector<at::Tensor> blocks_of(const at::Tensor& tensor, const Placement& placement) {
+  if (!placement.has_unequal_blocks()) {
+    return chunks(tensor, placement.split_factor(), placement.dim());
+  }
+  const auto sizes = placement.block_sizes();
+  const auto all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  std::vector<at::Tensor> result;
+  int64_t passed = 0;
+  for (const auto size : sizes) {
+    const auto begin = tensor.size(placement.dim()) * passed / all;
+    passed += size;
+    result.push_back(tensor.slice(placement.dim(), begin, tensor.size(placement.dim()) * passed / all));
+  }
+  return result;
+}
+
 /// The definition of sharding: the local tensor of a rank, sharded one mesh dim after the other.
 at::Tensor shard_step_by_step(at::Tensor tensor, const Case& c, const Ints& coordinate) {
   for (const auto m : c.shard_order) {
@@ -110,7 +127,7 @@ at::Tensor shard_step_by_step(at::Tensor tensor, const Case& c, const Ints& coor
       continue;
     }
     std::vector<at::Tensor> held;
-    for (const auto& outer : chunks(tensor, placement.split_factor(), placement.dim())) {
+    for (const auto& outer : blocks_of(tensor, placement)) {
       held.push_back(chunks(outer, c.mesh_shape[m], placement.dim())[coordinate[m]]);
     }
     tensor = held.size() == 1 ? held[0] : at::cat(held, placement.dim());
@@ -135,7 +152,7 @@ Ints indices(const Runs& runs) {
 
 bool has_strided_shard(const Layout& layout) {
   const auto placements = layout.placements();
-  return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.split_factor() > 1; });
+  return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.is_strided(); });
 }
 
 TEST(ShardMath, NoRankHoldsMoreThanTheLargestLocalShape) {
@@ -151,7 +168,7 @@ TEST(ShardMath, NoRankHoldsMoreThanTheLargestLocalShape) {
 }
 
 TEST(ShardMath, LocalRunsEqualShardingStepByStep) {
-  ASSERT_EQ(one_dim_cases().size(), 3 * 5 + 3 * (5 * 5 + 4 * 4) + 8 * 6);
+  ASSERT_EQ(one_dim_cases().size(), 3 * 6 + 3 * (6 * 6 + 5 * 5) + 8 * 6);
   for (int64_t size = 0; size <= kLargestSize; ++size) {
     const auto global = at::arange(size, at::kLong);
     for (const auto& c : one_dim_cases()) {
@@ -243,6 +260,17 @@ TEST(ShardMath, IntersectionHasOneRangePerCommonRun) {
   ASSERT_EQ(ranges.size(), 2);
   EXPECT_EQ(ranges[0], (Intersection{.held_begin = 0, .wanted_begin = 2, .length = 1}));
   EXPECT_EQ(ranges[1], (Intersection{.held_begin = 3, .wanted_begin = 3, .length = 2}));
+}
+
+TEST(ShardMath, BlocksAreDividedIfEveryRankHasAsMuchOfEach) {
+  EXPECT_EQ(blocks(24, StridedShard(0, {4, 1, 1})), (Runs{{0, 16}, {16, 4}, {20, 4}}));
+  EXPECT_EQ(blocks(7, StridedShard(0, {4, 1, 1})), (Runs{{0, 4}, {4, 1}, {5, 2}}));
+  EXPECT_TRUE(divides_blocks(24, 4, StridedShard(0, {4, 1, 1})));
+  EXPECT_FALSE(divides_blocks(24, 8, StridedShard(0, {4, 1, 1})));
+  EXPECT_FALSE(divides_blocks(25, 1, StridedShard(0, {4, 1, 1})));
+  EXPECT_TRUE(divides_blocks(12, 2, StridedShard(0, 3)));
+  EXPECT_FALSE(divides_blocks(10, 2, StridedShard(0, 3)));
+  EXPECT_TRUE(divides_blocks(6, 3, Shard(0)));
 }
 
 TEST(ShardMath, ChunkIsTorchChunkAndEmptyChunksBeginAtTheEnd) {

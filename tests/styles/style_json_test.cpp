@@ -21,7 +21,7 @@ TEST(StyleJson, WhatIsWrittenReadsBack) {
         rowwise({.output = Shard(1)}), sequence(), sequence(2, true), with_keywords,
         prepare_output({{.from = Partial(), .to = Shard(1)}}, true),
         prepare_input_output({{.to = Replicate()}}, {{.to = Shard(0)}}), shard_parameter(), shard_parameter(-1, 2),
-        rowwise({.parts = 2}), replicate()}) {
+        rowwise({.parts = 2}), colwise({.parts = Parts({8, 2, 2})}), shard_parameter(1, Parts({2, 1})), replicate()}) {
     EXPECT_EQ(style_from_json("here", to_json(style)), style) << style.to_string();
   }
 }
@@ -29,6 +29,18 @@ TEST(StyleJson, WhatIsWrittenReadsBack) {
 TEST(StyleJson, ANameAloneIsAStyleWithItsDefaults) {
   EXPECT_EQ(read(R"("colwise")"), colwise());
   EXPECT_EQ(read(R"({"style": "sequence"})"), sequence(1));
+}
+
+TEST(StyleJson, PartsAreANumberOrSizes) {
+  EXPECT_EQ(read(R"({"style": "colwise", "parts": [8, 2, 2]})").outputs[0].to, StridedShard(-1, {4, 1, 1}));
+  EXPECT_EQ(read(R"({"style": "colwise", "parts": [4, 4, 4]})"), colwise({.parts = 3}));
+  EXPECT_EQ(
+      error_text<c10::ValueError>([] { read(R"({"style": "colwise", "parts": [8, 2, 2], "heads": 12})"); }),
+      "[here] [colwise] parts of different sizes are numbers of heads, so that heads must not be given too, but got "
+      "heads 12.");
+  EXPECT_THROW(read(R"({"style": "colwise", "parts": []})"), c10::ValueError);
+  EXPECT_THROW(read(R"({"style": "colwise", "parts": [1, -2]})"), c10::ValueError);
+  EXPECT_THROW(read(R"({"style": "colwise", "parts": [1, "two"]})"), c10::ValueError);
 }
 
 TEST(StyleJson, TheNamesOfTransformersAreStyles) {

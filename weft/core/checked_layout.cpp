@@ -16,6 +16,11 @@ Layout checked_layout(const char* where, const DeviceMesh& mesh, const Layout& l
   TORCH_CHECK_VALUE(
       layout.ndim() == mesh.ndim(), "[", where, "] one placement per mesh dim is required, but got ", layout.ndim(),
       " placements ", layout, " for ", mesh, ". Use R for a mesh dim that does not shard the tensor.");
+  for (const auto& placement : layout.placements()) {
+    if (C10_UNLIKELY(placement.has_unequal_blocks()) && mesh.world()) {
+      mesh.world()->note_unequal_blocks(placement);
+    }
+  }
   return layout.normalized(ndim);
 }
 

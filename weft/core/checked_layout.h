@@ -8,7 +8,7 @@ namespace weft {
 
 /// Checks of the layouts that users pass in. `where` begins the error text: "[from_local] ...".
 
-/// Raises unless there is one placement per mesh dim; counts negative tensor dims from the end.
+/// Raises unless there is one placement per mesh dim; counts negative tensor dims from the end. The world notes unequal blocks.
 Layout checked_layout(const char* where, const DeviceMesh& mesh, const Layout& layout, int64_t ndim);
 /// As checked_layout; raises for a partial placement as well.
 Layout checked_without_partial(const char* where, const DeviceMesh& mesh, const Layout& layout, int64_t ndim);

@@ -3,10 +3,15 @@
 #include "weft/core/text_cursor.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
 #include <c10/util/hash.h>
 
+#include <algorithm>
 #include <array>
+#include <deque>
 #include <limits>
+#include <mutex>
+#include <numeric>
 #include <ostream>
 
 namespace weft {
@@ -14,6 +19,39 @@ namespace weft {
 namespace {
 
 constexpr std::array<std::string_view, 5> kReduceOpNames = {"sum", "avg", "max", "min", "product"};
+
+/// The lists of unequal block sizes that placements have, which hold the number of a list: a placement has eight bytes. Lists
+/// are never removed; a program has few.
+class BlockLists {
+ public:
+  static BlockLists& of_process() {
+    static auto* lists = new BlockLists(); // placements live until the process ends
+    return *lists;
+  }
+  int32_t number_of(const std::vector<int64_t>& sizes) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = std::find(lists_.begin(), lists_.end(), sizes);
+    if (found != lists_.end()) {
+      return static_cast<int32_t>(found - lists_.begin()) + 1;
+    }
+    lists_.push_back(sizes);
+    return static_cast<int32_t>(lists_.size());
+  }
+  const std::vector<int64_t>& list(int32_t number) {
+    const std::scoped_lock lock(mutex_);
+    return lists_[number - 1];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<std::vector<int64_t>> lists_; // whose elements stay where they are
+};
+
+void check_dim(int64_t dim) {
+  TORCH_CHECK_INDEX(
+      dim == static_cast<int16_t>(dim), "[Shard] a tensor dim in [-32768, 32768) is required, but got ", dim,
+      ". Shard a dim that the tensor has.");
+}
 
 } // namespace
 
@@ -43,10 +81,39 @@ Placement Placement::strided_shard(int64_t dim, int64_t split_factor) {
       split_factor >= 1 && split_factor <= std::numeric_limits<int32_t>::max(),
       "[StridedShard] split_factor must be at least 1 and below 2^31, but got ", split_factor, " (dim ", dim,
       "). Use Shard(", dim, ") for an unstrided shard.");
-  TORCH_CHECK_INDEX(
-      dim == static_cast<int16_t>(dim), "[Shard] a tensor dim in [-32768, 32768) is required, but got ", dim,
-      ". Shard a dim that the tensor has.");
+  check_dim(dim);
   return {Kind::Shard, dim, split_factor};
+}
+
+Placement Placement::strided_shard(int64_t dim, c10::IntArrayRef block_sizes) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  TORCH_CHECK_VALUE(
+      !block_sizes.empty() &&
+          std::all_of(block_sizes.begin(), block_sizes.end(), [](int64_t size) { return size >= 1 && size <= kMost; }),
+      "[StridedShard] sizes of blocks that are at least 1 and below 2^31 are required, but got ", block_sizes, " (dim ",
+      dim, ").");
+  check_dim(dim);
+  int64_t common = 0;
+  for (const auto size : block_sizes) {
+    common = std::gcd(common, size);
+  }
+  if (std::all_of(block_sizes.begin(), block_sizes.end(), [&](int64_t size) { return size == common; })) {
+    return strided_shard(dim, static_cast<int64_t>(block_sizes.size()));
+  }
+  auto sizes = block_sizes.vec();
+  for (auto& size : sizes) {
+    size /= common;
+  }
+  return {Kind::Shard, dim, -BlockLists::of_process().number_of(sizes)};
+}
+
+int64_t Placement::split_factor() const {
+  return has_unequal_blocks() ? static_cast<int64_t>(block_sizes().size()) : is_shard() ? argument_ : 1;
+}
+
+c10::IntArrayRef Placement::block_sizes() const {
+  TORCH_INTERNAL_ASSERT(has_unequal_blocks());
+  return BlockLists::of_process().list(-argument_);
 }
 
 Placement Placement::normalized(int64_t tensor_ndim) const {
@@ -70,7 +137,8 @@ std::string Placement::to_string() const {
   if (argument_ == 1) {
     return "S(" + std::to_string(dim_) + ")";
   }
-  return "SS(" + std::to_string(dim_) + "," + std::to_string(argument_) + ")";
+  const auto blocks = has_unequal_blocks() ? c10::Join(":", block_sizes()) : std::to_string(argument_);
+  return "SS(" + std::to_string(dim_) + "," + blocks + ")";
 }
 
 Placement Placement::parse(std::string_view text) {
@@ -84,9 +152,12 @@ Placement Placement::parse(TextCursor& cursor) {
   if (cursor.accept("SS(")) {
     const auto dim = cursor.integer();
     cursor.expect(",");
-    const auto split_factor = cursor.integer();
+    std::vector<int64_t> blocks = {cursor.integer()};
+    while (cursor.accept(":")) {
+      blocks.push_back(cursor.integer());
+    }
     cursor.expect(")");
-    return strided_shard(dim, split_factor);
+    return blocks.size() == 1 ? strided_shard(dim, blocks[0]) : strided_shard(dim, blocks);
   }
   if (cursor.accept("S(")) {
     const auto dim = cursor.integer();
@@ -105,6 +176,10 @@ Placement Placement::parse(TextCursor& cursor) {
 }
 
 size_t Placement::hash() const {
+  if (has_unequal_blocks()) {
+    return c10::get_hash(
+        dim_, block_sizes().vec()); // not by the number, which other processes may have for another list
+  }
   return c10::get_hash(static_cast<int>(kind_), dim_, argument_);
 }
 

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <c10/util/ArrayRef.h>
+
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace weft {
 
@@ -24,6 +27,7 @@ bool commute(ReduceOp a, ReduceOp b);
 ///   R         every rank holds the same value
 ///   S(0)      tensor dim 0 is divided as torch.chunk does, one shard per rank
 ///   SS(0,4)   tensor dim 0 is divided into 4 blocks, then each block as by S(0); a rank holds a shard of every block
+///   SS(0,4:1:1)   the same with blocks of different sizes, given relative to each other, as queries, keys and values have
 ///   P(sum)    every rank holds a term; the value is the sum of the terms (or their avg, max, min, product)
 class Placement {
  public:
@@ -37,6 +41,9 @@ class Placement {
   }
   /// With a split factor of 1 this is a plain shard.
   static Placement strided_shard(int64_t dim, int64_t split_factor);
+  /// A strided shard whose blocks have these sizes relative to each other: 4:1:1 and 8:2:2 are the same. With equal sizes this
+  /// is strided_shard() of so many blocks.
+  static Placement strided_shard(int64_t dim, c10::IntArrayRef block_sizes);
   static Placement partial(ReduceOp op = ReduceOp::Sum) {
     return {Kind::Partial, 0, static_cast<int64_t>(op)};
   }
@@ -61,7 +68,23 @@ class Placement {
   int64_t dim() const {
     return dim_;
   }
-  int64_t split_factor() const {
+  /// Whether a shard consists of several blocks, of equal or of different sizes.
+  bool is_strided() const {
+    return is_shard() && argument_ != 1;
+  }
+  bool has_unequal_blocks() const {
+    return is_shard() && argument_ < 0;
+  }
+  /// The number of blocks of a shard. Ask has_unequal_blocks() before computing with it.
+  int64_t split_factor() const;
+  /// The relative sizes of unequal blocks.
+  c10::IntArrayRef block_sizes() const;
+  /// The same shard of another tensor dim.
+  Placement along(int64_t dim) const {
+    return {Kind::Shard, dim, argument_};
+  }
+  /// A number for the blocks of a shard, the same for the same blocks in this process.
+  int32_t blocks_id() const {
     return is_shard() ? argument_ : 1;
   }
   ReduceOp reduce_op() const {
@@ -85,7 +108,9 @@ class Placement {
   // Eight bytes, because planning copies and compares layouts often.
   Kind kind_ = Kind::Replicate;
   int16_t dim_ = 0;
-  int32_t argument_ = 0; // the split factor of a shard, or the reduce op of a partial
+  // The number of equal blocks of a shard, or minus the number of a list of unequal ones (see placement.cpp); the reduce
+  // op of a partial.
+  int32_t argument_ = 0;
 };
 
 inline Placement Replicate() {
@@ -96,6 +121,9 @@ inline Placement Shard(int64_t dim) {
 }
 inline Placement StridedShard(int64_t dim, int64_t split_factor) {
   return Placement::strided_shard(dim, split_factor);
+}
+inline Placement StridedShard(int64_t dim, c10::IntArrayRef block_sizes) {
+  return Placement::strided_shard(dim, block_sizes);
 }
 inline Placement Partial(ReduceOp op = ReduceOp::Sum) {
   return Placement::partial(op);

@@ -1,6 +1,7 @@
 #include "weft/core/shard_math.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace weft {
 
@@ -53,16 +54,15 @@ int64_t index_at(const Runs& runs, int64_t position) {
   return runs.back().begin + runs.back().length;
 }
 
-Runs shard(const Runs& runs, int64_t ranks, int64_t index, int64_t split_factor) {
-  const auto length = total_length(runs);
+Runs shard(const Runs& runs, int64_t ranks, int64_t index, const Placement& placement) {
+  const auto all = blocks(total_length(runs), placement);
   Runs result;
-  for (int64_t split = 0; split < split_factor; ++split) {
-    const auto outer = chunk(length, split_factor, split);
-    const auto inner = chunk(outer.length, ranks, index);
-    append_at(result, runs, {outer.begin + inner.begin, inner.length});
+  for (const auto& block : all) {
+    const auto inner = chunk(block.length, ranks, index);
+    append_at(result, runs, {block.begin + inner.begin, inner.length});
   }
   if (result.empty()) {
-    const auto first = chunk(chunk(length, split_factor, 0).length, ranks, index);
+    const auto first = chunk(all[0].length, ranks, index);
     result.push_back({index_at(runs, first.begin), 0});
   }
   return result;
@@ -76,6 +76,38 @@ Run chunk(int64_t length, int64_t count, int64_t index) {
   return {begin, std::min(full, length - begin)};
 }
 
+Runs blocks(int64_t length, const Placement& placement) {
+  Runs result;
+  if (!placement.has_unequal_blocks()) {
+    for (int64_t i = 0; i < placement.split_factor(); ++i) {
+      result.push_back(chunk(length, placement.split_factor(), i));
+    }
+    return result;
+  }
+  const auto sizes = placement.block_sizes();
+  const auto all = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  int64_t passed = 0;
+  int64_t begin = 0;
+  for (const auto size : sizes) {
+    passed += size;
+    const auto end = static_cast<int64_t>(static_cast<__int128>(length) * passed / all);
+    result.push_back({begin, end - begin});
+    begin = end;
+  }
+  return result;
+}
+
+bool divides_blocks(int64_t length, int64_t ranks, const Placement& placement) {
+  int64_t units = placement.split_factor();
+  if (placement.has_unequal_blocks()) {
+    const auto sizes = placement.block_sizes();
+    units = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  }
+  const auto all = blocks(length, placement);
+  return length % units == 0 &&
+      std::all_of(all.begin(), all.end(), [&](const Run& block) { return block.length % ranks == 0; });
+}
+
 Runs local_runs(
     int64_t size,
     int64_t tensor_dim,
@@ -84,7 +116,7 @@ Runs local_runs(
     c10::IntArrayRef coordinate) {
   Runs runs = {Run{0, size}};
   for (const auto m : layout.shard_order(tensor_dim)) {
-    runs = shard(runs, mesh_shape[m], coordinate[m], layout[m].split_factor());
+    runs = shard(runs, mesh_shape[m], coordinate[m], layout[m]);
   }
   return runs;
 }

@@ -25,6 +25,11 @@ using Runs = c10::SmallVector<Run, 1>;
 /// Chunk `index` of the `count` chunks of a range of `length` indices, as torch.chunk divides it.
 Run chunk(int64_t length, int64_t count, int64_t index);
 
+/// The blocks into which a shard divides a range of `length` indices, before each of them is divided between the ranks.
+Runs blocks(int64_t length, const Placement& placement);
+/// Whether the blocks have exactly their sizes, and the ranks equal shares of each.
+bool divides_blocks(int64_t length, int64_t ranks, const Placement& placement);
+
 /// The indices of tensor dim `tensor_dim`, of `size` indices, that the rank at `coordinate` holds.
 Runs local_runs(
     int64_t size,

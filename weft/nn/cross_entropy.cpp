@@ -27,7 +27,7 @@ Layout class_layout(const TensorSpec& spec, int64_t class_dim) {
   auto layout = spec.layout();
   for (int64_t m = 0; m < layout.ndim(); ++m) {
     const auto& placement = layout[m];
-    const bool is_strided = placement.is_shard(class_dim) && placement.split_factor() > 1;
+    const bool is_strided = placement.is_shard(class_dim) && placement.is_strided();
     layout = placement.is_partial() || is_strided ? layout.with(m, Shard(class_dim)) : layout;
   }
   return layout;
@@ -36,8 +36,7 @@ Layout class_layout(const TensorSpec& spec, int64_t class_dim) {
 /// The layout of a tensor with the logits' dims except the classes.
 Layout row_layout(const Layout& logits, int64_t class_dim) {
   return map_shards(without_partial(logits), [&](const Placement& p) {
-    return p.is_shard(class_dim) ? Replicate()
-                                 : StridedShard(p.dim() - (p.dim() > class_dim ? 1 : 0), p.split_factor());
+    return p.is_shard(class_dim) ? Replicate() : p.along(p.dim() - (p.dim() > class_dim ? 1 : 0));
   });
 }
 

@@ -12,7 +12,7 @@ void CallKey::add(const Layout& layout) {
     add(static_cast<uint64_t>(placement.is_partial() ? static_cast<int64_t>(placement.reduce_op()) : placement.dim())
             << 2 |
         kind);
-    add(static_cast<uint64_t>(placement.split_factor()) << 4 | layout.shard_position(m));
+    add(static_cast<uint64_t>(placement.blocks_id()) << 4 | layout.shard_position(m));
   }
 }
 

@@ -37,8 +37,9 @@ double return_seconds(const Plan& plan) {
 struct Role {
   enum class Kind : uint8_t { Replicate, Shard, Linear, Monotone, Listed };
   Kind kind = Kind::Replicate;
-  Rule::Factor factor = 0; // the factor that is sharded
-  int64_t split = 1;       // the split factor of the shard
+  Rule::Factor factor = 0;                         // the factor that is sharded
+  int64_t split = 1;                               // the split factor of the shard
+  std::optional<Placement> unequal = std::nullopt; // of a shard with unequal blocks, along any dim
   size_t linear_set = 0;
   ReduceOp op = ReduceOp::Sum;     // of the partial operands and, of a linear role, the outputs
   int64_t operand = 0;             // the partial one of a monotone role
@@ -115,6 +116,9 @@ class Chooser {
         for (const auto split : is_looked_up ? std::vector<int64_t>{} : present_splits(m, factor)) {
           roles.push_back({.kind = Role::Kind::Shard, .factor = factor, .split = split});
         }
+        for (const auto& unequal : is_looked_up ? std::vector<Placement>{} : present_unequal_blocks(m, factor)) {
+          roles.push_back({.kind = Role::Kind::Shard, .factor = factor, .unequal = unequal});
+        }
       }
     }
     for (size_t i = 0; i < rule_.linear.size(); ++i) {
@@ -174,7 +178,7 @@ class Chooser {
     std::vector<int64_t> splits;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const auto& placement = operands_[i].spec->layout()[m];
-      if (!placement.is_shard() || placement.split_factor() == 1) {
+      if (!placement.is_strided() || placement.has_unequal_blocks()) {
         continue;
       }
       const c10::ArrayRef<Rule::Factor> dim(rule_.inputs[i][placement.dim()]);
@@ -189,6 +193,23 @@ class Chooser {
       }
     }
     return splits;
+  }
+
+  /// The shards with unequal blocks that operands have over a mesh dim now, along dims of which this factor is the slowest.
+  std::vector<Placement> present_unequal_blocks(int64_t m, Rule::Factor factor) const {
+    std::vector<Placement> found;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const auto& placement = operands_[i].spec->layout()[m];
+      if (!placement.has_unequal_blocks()) {
+        continue;
+      }
+      const auto& dim = rule_.inputs[i][placement.dim()];
+      const auto blocks = placement.along(0);
+      if (!dim.empty() && dim[0] == factor && std::find(found.begin(), found.end(), blocks) == found.end()) {
+        found.push_back(blocks);
+      }
+    }
+    return found;
   }
 
   /// The ops of the partial values that operands of a linear set have on a mesh dim now.
@@ -245,6 +266,10 @@ class Chooser {
       const auto slower = product(all.slice(0, position), sizes);
       const auto faster = product(all.slice(position + 1), sizes);
       const auto size = sizes[role.factor];
+      if (role.unequal) {
+        const bool has_placement = slower == 1 && (faster == 1 || divides_blocks(size, ranks, *role.unequal));
+        return has_placement ? std::optional(role.unequal->along(static_cast<int64_t>(d))) : std::nullopt;
+      }
       const bool is_even = size % role.split == 0 && (size / role.split) % ranks == 0;
       if (dims[d].size() > 1 && !is_even && (faster > 1 || role.split > 1)) {
         return std::nullopt;
@@ -307,7 +332,7 @@ class Chooser {
   /// An out= operand, which follows the inputs, has the placement of the output that is stored in it.
   static Placement listed_placement(const Rule::Listed& listed, Tensors which, size_t i) {
     if (which == Tensors::SizeArguments) {
-      return Replicate();
+      return listed.divides_sizes ? Shard(0) : Replicate();
     }
     const bool is_input = which == Tensors::Inputs && i < listed.inputs.size();
     return is_input ? listed.inputs[i] : listed.outputs[which == Tensors::Inputs ? i - listed.inputs.size() : i];
@@ -320,7 +345,7 @@ class Chooser {
       for (int64_t m = 0; m < mesh_.ndim(); ++m) {
         if (chosen[m].kind == Role::Kind::Listed && inputs[i][m].is_shard()) {
           auto& size = sizes[inputs[i][m].dim()];
-          if (size % mesh_.size(m) != 0) {
+          if (size % mesh_.size(m) != 0 || !divides_blocks(size, mesh_.size(m), inputs[i][m])) {
             return false;
           }
           size /= mesh_.size(m);
@@ -381,6 +406,9 @@ class Chooser {
       for (const auto size : local_sizes) {
         const auto longest = chunk(size, ranks, 0).length;
         const auto last = chunk(size, ranks, ranks - 1).length;
+        if (chosen[m].unequal && !divides_blocks(size, ranks, *chosen[m].unequal)) {
+          return false;
+        }
         if (last == 0 || (chosen[m].split > 1 && size % (chosen[m].split * ranks) != 0)) {
           return false;
         }

@@ -1,3 +1,4 @@
+#include "weft/core/tensor_spec.h"
 #include "weft/rules/builders.h"
 #include "weft/rules/registry.h"
 
@@ -24,7 +25,38 @@ Rule put_together(const OpCall& call, Rule rule) {
   return rule;
 }
 
-/// The dim along which tensors are joined cannot be sharded if their sizes differ. Otherwise it has two factors: the
+bool has_blocks(const Placement& placement, c10::IntArrayRef sizes) {
+  const auto blocks = placement.block_sizes();
+  if (blocks.size() != sizes.size() || sizes[0] % blocks[0] != 0) {
+    return false;
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] != sizes[0] / blocks[0] * blocks[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Shards of tensors of different sizes, joined, are shards of blocks of these sizes, where the program uses such blocks:
+/// the gradient of a split.
+void add_shards_as_blocks(Rule& rule, const OpCall& call, int64_t dim) {
+  const auto* spec = call.operand(0).spec;
+  if (spec == nullptr || !spec->mesh().world()) {
+    return;
+  }
+  std::vector<int64_t> sizes;
+  for (const auto& operand : call.operands()) {
+    sizes.push_back(operand.sizes[dim]);
+  }
+  for (const auto& used : spec->mesh().world()->unequal_blocks()) {
+    if (has_blocks(used, sizes)) {
+      rule.listed.push_back({.inputs = std::vector<Placement>(sizes.size(), Shard(dim)), .outputs = {used.along(dim)}});
+    }
+  }
+}
+
+/// The dim along which tensors are joined, if their sizes differ, cannot be sharded but as blocks of these sizes. Otherwise it has two factors: the
 /// number of tensors, and the dim of each tensor, which may be sharded. A tensor of shape [0] is allowed among tensors
 /// of any ndim.
 std::optional<Rule> joined_along(const OpCall& call, int64_t dim) {
@@ -51,6 +83,9 @@ std::optional<Rule> joined_along(const OpCall& call, int64_t dim) {
     dims[dim].insert(dims[dim].begin(), rule.add_factor(static_cast<int64_t>(call.operands().size())));
   }
   rule.outputs.push_back(dims);
+  if (!is_even && std::none_of(call.operands().begin(), call.operands().end(), is_skipped)) {
+    add_shards_as_blocks(rule, call, dim);
+  }
   return put_together(call, std::move(rule));
 }
 

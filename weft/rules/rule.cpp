@@ -65,8 +65,8 @@ std::string placements_text(const std::vector<Placement>& placements) {
 /// "strategies={S(0),R->S(0)}{R,S(1)->S(1)}".
 std::string listed_text(const std::vector<Rule::Listed>& listed) {
   std::string text = "strategies=";
-  for (const auto& [inputs, outputs] : listed) {
-    text += "{" + placements_text(inputs) + "->" + placements_text(outputs) + "}";
+  for (const auto& each : listed) {
+    text += "{" + placements_text(each.inputs) + "->" + placements_text(each.outputs) + "}";
   }
   return text;
 }
@@ -95,7 +95,7 @@ int64_t Rule::size_of(const Dim& dim) const {
 }
 
 std::string Rule::to_string() const {
-  if (has_unknown_outputs()) {
+  if (sizes.empty() && !listed.empty()) {
     return listed_text(listed);
   }
   auto text = tensors_text(inputs) + "->" + tensors_text(outputs);
@@ -134,6 +134,7 @@ std::string Rule::to_string() const {
   if (lookup) {
     text += " lookup={" + std::to_string(lookup->operand) + " in " + factor_text(lookup->factor) + "}";
   }
+  text += listed.empty() ? "" : " " + listed_text(listed);
   return text;
 }
 

@@ -46,6 +46,7 @@ struct Rule {
   struct Listed {
     std::vector<Placement> inputs;
     std::vector<Placement> outputs;
+    bool divides_sizes = false; // every size argument, of one size, is divided between the ranks
   };
 
   std::vector<int64_t> sizes;    // of the factors
@@ -86,10 +87,6 @@ struct Rule {
   Factor add_factor(int64_t size) {
     sizes.push_back(size);
     return static_cast<Factor>(sizes.size() - 1);
-  }
-  /// Whether the dims and sizes of the outputs are unknown: a rule that lists strategies gives placements alone.
-  bool has_unknown_outputs() const {
-    return !listed.empty();
   }
   bool is_unsharded(Factor factor) const;
   /// Whether no output has the factor.

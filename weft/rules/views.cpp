@@ -1,3 +1,5 @@
+#include "weft/core/shard_math.h"
+#include "weft/core/tensor_spec.h"
 #include "weft/rules/builders.h"
 #include "weft/rules/dim_map.h"
 #include "weft/rules/registry.h"
@@ -250,6 +252,50 @@ bool takes_all(const OpCall& call, int64_t size) {
       call.integer("step", 1) == 1;
 }
 
+/// The indices that a slice without steps takes of a dim of this size.
+Run taken_by_slice(const OpCall& call, int64_t size) {
+  const auto position = [&](int64_t index) { return std::clamp<int64_t>(index < 0 ? index + size : index, 0, size); };
+  const auto begin = position(call.integer("start", 0));
+  const auto end = position(call.integer("end", std::numeric_limits<int64_t>::max()));
+  return {begin, std::max<int64_t>(end - begin, 0)};
+}
+
+/// The shard of a slice that takes some of the blocks, all of each; empty if it takes others.
+std::optional<Placement> shard_of_blocks(const Placement& placement, int64_t size, Run taken) {
+  std::vector<int64_t> sizes;
+  int64_t begin = -1;
+  for (const auto& block : blocks(size, placement)) {
+    if (block.begin >= taken.begin && block.begin + block.length <= taken.begin + taken.length) {
+      begin = sizes.empty() ? block.begin : begin;
+      sizes.push_back(block.length);
+    }
+  }
+  const auto length = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const bool is_exact = !sizes.empty() && begin == taken.begin && length == taken.length && length > 0;
+  return is_exact ? std::optional(StridedShard(placement.dim(), sizes)) : std::nullopt;
+}
+
+/// A slice that takes blocks of a shard takes a rank's shards of those blocks, without the others: the queries of a layer that
+/// computes queries, keys and values at once. Which blocks there are, only the layout tells.
+void add_slices_of_blocks(Rule& rule, const OpCall& call, int64_t dim) {
+  const auto& self = call.operand(0);
+  if (self.spec == nullptr || call.integer("step", 1) != 1) {
+    return;
+  }
+  const auto taken = taken_by_slice(call, self.sizes[dim]);
+  for (const auto& placement : self.spec->placements()) {
+    if (!placement.is_shard(dim) || !placement.is_strided()) {
+      continue;
+    }
+    if (const auto shard = shard_of_blocks(placement, self.sizes[dim], taken)) {
+      rule.listed.push_back({.inputs = {placement}, .outputs = {*shard}, .divides_sizes = true});
+    }
+  }
+  if (!rule.listed.empty()) {
+    rule.size_arguments = {{"start", {taken.begin}, {{}}}, {"end", {taken.begin + taken.length}, {{}}}};
+  }
+}
+
 Rule slice_rule(const OpCall& call) {
   auto order = natural_order(call);
   const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
@@ -257,7 +303,9 @@ Rule slice_rule(const OpCall& call) {
     return rearranged(call, order);
   }
   order[dim] = -1;
-  return with_unsharded(rearranged(call, order), {dim});
+  auto rule = with_unsharded(rearranged(call, order), {dim});
+  add_slices_of_blocks(rule, call, dim);
+  return rule;
 }
 
 std::optional<Rule> narrow_rule(const OpCall& call) {

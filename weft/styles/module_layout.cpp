@@ -24,6 +24,16 @@ bool has_few_heads(const Style& style, int64_t ranks) {
   return style.kind == StyleKind::Colwise && style.heads && *style.heads < ranks && ranks % *style.heads == 0;
 }
 
+/// Parts of different sizes are numbers of heads, which no rank has a part of.
+template <class Lead>
+void check_part_sizes(const Parts& parts, int64_t ranks, const Lead& lead) {
+  for (const auto size : parts.sizes()) {
+    TORCH_CHECK_VALUE(
+        size % ranks == 0, lead(), "the size of every part must be divisible by the ", ranks, " ranks, but got ",
+        c10::IntArrayRef(parts.sizes()), ". Use a mesh whose size divides them.");
+  }
+}
+
 void check_sharded(const Entry& entry, const ModuleInfo& module, int64_t ranks, std::string_view where) {
   const auto& style = entry.style;
   const auto lead = [&] { return entry_text(entry, module.path, where); };
@@ -37,9 +47,10 @@ void check_sharded(const Entry& entry, const ModuleInfo& module, int64_t ranks, 
       !style.heads || *style.heads % ranks == 0 || has_few_heads(style, ranks), lead(),
       "the number of heads must be divisible by the ", ranks, " ranks, but got ", *style.heads,
       ". Use a mesh whose size divides it.");
+  check_part_sizes(style.parts, ranks, lead);
   for (const auto& parameter : module.parameters) {
     const auto dim = sharded_dim(style, module.kind);
-    const auto blocks = style.heads.value_or(1) * style.parts;
+    const auto blocks = style.heads.value_or(1) * style.parts.units();
     TORCH_CHECK_VALUE(
         parameter.name != "weight" || parameter.shape[dim] % blocks == 0, lead(), "dim ", dim,
         " of the weight must be divisible by ", blocks, ", heads times parts, but is ", parameter.shape[dim], ".");
@@ -52,7 +63,7 @@ Placement module_parameter_placement(const Style& style, ModuleKind kind, const 
   }
   const auto dim = name == "weight" ? sharded_dim(style, kind) : 0;
   const bool is_replicated = name == "bias" && style.kind == StyleKind::Rowwise;
-  return is_replicated ? Replicate() : StridedShard(dim, style.parts);
+  return is_replicated ? Replicate() : style.parts.shard(dim);
 }
 
 /// The placement of a parameter that the plan names by itself: a stack of weights [..., outputs, inputs], or of biases.
@@ -60,6 +71,7 @@ Placement named_parameter_placement(
     const Entry& entry,
     const std::string& path,
     const ParameterInfo& parameter,
+    int64_t ranks,
     std::string_view where) {
   const auto& style = entry.style;
   const auto lead = [&] {
@@ -77,11 +89,12 @@ Placement named_parameter_placement(
   const auto given = style.kind == StyleKind::Shard ? style.dim
       : style.kind == StyleKind::Colwise            ? std::max<int64_t>(ndim - 2, 0)
                                                     : ndim - 1;
-  const auto placement = StridedShard(given, style.parts).normalized(ndim);
+  const auto placement = style.parts.shard(given).normalized(ndim);
   const auto size = parameter.shape[placement.dim()];
   TORCH_CHECK_VALUE(
-      size % style.parts == 0, lead(), "dim ", placement.dim(), " must be divisible by ", style.parts,
+      size % style.parts.units() == 0, lead(), "dim ", placement.dim(), " must be divisible by ", style.parts.units(),
       " parts, but is ", size, ".");
+  check_part_sizes(style.parts, ranks, lead);
   return placement;
 }
 
@@ -91,7 +104,7 @@ void lay_out_boundary(ModuleLayout& result, const Style& style, ModuleKind kind,
   result.outputs = style.outputs;
   if (is_sharded(style)) {
     const bool takes_shards = style.kind == StyleKind::Rowwise && kind != ModuleKind::Embedding;
-    const auto wanted = takes_shards ? StridedShard(-1, style.parts) : Replicate();
+    const auto wanted = takes_shards ? style.parts.shard(-1) : Replicate();
     result.inputs[0] = {.from = style.inputs[0].from.value_or(wanted), .to = wanted};
   }
   if (has_few_heads(style, ranks)) {
@@ -128,7 +141,7 @@ class Tied {
   bool is_sharded_by_module(const ParameterInfo& weight) const {
     const auto found = given_.find(weight.identity);
     return found != given_.end() && found->second.is_by_module && found->second.placement.is_shard() &&
-        found->second.placement.split_factor() == 1;
+        !found->second.placement.is_strided();
   }
 
  private:
@@ -213,7 +226,7 @@ std::vector<ModuleLayout> lay_out(
       const auto& path = parameter_paths[p];
       const auto* named = entries[modules.size() + p++];
       if (named != nullptr) {
-        tied.add(module, parameter, *named, named_parameter_placement(*named, path, parameter, where), false);
+        tied.add(module, parameter, *named, named_parameter_placement(*named, path, parameter, ranks, where), false);
       } else if (entry != nullptr) {
         const auto placement = module_parameter_placement(entry->style, module.kind, parameter.name, ranks);
         tied.add(module, parameter, *entry, placement, true);

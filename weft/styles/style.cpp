@@ -6,16 +6,25 @@
 #include <c10/util/Exception.h>
 
 #include <array>
+#include <numeric>
 
 namespace weft::nn {
 
 namespace {
 
+void check_parts(std::string_view where, const Parts& parts) {
+  TORCH_CHECK_VALUE(parts.count() > 0, "[", where, "] parts must be positive, but got ", parts.count(), ".");
+}
+
 Style sharded_style(StyleKind kind, const ShardedStyleOptions& options, Placement default_output) {
   TORCH_CHECK_VALUE(
       !options.heads || *options.heads > 0, "[", to_string(kind), "] heads must be positive, but got ", *options.heads,
       ".");
-  TORCH_CHECK_VALUE(options.parts > 0, "[", to_string(kind), "] parts must be positive, but got ", options.parts, ".");
+  check_parts(to_string(kind), options.parts);
+  TORCH_CHECK_VALUE(
+      options.parts.sizes().empty() || !options.heads, "[", to_string(kind),
+      "] parts of different sizes are numbers of heads, so that heads must not be given too, but got heads ",
+      *options.heads, ".");
   Style style;
   style.kind = kind;
   style.inputs = {{.from = options.input}};
@@ -61,17 +70,27 @@ std::string Style::to_string() const {
   return to_json(*this).dump();
 }
 
+Parts::Parts(std::vector<int64_t> sizes) : count_(static_cast<int64_t>(sizes.size())), sizes_(std::move(sizes)) {
+  if (!sizes_.empty() && !shard(0).has_unequal_blocks()) {
+    sizes_.clear();
+  }
+}
+
+int64_t Parts::units() const {
+  return sizes_.empty() ? count_ : std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0});
+}
+
 Style colwise(const ShardedStyleOptions& options) {
-  TORCH_CHECK_VALUE(options.parts > 0, "[colwise] parts must be positive, but got ", options.parts, ".");
-  return sharded_style(StyleKind::Colwise, options, options.parts == 1 ? Shard(-1) : StridedShard(-1, options.parts));
+  check_parts("colwise", options.parts);
+  return sharded_style(StyleKind::Colwise, options, options.parts.shard(-1));
 }
 
 Style rowwise(const ShardedStyleOptions& options) {
   return sharded_style(StyleKind::Rowwise, options, Replicate());
 }
 
-Style shard_parameter(int64_t dim, int64_t parts) {
-  TORCH_CHECK_VALUE(parts > 0, "[shard] parts must be positive, but got ", parts, ".");
+Style shard_parameter(int64_t dim, const Parts& parts) {
+  check_parts("shard", parts);
   return {.kind = StyleKind::Shard, .parts = parts, .dim = dim};
 }
 

@@ -34,6 +34,17 @@ class Options {
     const auto text = get<std::string>(name);
     return text ? std::optional<Placement>(Placement::parse(*text)) : std::nullopt;
   }
+  Parts parts() {
+    const auto* value = find("parts");
+    if (value == nullptr || !value->is_array()) {
+      return get<int64_t>("parts", 1);
+    }
+    std::vector<int64_t> sizes;
+    for (const auto& size : *value) {
+      sizes.push_back(as<int64_t>("parts", size));
+    }
+    return sizes;
+  }
   std::vector<Crossing> crossings(const char* name) {
     std::vector<Crossing> result;
     for (const auto& text : get<json::array_t>(name, {})) {
@@ -89,7 +100,7 @@ ShardedStyleOptions sharded_options(Options& options) {
       .output = options.placement("output"),
       .local_output = options.get("local_output", false),
       .heads = options.get<int64_t>("heads"),
-      .parts = options.get<int64_t>("parts", 1)};
+      .parts = options.parts()};
 }
 
 void read_inputs(Style& style, Options& options) {
@@ -109,10 +120,7 @@ const std::map<std::string, Reader, std::less<>>& readers() {
   static const std::map<std::string, Reader, std::less<>> table = {
       {"colwise", [](Options& options) { return colwise(sharded_options(options)); }},
       {"rowwise", [](Options& options) { return rowwise(sharded_options(options)); }},
-      {"shard",
-       [](Options& options) {
-         return shard_parameter(options.get<int64_t>("dim", 0), options.get<int64_t>("parts", 1));
-       }},
+      {"shard", [](Options& options) { return shard_parameter(options.get<int64_t>("dim", 0), options.parts()); }},
       {"sequence",
        [](Options& options) { return sequence(options.get<int64_t>("dim", 1), options.get("local_output", false)); }},
       {"input",
@@ -156,6 +164,12 @@ json crossings_json(const std::vector<Crossing>& crossings) {
   return result;
 }
 
+void write_parts(json& result, const Style& style) {
+  if (!style.parts.is_one()) {
+    result["parts"] = parts_json(style.parts);
+  }
+}
+
 void write_sharded(json& result, const Style& style) {
   if (const auto& from = style.inputs[0].from) {
     result["input"] = from->to_string();
@@ -164,9 +178,7 @@ void write_sharded(json& result, const Style& style) {
   if (style.heads) {
     result["heads"] = *style.heads;
   }
-  if (style.parts != 1) {
-    result["parts"] = style.parts;
-  }
+  write_parts(result, style);
 }
 
 void write_boundaries(json& result, const Style& style) {
@@ -212,6 +224,10 @@ Style style_from_json(const std::string& where, const json& given) {
   }
 }
 
+json parts_json(const Parts& parts) {
+  return parts.sizes().empty() ? json(parts.count()) : json(parts.sizes());
+}
+
 json to_json(const Style& style) {
   json result;
   result["style"] = to_string(style.kind);
@@ -222,9 +238,7 @@ json to_json(const Style& style) {
       break;
     case StyleKind::Shard:
       result["dim"] = style.dim;
-      if (style.parts != 1) {
-        result["parts"] = style.parts;
-      }
+      write_parts(result, style);
       break;
     case StyleKind::Sequence:
       result["dim"] = style.inputs[0].to->dim();

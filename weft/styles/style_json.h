@@ -14,11 +14,12 @@ namespace weft::nn {
 ///   {"style": "input", "inputs": ["S(1) -> R", null], "keywords": {"mask": "R"}, "local_input": false}
 ///   {"style": "output", "outputs": ["P(sum) -> S(1)"], "local_output": false}
 ///   {"style": "input_output", ...}     "replicate"
-///   {"style": "shard", "dim": 0, "parts": 2}
+///   {"style": "shard", "dim": 0, "parts": 2}     {"style": "colwise", "parts": [32, 8, 8]}
 ///
 /// The names of transformers_styles.h are taken too.
 /// Raises for an unknown name, an unknown option and a value of the wrong type; `where` begins the error.
 Style style_from_json(const std::string& where, const nlohmann::json& json);
 nlohmann::json to_json(const Style& style);
+nlohmann::json parts_json(const Parts& parts);
 
 } // namespace weft::nn

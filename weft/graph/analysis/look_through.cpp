@@ -27,7 +27,7 @@ bool shards_last_dim_alike(const Value& a, const Value& b) {
     const bool shards_a = (*a.layout)[m].is_shard(a.tensor().dim() - 1);
     const bool shards_b = (*b.layout)[m].is_shard(b.tensor().dim() - 1);
     if (shards_a != shards_b || (*a.layout)[m].is_partial() != (*b.layout)[m].is_partial() ||
-        (shards_a && (*a.layout)[m].split_factor() != (*b.layout)[m].split_factor())) {
+        (shards_a && (*a.layout)[m].blocks_id() != (*b.layout)[m].blocks_id())) {
       return false;
     }
   }

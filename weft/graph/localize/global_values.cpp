@@ -14,8 +14,8 @@ namespace {
 at::Tensor joined(const std::vector<at::Tensor>& locals, const Placement& placement) {
   if (placement.is_shard()) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        placement.split_factor() == 1, "[global_value] strided shards cannot be joined, but got ",
-        placement.to_string(), ".");
+        !placement.is_strided(), "[global_value] strided shards cannot be joined, but got ", placement.to_string(),
+        ".");
     return at::cat(locals, placement.dim());
   }
   if (placement.is_partial()) {

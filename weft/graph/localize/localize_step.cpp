@@ -29,8 +29,7 @@ Size equal_length(const Size& size, int64_t count) {
 /// Whether a mesh dim is the last one in the shard order of its tensor dim, and its shards are not strided.
 bool is_innermost(const Layout& layout, int64_t mesh_dim) {
   const auto& placement = layout[mesh_dim];
-  return placement.is_shard() && placement.split_factor() == 1 &&
-      layout.shard_order(placement.dim()).back() == mesh_dim;
+  return placement.is_shard() && !placement.is_strided() && layout.shard_order(placement.dim()).back() == mesh_dim;
 }
 
 /// The step with Replicate on mesh dims of one rank, where a shard is the full tensor. A step that reduces keeps
@@ -56,11 +55,11 @@ std::optional<Blocks> strided_blocks(const Step& step) {
     if (!placement.is_shard() || (found && placement.dim() != found->tensor_dim)) {
       return true;
     }
-    return found && placement.split_factor() == found->count;
+    return found && !placement.has_unequal_blocks() && placement.split_factor() == found->count;
   };
   for (const auto m : step.mesh_dims) {
     for (const auto* layout : {&step.before, &step.after}) {
-      if ((*layout)[m].is_shard() && (*layout)[m].split_factor() > 1 && !found) {
+      if ((*layout)[m].is_strided() && !found) {
         found = Blocks{(*layout)[m].dim(), (*layout)[m].split_factor()};
       }
     }
@@ -76,9 +75,7 @@ std::optional<Blocks> strided_blocks(const Step& step) {
 /// The layout of the tensor in which the blocks of a dim are a dim of their own, before that dim.
 Layout with_blocks_apart(const Layout& layout, const Blocks& blocks) {
   return map_shards(layout, [&](const Placement& p) {
-    return p.dim() < blocks.tensor_dim
-        ? p
-        : StridedShard(p.dim() + 1, p.is_shard(blocks.tensor_dim) ? 1 : p.split_factor());
+    return p.dim() < blocks.tensor_dim ? p : p.is_shard(blocks.tensor_dim) ? Shard(p.dim() + 1) : p.along(p.dim() + 1);
   });
 }
 
@@ -203,8 +200,8 @@ Value* StepLowering::make_partial(const Step& step, Value* local) {
 }
 
 Value* StepLowering::reduce_scatter(const Step& step, Value* local, const Sizes& sizes) {
-  const bool is_strided = std::any_of(
-      step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) { return step.after[m].split_factor() > 1; });
+  const bool is_strided =
+      std::any_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) { return step.after[m].is_strided(); });
   if (is_strided) {
     // No collective scatters strided shards.
     auto reduced = step.before;

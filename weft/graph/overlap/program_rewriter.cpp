@@ -20,7 +20,7 @@ std::optional<Layout> permuted(const std::optional<Layout>& layout, const std::v
     const auto& placement = (*layout)[m];
     if (placement.is_shard()) {
       const auto dim = std::find(permutation.begin(), permutation.end(), placement.dim()) - permutation.begin();
-      placements.push_back(StridedShard(dim, placement.split_factor()));
+      placements.push_back(placement.along(dim));
     } else {
       placements.push_back(placement);
     }
@@ -147,8 +147,7 @@ Value* ProgramRewriter::matrix_of(const MatmulCall& call) {
   type.strides.erase(type.strides.begin());
   std::optional<Layout> layout;
   if (call.other->layout) {
-    layout =
-        map_shards(*call.other->layout, [](const Placement& p) { return StridedShard(p.dim() - 1, p.split_factor()); });
+    layout = map_shards(*call.other->layout, [](const Placement& p) { return p.along(p.dim() - 1); });
   }
   return insert(
              "aten::squeeze.dim", {Argument::operand(0), c10::IValue(0)}, {call.other}, {.types = {std::move(type)}},
@@ -229,7 +228,7 @@ std::optional<Layout> layout_of_rows(const Value& rows, const Value& last, int64
       placements.push_back(of_rows[m]);
       shard_positions.push_back(of_rows.shard_position(m));
     } else {
-      placements.push_back(of_last[m].is_shard() ? StridedShard(ndim - 1, of_last[m].split_factor()) : of_last[m]);
+      placements.push_back(of_last[m].is_shard() ? of_last[m].along(ndim - 1) : of_last[m]);
       shard_positions.push_back(of_last.shard_position(m));
     }
   }

@@ -48,7 +48,7 @@ std::optional<int64_t> dim_that_divides(const Value& value, int64_t members, con
     bool is_strided = false;
     for (const auto m : value.layout->shard_order(d)) {
       count *= mesh.size(m);
-      is_strided = is_strided || (*value.layout)[m].split_factor() != 1;
+      is_strided = is_strided || (*value.layout)[m].is_strided();
     }
     if (!is_strided && sizes[d].is_number() && sizes[d].number() > 0 && sizes[d].number() % count == 0) {
       return d;

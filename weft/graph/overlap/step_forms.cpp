@@ -124,7 +124,7 @@ ShardedDim dim_of_group(
     if (sharded[m].dim() != tensor_dim) {
       return refuse(c10::str("dims ", tensor_dim, " and ", sharded[m].dim(), " are sharded at once"));
     }
-    if (sharded[m].split_factor() != 1) {
+    if (sharded[m].is_strided()) {
       return refuse(c10::str("the shards of dim ", tensor_dim, " are strided"));
     }
   }

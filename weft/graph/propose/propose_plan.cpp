@@ -5,6 +5,7 @@
 #include "weft/graph/propose/layer_groups.h"
 #include "weft/graph/propose/replicated_parameters.h"
 #include "weft/graph/simplify/canonicalize.h"
+#include "weft/styles/style_json.h"
 
 #include <c10/util/StringUtil.h>
 #include <nlohmann/json.hpp>
@@ -270,14 +271,14 @@ std::string ProposedPlan::plan_text() const {
   std::vector<std::string> lines;
   for (const auto& [pattern, style, reason] : entries) {
     nlohmann::ordered_json json = nn::to_string(style.kind);
-    if (style.heads || style.parts > 1) {
+    if (style.heads || !style.parts.is_one()) {
       json = {{"style", nn::to_string(style.kind)}};
     }
     if (style.heads) {
       json["heads"] = *style.heads;
     }
-    if (style.parts > 1) {
-      json["parts"] = style.parts;
+    if (!style.parts.is_one()) {
+      json["parts"] = nn::parts_json(style.parts);
     }
     lines.push_back("  " + nlohmann::json(pattern).dump() + ": " + json.dump());
   }

@@ -132,7 +132,7 @@ class FromLocalNode : public UnaryNode {
 /// uneven: then the local shape has to be checked.
 bool has_strided_shard(const Layout& layout) {
   const auto placements = layout.placements();
-  return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.split_factor() > 1; });
+  return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.is_strided(); });
 }
 
 at::Tensor outside_of_mesh(const at::Tensor& local, const SpecPtr& spec) {

@@ -19,9 +19,8 @@ bool shards_samples(const TensorSpec& spec) {
 }
 
 Layout channel_layout(const Layout& input) {
-  return map_shards(without_partial(input), [](const Placement& p) {
-    return is_over_channels(p) ? StridedShard(0, p.split_factor()) : Replicate();
-  });
+  return map_shards(
+      without_partial(input), [](const Placement& p) { return is_over_channels(p) ? p.along(0) : Replicate(); });
 }
 
 const TensorSpec* spec_of(const OpCall& call, c10::ArrayRef<SpecPtr> operands, std::string_view name) {

@@ -1,10 +1,13 @@
 #include "weft/core/layout_algebra.h"
+#include "weft/core/shard_math.h"
 #include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/decompositions/decompositions.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 #include "weft/tensor/impl/in_backward.h"
 
 #include <ATen/ATen.h>
+
+#include <set>
 
 namespace weft {
 
@@ -33,6 +36,42 @@ at::Tensor squeeze_named(const at::Tensor& self) {
 
 at::Tensor squeeze_one_named(const at::Tensor& self, int64_t dim) {
   return self.squeeze(std::vector<int64_t>{dim});
+}
+
+/// Whether a tensor is sharded by blocks along the dim that is split, and is split between two blocks each time: then each result is a
+/// slice that takes blocks, without communication.
+bool splits_between_blocks(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
+  const auto dim = call.wrapped_dim("dim", call.operand(0).dim());
+  const auto is_split = [&](const Placement& placement) {
+    if (!placement.is_shard(dim) || !placement.is_strided()) {
+      return false;
+    }
+    std::set<int64_t> ends;
+    for (const auto& block : blocks(call.operand(0).sizes[dim], placement)) {
+      ends.insert(block.begin + block.length);
+    }
+    int64_t end = 0;
+    for (const auto size : call.integers("split_sizes")) {
+      end += size;
+      if (!ends.contains(end)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  const auto placements = operands[0]->placements();
+  return std::any_of(placements.begin(), placements.end(), is_split);
+}
+
+std::vector<at::Tensor> split_as_slices(const at::Tensor& self, c10::SymIntArrayRef split_sizes, int64_t dim) {
+  std::vector<at::Tensor> result;
+  int64_t begin = 0;
+  for (const auto& size : split_sizes) {
+    const auto end = begin + size.expect_int();
+    result.push_back(self.slice(dim, begin, end));
+    begin = end;
+  }
+  return result;
 }
 
 /// Whether the strides are those of a tensor without gaps, its dims in any order, and the size is that of `self`. Then
@@ -78,6 +117,9 @@ void add_view_decompositions(Decompositions& all) {
   all.emplace(
       "aten::_reshape_alias",
       Decomposition{&always, KernelFunction::makeFromUnboxedFunction(TORCH_FN(reshape_alias_as_view))});
+  all.emplace(
+      "aten::split_with_sizes",
+      Decomposition{&splits_between_blocks, KernelFunction::makeFromUnboxedFunction(TORCH_FN(split_as_slices))});
   all.emplace(
       "aten::squeeze", Decomposition{&always, KernelFunction::makeFromUnboxedFunction(TORCH_FN(squeeze_named))});
   all.emplace(

@@ -26,7 +26,7 @@ bool is_sharded_table(const TensorSpec& table) {
   bool result = false;
   for (int64_t m = 0; m < table.mesh().ndim(); ++m) {
     const auto& placement = table.layout()[m];
-    if (placement.is_shard(0) && placement.split_factor() > 1) {
+    if (placement.is_shard(0) && placement.is_strided()) {
       return false;
     }
     result = result || (placement.is_shard() && table.mesh().size(m) > 1);
@@ -41,7 +41,7 @@ Layout gradient_layout(const TensorSpec& gradient, const Layout& table) {
   auto layout = replicated_where(
       gradient.layout(), [&](int64_t m) { return table[m].is_shard() || gradient.layout()[m].is_shard(columns); });
   for (const auto m : table.shard_order(1)) {
-    layout = layout.with(m, StridedShard(columns, table[m].split_factor()));
+    layout = layout.with(m, table[m].along(columns));
   }
   return layout;
 }

@@ -25,7 +25,7 @@ int64_t only_mesh_dim_along(int64_t tensor_dim, const TensorSpec& spec) {
     if (!placement.is_shard(tensor_dim)) {
       continue;
     }
-    if (found >= 0 || placement.split_factor() > 1 || spec.mesh().size(m) == 1) {
+    if (found >= 0 || placement.is_strided() || spec.mesh().size(m) == 1) {
       return -1;
     }
     found = m;
@@ -105,6 +105,36 @@ at::Tensor put_back(const at::Tensor& gradient, c10::IntArrayRef sizes, int64_t 
   return make_dtensor(std::move(result), target);
 }
 
+/// A shard with unequal blocks that this program uses, one of which is what the slice took; empty if there is none. The tensor
+/// that was sliced had such a shard, most likely, and its other slices give gradients that are sharded alike.
+std::optional<Placement> blocks_around(int64_t size, Run taken, const DeviceMesh& mesh, int64_t mesh_dim) {
+  for (const auto& used : mesh.world()->unequal_blocks()) {
+    const auto all = blocks(size, used);
+    if (divides_blocks(size, mesh.size(mesh_dim), used) && std::find(all.begin(), all.end(), taken) != all.end()) {
+      return used;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The gradient with zeros around it as shards of blocks: every rank has its shard of the block that the gradient is.
+at::Tensor put_into_block(
+    const at::Tensor& gradient,
+    c10::IntArrayRef sizes,
+    int64_t dim,
+    int64_t mesh_dim,
+    int64_t start,
+    const Placement& with_blocks) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const auto& impl = checked_values(kName, gradient);
+  const auto& spec = *impl.spec();
+  const auto layout = spec.layout().with(mesh_dim, with_blocks.along(dim));
+  const auto target = TensorSpec::make(spec.mesh(), layout, sizes, spec.dtype());
+  auto result = at::zeros(target->local_shape_and_offset().shape, impl.local().options());
+  result.narrow(dim, start / spec.mesh().size(mesh_dim), impl.local().size(dim)).copy_(impl.local());
+  return make_dtensor(std::move(result), target);
+}
+
 class SliceBackward final : public c10::OperatorKernel {
  public:
   explicit SliceBackward(const c10::OperatorHandle& op) : by_rule_(make_kernel(op)) {}
@@ -125,7 +155,9 @@ class SliceBackward final : public c10::OperatorKernel {
     const auto sizes = arguments[1].toIntVector();
     const auto start = arguments[3].toInt();
     const auto first = std::clamp<int64_t>(start < 0 ? start + sizes[dim] : start, 0, sizes[dim]);
-    auto result = put_back(gradient, sizes, dim, mesh_dim, first);
+    const auto around = blocks_around(sizes[dim], {first, gradient.size(dim)}, impl->spec()->mesh(), mesh_dim);
+    auto result = around ? put_into_block(gradient, sizes, dim, mesh_dim, first, *around)
+                         : put_back(gradient, sizes, dim, mesh_dim, first);
     torch::jit::drop(*stack, op.schema().arguments().size());
     stack->emplace_back(std::move(result));
   }
