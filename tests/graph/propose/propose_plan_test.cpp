@@ -58,6 +58,56 @@ TEST(ProposePlan, IsOneThatCommunicatesOncePerPair) {
   EXPECT_EQ(summary.collectives.at("all_gather"), 1);
 }
 
+/// Two layers of experts, whose weights are [experts, outputs, inputs] or [experts, inputs, outputs].
+std::string experts_text(bool is_transposed) {
+  std::string inputs;
+  std::string calls;
+  std::string x = "x";
+  for (const auto* i : {"0", "1"}) {
+    const auto weight = [&](const std::string& name, const std::string& sizes) {
+      inputs += "input %" + name + i + ": f32[" + sizes + "] = parameter \"layers." + i + "." + name + "\"\n";
+    };
+    weight("up", is_transposed ? "2,4,16" : "2,16,4");
+    weight("down", is_transposed ? "2,8,4" : "2,4,8");
+    const auto product = [&](const std::string& name, const std::string& input, int inputs_of, int outputs) {
+      auto used = name;
+      if (!is_transposed) {
+        used += "_t";
+        calls += c10::str("%", used, i, ": f32[2,", inputs_of, ",", outputs, "] = aten::mT(%", name, i, ")\n");
+      }
+      calls +=
+          c10::str("%y_", name, i, ": f32[3,", outputs, "] = aten::_grouped_mm(%", input, ", %", used, i, ", %ends)\n");
+    };
+    product("up", x, 4, 16);
+    calls += c10::str("[%g", i, ": f32[3,8], %h", i, ": f32[3,8]] = aten::chunk(%y_up", i, ", 2, 1)\n");
+    calls += c10::str("%m", i, ": f32[3,8] = aten::mul.Tensor(%g", i, ", %h", i, ")\n");
+    product("down", c10::str("m", i), 8, 4);
+    x = c10::str("y_down", i);
+  }
+  return "program\n" + inputs + "input %x: f32[3,4] = user\ninput %ends: i32[2] = user\n" + calls + "output %" + x +
+      " = user";
+}
+
+TEST(ProposePlan, ShardsExpertsByTheirParameters) {
+  EXPECT_EQ(propose_plan(parse_program(experts_text(false)), 2).plan_text(), R"({
+  "layers.*.up": {"style":"colwise","parts":2},
+  "layers.*.down": "rowwise",
+  "layers.*": {"outputs":["-> R"],"style":"output"}
+})");
+  EXPECT_EQ(propose_plan(parse_program(experts_text(true)), 2).plan_text(), R"({
+  "layers.*.up": {"dim":2,"parts":2,"style":"shard"},
+  "layers.*.down": {"dim":1,"style":"shard"},
+  "layers.*": {"outputs":["-> R"],"style":"output"}
+})");
+  for (const bool is_transposed : {false, true}) {
+    auto program = parse_program(experts_text(is_transposed));
+    const auto proposed = propose_plan(program, 2);
+    EXPECT_EQ(proposed.replicated, 0);
+    shard(program, analysis_mesh("tp=2"), proposed.plan());
+    EXPECT_EQ(summarize(program).collectives.at("all_reduce"), 2);
+  }
+}
+
 TEST(ProposePlan, SmallEndsStayReplicated) {
   const auto proposed = propose_plan(parse_program(kProgram), 16);
   EXPECT_EQ(proposed.entries.size(), 2u);

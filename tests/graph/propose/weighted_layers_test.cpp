@@ -44,6 +44,21 @@ TEST(WeightedLayers, AreFoundByWhatIsDoneWithParameters) {
   EXPECT_EQ(layers.at("m").rows, 4);
 }
 
+TEST(WeightedLayers, AStackIsNamedByItsParameter) {
+  const auto layers = layers_by_output(parse_program(R"(program
+    input %w: f32[2,4,6] = parameter "experts.up"
+    input %x: f32[3,4] = user
+    input %ends: i32[2] = user
+      %y: f32[3,6] = aten::_grouped_mm(%x, %w, %ends)
+    output %y = user)"));
+  ASSERT_EQ(layers.count("y"), 1u);
+  EXPECT_EQ(layers.at("y").module, "experts.up");
+  EXPECT_EQ(layers.at("y").rows, 6);
+  ASSERT_TRUE(layers.at("y").stack);
+  EXPECT_EQ(layers.at("y").stack->owner, "experts");
+  EXPECT_TRUE(layers.at("y").stack->is_transposed);
+}
+
 TEST(WeightedLayers, MayBeRepeatedForEveryRowOfABatch) {
   const auto program = parse_program(R"(program
     input %w: f32[6,4] = parameter "up.weight"

@@ -107,7 +107,7 @@ void ProgramModules::set_kinds(const Program& program) {
   }
   for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
     const auto use = weight_use(*node, [&](const Value* value) { return inputs.count(value) != 0; });
-    const auto user = use ? weight_user(*node, *inputs.at(use->weight)) : std::nullopt;
+    const auto user = use && !use->is_stack() ? weight_user(*node, *inputs.at(use->weight)) : std::nullopt;
     if (user) {
       weight_users_[node] = *user;
       auto& kind = modules_[*user].kind;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 namespace weft::graph {
 
@@ -13,7 +14,7 @@ using nn::ModuleKind;
 struct Form {
   size_t weight;
   size_t input;
-  bool is_transposed; // whether the weight is transposed before the call
+  bool is_transposed; // whether a weight of [outputs, inputs] is transposed before the call
   ModuleKind kind = ModuleKind::Linear;
 };
 
@@ -25,7 +26,7 @@ std::optional<Form> form_of(const Node& node) {
   if (name == "aten::addmm") {
     return Form{2, 1, true};
   }
-  if (name == "aten::mm" || name == "aten::matmul" || name == "aten::bmm") {
+  if (name == "aten::mm" || name == "aten::matmul" || name == "aten::bmm" || name == "aten::_grouped_mm") {
     return Form{1, 0, true};
   }
   if (name == "aten::embedding") {
@@ -54,23 +55,61 @@ bool keeps_weight(const Node& node) {
   return calls_one_of(node, kCopies);
 }
 
+/// Whether a transpose exchanges the last two dims, of any number.
+bool swaps_last_dims(const Node& node) {
+  const auto ndim = node.operand(0)->tensor().dim();
+  if (ndim < 2) {
+    return false;
+  }
+  if (ndim == 2 || calls(node, "aten::mT") || calls(node, "aten::adjoint")) {
+    return true;
+  }
+  const auto dims = [&] {
+    std::vector<int64_t> result;
+    for (size_t i = 1; i < node.arguments().size(); ++i) {
+      const auto& given = node.arguments()[i];
+      if (given.is_constant() && given.constant().isInt()) {
+        result.push_back(given.constant().toInt());
+      } else if (given.is_constant() && given.constant().isIntList()) {
+        result = given.constant().toIntVector();
+      }
+    }
+    for (auto& dim : result) {
+      dim = dim < 0 ? dim + ndim : dim;
+    }
+    return result;
+  }();
+  if (calls(node, "aten::transpose.int")) {
+    return dims.size() == 2 && dims[0] + dims[1] == 2 * ndim - 3 && std::max(dims[0], dims[1]) == ndim - 1;
+  }
+  auto swapped = std::vector<int64_t>(ndim);
+  std::iota(swapped.begin(), swapped.end(), 0);
+  std::swap(swapped[ndim - 2], swapped[ndim - 1]);
+  return calls(node, "aten::permute") && dims == swapped;
+}
+
 struct Weight {
   const Value* value;
   bool is_transposed;
+  bool is_matrix_wise; // whether the calls up to it keep a stack of matrices, each by itself
 };
 
 std::optional<Weight> weight_at(const Node& node, size_t operand) {
   const auto* value = node.operand(operand);
   size_t transposes = 0;
+  bool is_matrix_wise = true;
   while (value->producer() != nullptr) {
     const auto& producer = *value->producer();
     if (!is_transpose(producer) && !keeps_weight(producer)) {
       return std::nullopt;
     }
     transposes += is_transpose(producer) ? 1 : 0;
+    is_matrix_wise = is_matrix_wise &&
+        (is_transpose(producer) ? swaps_last_dims(producer)
+                                : producer.operand(0)->tensor().sizes == value->tensor().sizes);
     value = producer.operand(0);
   }
-  return Weight{value, transposes % 2 == 1};
+  return Weight{value, transposes % 2 == 1, is_matrix_wise};
 }
 
 } // namespace
@@ -79,14 +118,21 @@ std::optional<WeightUse> weight_use(const Node& node, const std::function<bool(c
   if (node.op() == nullptr) {
     return std::nullopt;
   }
-  if (const auto form = form_of(node)) {
-    const auto weight = weight_at(node, form->weight);
-    if (weight && is_parameter(weight->value) && weight->value->tensor().dim() == 2 &&
-        weight->is_transposed == form->is_transposed) {
-      return WeightUse{weight->value, node.operand(form->input), form->kind};
-    }
+  const auto form = form_of(node);
+  const auto weight = form ? weight_at(node, form->weight) : std::nullopt;
+  if (!weight || !is_parameter(weight->value)) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  const auto ndim = weight->value->tensor().dim();
+  const bool is_stack = ndim == 3 && weight->is_matrix_wise;
+  const bool is_grouped = calls(node, "aten::_grouped_mm");
+  const bool as_stored = weight->is_transposed == form->is_transposed;
+  const bool is_embedding = form->kind == ModuleKind::Embedding;
+  const bool is_weight = is_stack ? !is_embedding : ndim == 2 && !is_grouped;
+  if (!is_weight || (is_embedding && !as_stored)) {
+    return std::nullopt;
+  }
+  return WeightUse{weight->value, node.operand(form->input), as_stored ? form->kind : ModuleKind::TransposedLinear};
 }
 
 } // namespace weft::graph

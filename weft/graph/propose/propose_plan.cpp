@@ -24,6 +24,7 @@ struct Proposal {
   std::optional<nn::Style> style;
   std::string reason;
   std::vector<std::string> others; // the modules that replace "%" in the reason
+  bool is_of_parameter = false;
 };
 
 class Proposing {
@@ -121,17 +122,41 @@ class Proposing {
       } else {
         reason += (source.heads ? c10::str(*source.heads, " heads") : "its features") + " stay apart until %";
       }
-      nn::ShardedStyleOptions options;
-      options.heads = source.heads;
-      options.parts = source.parts;
-      propose(source.layer->module, {nn::colwise(options), reason, partners}, excluded);
+      const bool is_stack = source.layer->stack.has_value();
+      propose(source.layer->module, {source_style(source), reason, partners, is_stack}, excluded);
     }
     for (const auto* partner : group.partners) {
-      nn::ShardedStyleOptions options;
-      options.heads = heads;
-      propose(
-          partner->module, {nn::rowwise(options), "sums up, by one all_reduce, what comes of %", sources}, excluded);
+      const bool is_stack = partner->stack.has_value();
+      const auto* reason = is_stack ? "sums up what comes of %" : "sums up, by one all_reduce, what comes of %";
+      propose(partner->module, {partner_style(*partner, heads), reason, sources, is_stack}, excluded);
+      if (is_stack) {
+        // Has no boundary of its own, and what uses its terms would each reduce them.
+        const Proposal at_end{
+            nn::prepare_output({{.to = Replicate()}}),
+            "reduces, by one all_reduce, what comes of %",
+            {partner->module}};
+        propose(partner->stack->owner, at_end, excluded);
+      }
     }
+  }
+
+  static nn::Style source_style(const LayerGroup::Source& source) {
+    if (source.layer->stack && source.layer->stack->is_transposed) {
+      return nn::shard_parameter(2, source.parts);
+    }
+    nn::ShardedStyleOptions options;
+    options.heads = source.layer->stack ? std::nullopt : source.heads;
+    options.parts = source.parts;
+    return nn::colwise(options);
+  }
+
+  static nn::Style partner_style(const WeightedLayer& partner, std::optional<int64_t> heads) {
+    if (partner.stack && partner.stack->is_transposed) {
+      return nn::shard_parameter(1);
+    }
+    nn::ShardedStyleOptions options;
+    options.heads = partner.stack ? std::nullopt : heads;
+    return nn::rowwise(options);
   }
 
   void propose_output(const LayerGroup& group) {
@@ -193,15 +218,21 @@ class Proposing {
   /// A pattern that matches only modules with the same proposal.
   std::string pattern_of(const std::string& module, const std::map<std::string, Proposal>& all) {
     const auto& own = all.at(module);
-    return widened(module, paths_, [&](const std::string& other) {
+    return widened(module, own.is_of_parameter ? parameter_paths_ : paths_, [&](const std::string& other) {
       const auto found = all.find(other);
-      return found != all.end() && found->second.style == own.style;
+      return found != all.end() && found->second.style == own.style &&
+          found->second.is_of_parameter == own.is_of_parameter;
     });
   }
 
   ProposedPlan as_patterns() {
     for (const auto& module : modules_.modules()) {
       paths_.push_back(module.path);
+    }
+    // A pattern of parameters must match no module.
+    parameter_paths_ = paths_;
+    for (const auto& [path, place] : modules_.parameters()) {
+      parameter_paths_.push_back(path);
     }
     for (const auto& [module, proposal] : proposals_) {
       left_out_.erase(module);
@@ -214,10 +245,17 @@ class Proposing {
         continue;
       }
       const auto& module = layer->second.module;
-      if (const auto found = proposals_.find(module); found != proposals_.end()) {
-        const auto pattern = pattern_of(module, proposals_);
+      const auto add = [&](const auto& found) {
+        const auto pattern = pattern_of(found->first, proposals_);
         if (seen.insert(pattern).second) {
           result.entries.push_back({pattern, *found->second.style, reason_text(found->second)});
+        }
+      };
+      if (const auto found = proposals_.find(module); found != proposals_.end()) {
+        add(found);
+        const auto owner = layer->second.stack ? proposals_.find(layer->second.stack->owner) : proposals_.end();
+        if (owner != proposals_.end() && owner->second.others == std::vector{module}) {
+          add(owner);
         }
       } else if (const auto left = left_out_.find(module); left != left_out_.end()) {
         const auto pattern = pattern_of(module, left_out_);
@@ -255,6 +293,7 @@ class Proposing {
   std::map<std::string, std::string> outputs_; // by weight, the layer that computes an output with it
   std::unordered_map<const Value*, bool> given_;
   std::vector<std::string> paths_;
+  std::vector<std::string> parameter_paths_; // with those of the modules
 };
 
 } // namespace
@@ -270,14 +309,17 @@ nn::ParallelPlan ProposedPlan::plan() const {
 std::string ProposedPlan::plan_text() const {
   std::vector<std::string> lines;
   for (const auto& [pattern, style, reason] : entries) {
+    const bool is_layer = style.kind == nn::StyleKind::Colwise || style.kind == nn::StyleKind::Rowwise;
     nlohmann::ordered_json json = nn::to_string(style.kind);
-    if (style.heads || !style.parts.is_one()) {
+    if (!is_layer) {
+      json = nlohmann::ordered_json::parse(style.to_string());
+    } else if (style.heads || !style.parts.is_one()) {
       json = {{"style", nn::to_string(style.kind)}};
     }
-    if (style.heads) {
+    if (is_layer && style.heads) {
       json["heads"] = *style.heads;
     }
-    if (!style.parts.is_one()) {
+    if (is_layer && !style.parts.is_one()) {
       json["parts"] = nn::parts_json(style.parts);
     }
     lines.push_back("  " + nlohmann::json(pattern).dump() + ": " + json.dump());

@@ -29,7 +29,8 @@ void add_replicated_parameters(ProposedPlan& proposed, const Program& program, i
       nn::lay_out(proposed.plan(), modules.modules(), analysis_mesh("tp=" + std::to_string(ranks)), /*mesh_dim=*/0);
   const auto is_named = [&](const std::string& module) {
     const auto matches = [&](const auto& entry) { return nn::matches(entry.pattern, module); };
-    return std::any_of(proposed.entries.begin(), proposed.entries.end(), matches) ||
+    const auto shards = [&](const auto& entry) { return entry.style.kind != nn::StyleKind::Output && matches(entry); };
+    return std::any_of(proposed.entries.begin(), proposed.entries.end(), shards) ||
         std::any_of(proposed.left_out.begin(), proposed.left_out.end(), matches);
   };
   std::set<const void*> counted;                         // tied parameters count once

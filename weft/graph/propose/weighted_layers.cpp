@@ -18,10 +18,17 @@ std::unordered_map<const Node*, WeightedLayer> find_weighted_layers(const Progra
       continue;
     }
     const auto& target = parameters.at(use->weight)->target;
+    const auto rows = use->weight->tensor().sizes[use->output_dim()].number();
+    if (use->is_stack()) {
+      const auto& owner = modules.modules()[modules.parameters().at(target).module].path;
+      const bool is_transposed = use->kind == nn::ModuleKind::TransposedLinear;
+      layers[node] = {node, target, target, use->input, rows, false, WeightedLayer::Stack{owner, is_transposed}};
+      continue;
+    }
     const auto* module = modules.module_of_weight(*node);
     if (module != nullptr && module->kind == use->kind) {
       const bool is_embedding = use->kind == nn::ModuleKind::Embedding;
-      layers[node] = {node, module->path, target, use->input, use->weight->tensor().sizes[0].number(), is_embedding};
+      layers[node] = {node, module->path, target, use->input, rows, is_embedding};
     }
   }
   return layers;
