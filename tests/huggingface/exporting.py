@@ -1,5 +1,6 @@
 """Programs that torch.export makes of the architectures, as files, with the inputs and outputs of one call."""
 
+import copy
 import dataclasses
 import functools
 import os
@@ -11,10 +12,12 @@ import torch
 from architectures import ARCHITECTURES
 from on_ranks import batch_of
 from torch.utils._pytree import tree_leaves
+from transformers.integrations.executorch import TorchExportableModuleWithStaticCache, register_dynamic_cache_export_support
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "python"))
 from exported_models.exporting import named_inputs
 
+register_dynamic_cache_export_support()
 FOLDER = tempfile.TemporaryDirectory(prefix="weft_exports_")
 
 
@@ -42,7 +45,7 @@ def arguments_of(name):
 
 def saved(model, arguments, name, is_strict=False):
     with torch.no_grad():
-        expected = tensors_of(model(**arguments))
+        expected = tensors_of(copy.deepcopy(model)(**copy.deepcopy(arguments)))
     program = torch.export.export(model, (), arguments, strict=is_strict)
     path = Path(FOLDER.name) / f"{name}.pt2"
     torch.export.save(program, path)
@@ -52,3 +55,26 @@ def saved(model, arguments, name, is_strict=False):
 @functools.cache
 def exported(name, is_strict=False):
     return saved(ARCHITECTURES[name].make(), arguments_of(name), f"{name}_{is_strict}", is_strict)
+
+
+def with_cache_output(name):
+    """Keys and values go out, in a DynamicCache."""
+    return saved(ARCHITECTURES[name].make(), arguments_of(name) | {"use_cache": True}, f"{name}_output")
+
+
+def with_cache_input(name):
+    """A DynamicCache of the first tokens goes in, and a longer one out."""
+    model, tokens = ARCHITECTURES[name].make(), arguments_of(name)["input_ids"]
+    with torch.no_grad():
+        cache = model(tokens[:, :6], use_cache=True).past_key_values
+    arguments = {"input_ids": tokens[:, 6:], "past_key_values": cache, "use_cache": True}
+    return saved(model, arguments, f"{name}_input")
+
+
+def with_static_cache(name):
+    """A StaticCache, whose tensors are buffers that the program writes to, as transformers exports it."""
+    model = ARCHITECTURES[name].make()
+    model.generation_config.cache_implementation = "static"
+    decoder = TorchExportableModuleWithStaticCache(model, batch_size=1, max_cache_len=16)
+    arguments = {"input_ids": torch.tensor([[5]]), "cache_position": torch.tensor([0])}
+    return saved(decoder, arguments, f"{name}_static", is_strict=True)

@@ -6,11 +6,22 @@ import json
 import pytest
 import torch
 from architectures import ARCHITECTURES
-from exporting import exported
+from exporting import exported, with_cache_input, with_cache_output, with_static_cache
 
 from exported_models.sharding import by_command, command, in_process
 
 MESH = "tp=2"
+# The all-reduces of a proposed plan: two per layer and one per sharded table; the logits are gathered.
+ALL_REDUCES = {
+    "T5": 12,  # three in layers of the decoder, and its table is looked up twice
+    "Whisper": 11,
+    "RoBERTa": 6,  # two tables are looked up by what is given
+    "CLIP": 9,  # two towers, of which one has a table
+    "ViT": 4,
+    "Phi-3": 3,  # queries, keys and values of different sizes in one weight stay replicated
+    "OLMo 2": 3,  # norms over all heads keep attention replicated
+}
+WITHOUT_LOGITS = ("ViT", "CLIP")
 STRICT = ["Llama", "Gemma", "GPT-2", "Phi-3", "Mixtral", "BERT", "ViT"]
 
 
@@ -18,6 +29,10 @@ def proposed_for(program):
     done = command("plan", program.path, "--mesh", MESH, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def collectives_of(summary):
+    return {kind: calls for kind, calls in summary["collectives"].items() if calls}
 
 
 def expect_outputs(outputs, program):
@@ -33,6 +48,8 @@ def test_computes_what_one_device_does(name, tmp_path):
     outputs, summary = in_process(program.path, MESH, proposed["plan"], program.inputs)
     expect_outputs(outputs, program)
     assert summary["fallbacks"] == []
+    logits = {} if name in WITHOUT_LOGITS else {"all_gather": 1}
+    assert collectives_of(summary) == {"all_reduce": ALL_REDUCES.get(name, 5)} | logits, proposed
     (tmp_path / "plan.json").write_text(json.dumps(proposed["plan"]))
     explained = command("explain", program.path, "--mesh", MESH, "--plan", tmp_path / "plan.json")
     assert explained.returncode == 0 and "by the rule" in explained.stdout, explained.stderr
@@ -45,3 +62,23 @@ def test_strictly_exported_computes_what_one_device_does(name, tmp_path):
     assert plan == proposed_for(exported(name))["plan"]
     outputs, _ = by_command(program.path, MESH, plan, program.inputs, tmp_path)
     expect_outputs(outputs, program)
+
+
+# Logits are gathered, and the cache where it goes out; one that stays inside is sharded by heads.
+@pytest.mark.parametrize(
+    "name, export, all_gathers",
+    [
+        ("Llama", with_cache_output, 5),
+        ("GPT-2", with_cache_output, 5),
+        ("Mixtral", with_cache_output, 5),
+        ("Llama", with_cache_input, 5),
+        ("Qwen3", with_cache_input, 5),
+        ("Llama", with_static_cache, 1),
+        ("Gemma 2", with_static_cache, 1),
+    ],
+)
+def test_with_a_cache_computes_what_one_device_does(name, export, all_gathers):
+    program = export(name)
+    outputs, summary = in_process(program.path, MESH, proposed_for(program)["plan"], program.inputs)
+    expect_outputs(outputs, program)
+    assert collectives_of(summary) == {"all_reduce": 5, "all_gather": all_gathers}
