@@ -30,6 +30,25 @@ class _Attribute:
         return self.compute(tensor)
 
 
+class _LocalTensor(_Attribute):
+    """Can be assigned: fully_shard puts a parameter that was loaded into memory of its own."""
+
+    def __get__(self, tensor, owner=None):
+        if tensor is not None and not _is_dtensor(tensor) and self.name in tensor.__dict__:
+            return tensor.__dict__[self.name]
+        return super().__get__(tensor, owner)
+
+    def __set__(self, tensor, value):
+        if not _is_dtensor(tensor):
+            tensor.__dict__[self.name] = value
+            return
+        spec = _C.spec(tensor)
+        made = _C.from_local(value.detach(), spec.mesh, spec.placements, shape=spec.shape, stride=spec.stride)
+        if _C.spec(made) != spec:
+            raise ValueError(f"[_local_tensor] a local tensor of {spec} is required, but got one of {_C.spec(made)}. Use redistribute.")
+        tensor.data = made
+
+
 class _Method(_Attribute):
     def __get__(self, tensor, owner=None):
         if tensor is None:
@@ -55,7 +74,7 @@ def _install_attributes():
         "__get_tensor_shard__": _checkpoint.get_tensor_shard,
     }
     for name, compute in attributes.items():
-        setattr(torch.Tensor, name, _Attribute(name, compute))
+        setattr(torch.Tensor, name, (_LocalTensor if name == "_local_tensor" else _Attribute)(name, compute))
     for name, compute in methods.items():
         setattr(torch.Tensor, name, _Method(name, compute))
 

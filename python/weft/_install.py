@@ -36,11 +36,13 @@ _NAMES = {
     "torch.distributed.tensor.debug._visualize_sharding": ["visualize_sharding"],
 }
 
-# PyTorch's styles, parallelize_module and input_reshard are written in terms of these.
+# PyTorch's styles, parallelize_module, input_reshard and fully_shard are written in terms of these.
 _PARALLEL = "torch.distributed.tensor.parallel"
+_FULLY_SHARD = "torch.distributed.fsdp._fully_shard"
 _USED_BY_TORCH = {
     f"{_PARALLEL}.style": ["DTensor", "distribute_module", "distribute_tensor"],
     f"{_PARALLEL}.input_reshard": ["DTensor"],
+    **{f"{_FULLY_SHARD}.{name}": ["DTensor"] for name in ("_fsdp_collectives", "_fsdp_common", "_fsdp_init", "_fsdp_param")},
 }
 
 _changed: list[types.ModuleType] = []

@@ -121,6 +121,23 @@ def test_a_local_tensor_is_one_object_until_it_is_changed():
     weft.run_on_ranks(2, rank_program)
 
 
+def test_a_local_tensor_can_be_assigned():
+    def rank_program(rank):
+        x = torch.nn.Parameter(weft.distribute_tensor(torch.arange(6.0), mesh_of(2), [Shard(0)]))
+        local = torch.full((3,), 1.0 + rank)
+        x._local_tensor = local
+        assert x.requires_grad and x.full_tensor().tolist() == [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
+        local.add_(1)
+        assert x._local_tensor.tolist() == [2.0 + rank] * 3
+        with pytest.raises(ValueError, match=r"\[_local_tensor\] a local tensor of f32\[6\] .* is required, but got one of f64"):
+            x._local_tensor = local.double()
+        plain = torch.zeros(2)
+        plain._local_tensor = local
+        assert plain._local_tensor is local
+
+    weft.run_on_ranks(2, rank_program)
+
+
 def test_gradient_placements_are_honoured():
     def rank_program(rank):
         x = weft.ones(4, device_mesh=mesh_of(2), placements=[Replicate()], requires_grad=True)

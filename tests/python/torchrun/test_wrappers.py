@@ -41,7 +41,7 @@ def test_distributed_data_parallel_over_a_plain_model():
     output.sum().backward()
 
 
-def test_fully_shard(model):
+def test_fully_shard_without_the_switch(model):
     with pytest.raises(NotImplementedError, match=r"\[fully_shard\] plain parameters are required, but got 'weight', f32\[4,4\]"):
         fully_shard(model)
 
