@@ -43,7 +43,10 @@ def _world_of_torch(distributed):
     group = distributed.group.WORLD
     with _lock:
         world = _world_of_group.get(group)
-        if world is None:
+        if world is None and distributed.get_backend(group) == "fake":
+            world = _C.fake_world(distributed.get_world_size(), distributed.get_rank())
+            _world_of_group[group] = world
+        elif world is None:
             store = torch._C._distributed_c10d.PrefixStore(
                 "weft", distributed.distributed_c10d._get_default_store()
             )
@@ -137,12 +140,13 @@ def converted_mesh(where, mesh):
 
 def _adopt_group(world, mesh, dim, group):
     """Lets Weft's messages along a mesh dim go through a process group. Over gloo, and where the group is written in Python,
-    as those of threads are, Weft connects by itself: once per direction, since on one connection sending and receiving meet."""
+    as those of threads are, Weft connects by itself: once per direction, since on one connection sending and receiving meet.
+    A fake one sends nothing."""
     device = torch.device(mesh.device_type)
     if device not in group._device_types:
         return
     backend = group._get_backend(device)
-    if backend.name() != "gloo":
+    if backend.name() not in ("gloo", "fake"):
         world.adopt(mesh, dim, backend, torch.distributed.get_process_group_ranks(group))
 
 

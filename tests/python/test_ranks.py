@@ -115,6 +115,22 @@ def test_without_a_launcher_a_process_is_one_rank():
         weft.init_device_mesh("cpu", (2,))
 
 
+def test_a_fake_process_group_is_a_fake_world():
+    """One process plans for ranks that do not exist: shapes and layouts are those of rank 5, and nothing arrives."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=5, world_size=8, store=FakeStore())
+    try:
+        mesh = weft.init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+        x = weft.zeros(6, 8, device_mesh=mesh, placements=[Shard(0), Shard(1)], requires_grad=True)
+        assert x.to_local().shape == (3, 2) and mesh.get_coordinate() == (1, 1)
+        y = (x @ weft.ones(8, 4, device_mesh=mesh, placements=[Replicate(), Shard(0)])).redistribute(placements=[Shard(0), Replicate()])
+        y.sum().backward()
+        assert y.to_local().shape == (3, 4) and x.grad.placements == (Shard(0), Shard(1))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_a_mesh_is_a_value():
     def rank_program(rank):
         mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
