@@ -142,8 +142,11 @@ class _Result(unittest.TestResult):
         if self.status == "passed":
             self.status, self.reason = "skipped", reason
 
+    def addExpectedFailure(self, test, err):
+        self.status, self.reason = "skipped", "PyTorch's test expects to fail"
+
     def addUnexpectedSuccess(self, test):
-        self._fail("AssertionError: expected to fail in PyTorch, but passes")
+        self.status, self.reason = "passed where PyTorch expects to fail", ""
 
 
 def run_here(test, is_explicit, out):
@@ -259,6 +262,7 @@ def main():
         file, _, test = line.partition("::")
         files[file].update([line] if test else [])
     torch.set_num_threads(1)
+    os.environ.setdefault("WEFT_TIMEOUT_SECONDS", "60")  # a rank that fails must not make the others wait beyond the test's limit
     import weft
 
     if mode == "switch":
