@@ -261,7 +261,6 @@ def main():
     for line in sys.stdin.read().split():
         file, _, test = line.partition("::")
         files[file].update([line] if test else [])
-    torch.set_num_threads(1)
     os.environ.setdefault("WEFT_TIMEOUT_SECONDS", "60")  # a rank that fails must not make the others wait beyond the test's limit
     import weft
 
