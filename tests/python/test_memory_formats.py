@@ -40,6 +40,22 @@ def test_a_distributed_tensor_has_the_strides_of_the_global_one(name, placement)
     on_mesh(program)
 
 
+@pytest.mark.parametrize("dims, form", [(4, torch.channels_last), (5, torch.channels_last_3d)])
+def test_an_empty_shard_is_channels_last_where_the_others_are(dims, form):
+    """Five rows over four ranks leave the last one without any."""
+    plain = torch.randn(2, 3, 5, *([4] * (dims - 3))).contiguous(memory_format=form)
+
+    def program(mesh):
+        x = weft.distribute_tensor(plain, mesh, [Shard(2)]).requires_grad_()
+        moved = weft.distribute_tensor(plain, mesh, [Replicate()]).redistribute(placements=[Shard(2)])
+        local = x.to_local()
+        (local * 2).sum().backward()
+        for each in (local, moved.to_local(), x.grad.to_local()):
+            assert each.is_contiguous(memory_format=form) and each.shape[2] in (2, 1, 0)
+
+    on_mesh(program, ranks=4)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("source", [Shard(0), Shard(2), Replicate(), Partial()])
 @pytest.mark.parametrize("target", [Shard(0), Shard(1), Replicate()])

@@ -52,6 +52,21 @@ std::vector<int64_t> order_in_memory(const TensorSpec& spec) {
   return is_dense && !spec.is_contiguous() ? order : contiguous_order(spec.sizes().size());
 }
 
+namespace {
+
+/// An empty shard of a channels-last tensor. torch asks for strides of its own, in which sizes of 0 count, before it calls
+/// an empty tensor a channels-last one.
+at::Tensor empty_in_format(const at::Tensor& local, const TensorSpec& spec) {
+  const auto sizes = spec.sizes();
+  const auto strides = spec.strides();
+  if (c10::is_channels_last_strides_2d(sizes, strides)) {
+    return local.contiguous(c10::MemoryFormat::ChannelsLast);
+  }
+  return c10::is_channels_last_strides_3d(sizes, strides) ? local.contiguous(c10::MemoryFormat::ChannelsLast3d) : local;
+}
+
+} // namespace
+
 c10::DimVector strides_as_in(const at::Tensor& like, c10::IntArrayRef sizes) {
   if (like.is_contiguous() || !like.is_non_overlapping_and_dense()) {
     return dense_strides(sizes, contiguous_order(sizes.size()));
@@ -63,6 +78,9 @@ at::Tensor in_stride_order(at::Tensor local, const TensorSpec& spec) {
   const bool is_outside = local.dim() != spec.dim(); // on a rank that is not in the mesh it holds nothing
   if (is_outside || (local.is_contiguous() && spec.is_contiguous())) {
     return local;
+  }
+  if (local.numel() == 0) {
+    return empty_in_format(local, spec);
   }
   const auto strides = dense_strides(local.sizes(), dims_by_stride(spec.sizes(), spec.strides()));
   if (same_strides(local.sizes(), local.strides(), strides)) {
