@@ -58,6 +58,38 @@ TEST(GradientLayout, AGradientThatAFormulaGivesAsPlainZerosIsDistributed) {
   });
 }
 
+TEST(GradientLayout, GradientsOfPlainTensorsArePlain) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({6, 4}), mesh, {Shard(0)});
+    const auto weight = whole_numbers({3, 4}).set_requires_grad(true);
+    const auto bias = whole_numbers({3}).set_requires_grad(true);
+    const auto number = at::ones({}).set_requires_grad(true);
+    const ReplicatePlainScope plain_is_replicated;
+    const CommLog log(mesh);
+    // The second weight is no leaf.
+    (at::linear(x, weight, bias) * number + at::linear(x, weight * 2)).sum().backward();
+    EXPECT_EQ(log.calls(), 2) << log.to_string(); // one bucket, and the weight that is no leaf
+    for (const auto& leaf : {weight, bias, number}) {
+      ASSERT_FALSE(is_dtensor(leaf.grad()));
+    }
+    expect_equal(weight.grad(), whole_numbers({6, 4}).sum(0).mul(3).expand({3, 4}));
+    expect_equal(bias.grad(), at::full({3}, 6.0));
+    expect_equal(number.grad(), (whole_numbers({6, 4}).matmul(weight.t()) + bias).sum());
+  });
+}
+
+TEST(GradientLayout, ASecondGradientOfAPlainTensorIsPlain) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(whole_numbers({4, 3}), mesh, {Shard(0)});
+    const auto scale = whole_numbers({3}).set_requires_grad(true);
+    const ReplicatePlainScope plain_is_replicated;
+    const auto first = torch::autograd::grad({(x * scale.pow(3)).sum()}, {scale}, {}, {}, /*create_graph=*/true)[0];
+    ASSERT_FALSE(is_dtensor(first));
+    first.sum().backward();
+    expect_equal(scale.grad(), whole_numbers({4, 3}).sum(0) * 6 * scale.detach());
+  });
+}
+
 struct WithoutGradient : torch::autograd::Function<WithoutGradient> {
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x) {
     return x.clone();

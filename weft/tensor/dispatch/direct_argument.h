@@ -13,7 +13,7 @@ class DirectArgument;
 
 /// The local tensor of a distributed tensor, or a plain number itself. nullptr if the general kernel is needed: the
 /// tensor is out of date, or is a leaf without the hook that keeps its gradient's layout, or is a plain tensor with
-/// dims.
+/// dims or a gradient.
 inline const at::Tensor* read_direct_tensor(const at::Tensor& tensor, CallKey& key) {
   auto* impl = as_dtensor(tensor);
   if (C10_LIKELY(impl != nullptr)) {
@@ -28,7 +28,7 @@ inline const at::Tensor* read_direct_tensor(const at::Tensor& tensor, CallKey& k
     key.add(0);
     return &tensor;
   }
-  if (tensor.dim() != 0) {
+  if (tensor.dim() != 0 || tensor.requires_grad()) {
     return nullptr;
   }
   key.add(word_of_plain(tensor));

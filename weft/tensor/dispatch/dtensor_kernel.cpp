@@ -163,6 +163,7 @@ bool DTensorKernel::read_tensor(
   operands.push_back({argument, position, &tensor, impl});
   if (impl == nullptr) {
     const bool is_index = op_.schema().arguments()[argument].name() == "indices" && is_made_by_python_index(tensor);
+    keep_gradient_plain(tensor);
     return read_plain(tensor, key) || is_index;
   }
   const bool is_leaf = is_parameter(tensor);
@@ -177,7 +178,11 @@ bool DTensorKernel::read_tensor(
 }
 
 void check_may_be_plain(const c10::OperatorHandle& op, size_t argument, const at::Tensor& tensor) {
-  if (is_dtensor(tensor) || counts_as_replicated(tensor)) {
+  if (is_dtensor(tensor)) {
+    return;
+  }
+  if (counts_as_replicated(tensor)) {
+    keep_gradient_plain(tensor);
     return;
   }
   const auto& named = op.schema().arguments()[argument];

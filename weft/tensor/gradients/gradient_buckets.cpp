@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <optional>
 #include <unordered_map>
@@ -111,7 +112,9 @@ class Bucket {
       auto gradient = gradient_at(begin, target);
       begin += as_dtensor(gradient)->local().numel();
       torch::autograd::variable_list gradients;
-      gradients.push_back(std::move(gradient)); // the only reference, so that the node need not copy it
+      // The only reference, so that the node need not copy it.
+      gradients.push_back(is_of_plain(*accumulator) ? as_dtensor(gradient)->local() : std::move(gradient));
+      gradient.reset();
       (*accumulator)(std::move(gradients));
     }
   }
@@ -122,6 +125,10 @@ class Bucket {
     SpecPtr target;
     GradAccumulator accumulator;
   };
+
+  static bool is_of_plain(const torch::autograd::Node& accumulator) {
+    return !is_dtensor(dynamic_cast<const torch::autograd::AccumulateGrad&>(accumulator).variable);
+  }
 
   static const at::Tensor& local_of(const Member& member) {
     return as_dtensor(member.gradient)->local();

@@ -15,8 +15,8 @@ using GradAccumulator = decltype(torch::autograd::impl::try_get_grad_accumulator
 ///
 /// Gradients that are reduced over the same mesh dims of one mesh, by the same operation and in one dtype, share
 /// buckets. A full bucket is reduced by one all_reduce, which overlaps with the rest of backward. At the end of the
-/// pass the other buckets are reduced, and the nodes accumulate all gradients, in `layout`. The gradients of a bucket
-/// share one storage. backward() raises the error of a collective.
+/// pass the other buckets are reduced, and the nodes accumulate all gradients, in `layout`; a plain leaf, whose `layout` is
+/// R, the local tensor. The gradients of a bucket share one storage. backward() raises the error of a collective.
 ///
 /// Which gradients share a bucket depends only on their specs and on the order in which backward computes them: the
 /// same on every rank.

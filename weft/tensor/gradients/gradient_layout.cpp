@@ -5,6 +5,7 @@
 #include "weft/tensor/boundary/from_local.h"
 #include "weft/tensor/boundary/plain_tensor.h"
 #include "weft/tensor/boundary/redistribute.h"
+#include "weft/tensor/boundary/to_local.h"
 #include "weft/tensor/gradients/gradient_buckets.h"
 #include "weft/tensor/impl/in_backward.h"
 
@@ -26,7 +27,7 @@ at::Tensor replicated_constant(const at::Tensor& gradient, const DeviceMesh& mes
   return from_local(local, mesh, replicated(mesh));
 }
 
-/// Redistributes the gradient of a leaf to the leaf's layout. The leaf owns this hook.
+/// Redistributes the gradient of a leaf to the leaf's layout; that of a plain leaf becomes plain. The leaf owns this hook.
 class GradientLayoutHook : public autograd::FunctionPreHook {
  public:
   explicit GradientLayoutHook(const at::Tensor& leaf) : leaf_(leaf.unsafeGetTensorImpl()) {}
@@ -34,8 +35,11 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
   variable_list operator()(const variable_list& gradients) override {
     const at::Tensor leaf(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(leaf_));
     // Derivative formulas may return an undefined gradient. A transform takes its values as they are.
-    if (!gradients[0].defined() || !is_dtensor(leaf) || is_inside_transform(gradients[0])) {
+    if (!gradients[0].defined() || is_inside_transform(gradients[0])) {
       return gradients;
+    }
+    if (!is_dtensor(leaf)) {
+      return plain_gradient(leaf, gradients);
     }
     const auto& spec = *as_dtensor(leaf)->spec();
     if (is_dtensor(gradients[0]) && as_dtensor(gradients[0])->spec().get() == &spec && !spec.layout().has_partial()) {
@@ -47,14 +51,25 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
     if (as_dtensor(gradient)->spec()->layout() == layout) {
       return {gradient};
     }
-    if (auto accumulator = next_reader(leaf);
-        accumulator && reduce_in_bucket(gradient, layout, std::move(accumulator))) {
-      return {at::Tensor()}; // the bucket accumulates it later
-    }
-    return {redistribute(gradient, layout)};
+    return {goes_into_bucket(leaf, gradient, layout) ? at::Tensor() : redistribute(gradient, layout)};
   }
 
  private:
+  variable_list plain_gradient(const at::Tensor& leaf, const variable_list& gradients) const {
+    if (!is_dtensor(gradients[0])) {
+      return gradients;
+    }
+    const OperatorScope scope("gradient");
+    const auto layout = replicated(as_dtensor(gradients[0])->spec()->mesh());
+    return {goes_into_bucket(leaf, gradients[0], layout) ? at::Tensor() : full_tensor(gradients[0])};
+  }
+
+  /// Whether a bucket has taken the gradient and accumulates it later.
+  bool goes_into_bucket(const at::Tensor& leaf, const at::Tensor& gradient, const Layout& layout) const {
+    auto accumulator = next_reader(leaf);
+    return accumulator && reduce_in_bucket(gradient, layout, std::move(accumulator));
+  }
+
   /// The node that accumulates this gradient, if it is the only one that reads it.
   GradAccumulator next_reader(const at::Tensor& leaf) const {
     const auto hooks_end_here =
@@ -82,6 +97,29 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
   c10::TensorImpl* leaf_;
 };
 
+/// Makes the gradient of a plain result of an operator plain. The operator's node owns this hook.
+class PlainGradientHook : public autograd::FunctionPreHook {
+ public:
+  explicit PlainGradientHook(uint32_t output) : output_(output) {}
+
+  uint32_t output() const {
+    return output_;
+  }
+
+  variable_list operator()(const variable_list& gradients) override {
+    auto result = gradients;
+    auto& gradient = result[output_];
+    if (gradient.defined() && is_dtensor(gradient) && !is_inside_transform(gradient)) {
+      const OperatorScope scope("gradient");
+      gradient = full_tensor(gradient);
+    }
+    return result;
+  }
+
+ private:
+  uint32_t output_;
+};
+
 } // namespace
 
 void keep_gradient_layout(const at::Tensor& leaf) {
@@ -98,6 +136,26 @@ void keep_gradient_layout(const at::Tensor& leaf) {
     autograd::impl::create_cpp_hook(leaf);
   }
   hooks.push_back(std::make_unique<GradientLayoutHook>(leaf));
+}
+
+void keep_gradient_plain(const at::Tensor& plain) {
+  if (!plain.requires_grad() || !at::GradMode::is_enabled()) {
+    return;
+  }
+  if (plain.is_leaf()) {
+    keep_gradient_layout(plain);
+    return;
+  }
+  const auto& node = plain.grad_fn();
+  const auto output = plain.output_nr();
+  const auto& hooks = node->tensor_pre_hooks();
+  const bool is_there = std::any_of(hooks.begin(), hooks.end(), [&](const auto& hook) {
+    const auto* known = dynamic_cast<const PlainGradientHook*>(hook.get());
+    return known != nullptr && known->output() == output;
+  });
+  if (!is_there) {
+    node->add_tensor_pre_hook(std::make_unique<PlainGradientHook>(output));
+  }
 }
 
 } // namespace weft

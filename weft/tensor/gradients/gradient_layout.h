@@ -11,4 +11,9 @@ namespace weft {
 /// The user's hooks run before this redistribution and may see partial gradients.
 void keep_gradient_layout(const at::Tensor& leaf);
 
+/// Gives a plain tensor, which counts as replicated among distributed ones, plain gradients, the same on every rank:
+/// those of adapters that were added to a parallelised model, for example. Does nothing for a tensor without gradients.
+/// Gradients of leaves share buckets as above.
+void keep_gradient_plain(const at::Tensor& plain);
+
 } // namespace weft
