@@ -1,5 +1,5 @@
-"""Models of Hugging Face's transformers: their own plan, their layer with a transposed weight, how they are saved,
-and what Trainer and accelerate are told of them."""
+"""Models of Hugging Face's transformers: their own plan, their layer with a transposed weight, how they are saved and their
+vocabulary is resized, and what Trainer and accelerate are told of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import nn
 
 from weft import _C, _accelerate
 from weft._forward import replace_method
+from weft._module import place
 
 
 def is_transposed_linear(module: nn.Module) -> bool:
@@ -31,7 +32,13 @@ def plan_of(model: nn.Module) -> dict[str, str]:
             "Give a style, a dict or a plan file."
         )
     names = list(_names(model))
-    return {pattern: style for pattern, style in plan.items() if any(_C.path_matches(pattern, name) for name in names)}
+    matched = {pattern: style for pattern, style in plan.items() if any(_C.path_matches(pattern, name) for name in names)}
+    if not matched:
+        raise ValueError(
+            f'[parallelize_module] the plan "auto" must match layers of the model, but none of {list(plan)} is one of '
+            f"{type(model).__name__}. Parallelize a model before it is wrapped, by peft for example."
+        )
+    return matched
 
 
 def _mesh_of(model):
@@ -49,6 +56,43 @@ def _gathered(state_dict, keeps):
             value = made[id(value)]
         result[name] = value.detach() if isinstance(value, torch.Tensor) else value
     return result
+
+
+def _resizing_global_tensors(resize):
+    """A `resize_token_embeddings` for every rank to call: layers keep their layouts and hooks, and the first rank draws the
+    new rows."""
+
+    @functools.wraps(resize)
+    def on_both(self, *args, **options):
+        mesh = _mesh_of(self)
+        if mesh is None:
+            return resize(self, *args, **options)
+        ends = (self.get_input_embeddings, self.set_input_embeddings), (self.get_output_embeddings, self.set_output_embeddings)
+        layers = [(get(), put, dict(get()._parameters)) for get, put in ends if get() is not None]
+        made: dict[int, nn.Parameter] = {}
+        for layer, _, parameters in layers:
+            for name, parameter in parameters.items():
+                if parameter is not None and _C.is_dtensor(parameter):
+                    if id(parameter) not in made:
+                        made[id(parameter)] = nn.Parameter(_C.full_tensor(parameter.detach()), parameter.requires_grad)
+                    layer._parameters[name] = made[id(parameter)]
+        resize(self, *args, **options)
+        placed: dict[int, tuple] = {}
+        for (layer, put, parameters), (get, _) in zip(layers, ends):
+            resized = get()
+            if resized is not layer:  # a new linear layer, without the hooks
+                layer._parameters, layer.out_features = resized._parameters, resized.out_features
+                put(layer)
+            for name, before in parameters.items():
+                parameter = layer._parameters[name]
+                if before is not None and _C.is_dtensor(before) and not _C.is_dtensor(parameter):
+                    if parameter.shape == before.shape:
+                        layer._parameters[name] = before
+                    else:
+                        place(layer, name, parameter, mesh, _C.placements(before), placed)
+        return self.get_input_embeddings()
+
+    return on_both
 
 
 def _saving_global_tensors(save_pretrained):
@@ -81,4 +125,5 @@ def adopt(model: nn.Module, mesh: _C.DeviceMesh) -> None:
     is_on_all = _accelerate.adopt(mesh)
     if hasattr(type(model), "is_distributed_loading_by_transformers"):
         replace_method(type(model), "save_pretrained", _saving_global_tensors)
+        replace_method(type(model), "resize_token_embeddings", _resizing_global_tensors)
         model._is_distributed_loading_by_transformers = is_on_all
