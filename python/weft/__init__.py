@@ -114,6 +114,7 @@ for _name in (
     "_values",
     "_wrappers",
     "_accelerate",
+    "_trainer",
 ):
     _import_module(f"weft.{_name}").install()
 

@@ -1,4 +1,4 @@
-"""accelerate, and transformers' Trainer, which is built on it, give every process batches of its own and wrap the model to average
+"""accelerate, and transformers' Trainer, which is built on it (_trainer.py), give every process batches of its own and wrap the model to average
 gradients. The ranks of a model that is parallel over all of them need neither: they are told that there is one process, so that
 every rank gets the same batches. Each keeps its index, since the first one alone writes files and logs."""
 
@@ -30,16 +30,9 @@ def _teach_states(states):
     states.PartialState.__init__ = __init__
 
 
-def _teach_trainer(trainer):
-    sync_of_trainer = trainer.Trainer._sync_replicated_trainable_parameters
-
-    @functools.wraps(sync_of_trainer)
-    def _sync_replicated_trainable_parameters(self, model):
-        # Every rank computes the same gradients of plain parameters (adapters), from the same batches.
-        if not _are_one:
-            sync_of_trainer(self, model)
-
-    trainer.Trainer._sync_replicated_trainable_parameters = _sync_replicated_trainable_parameters
+def are_one() -> bool:
+    """Whether the processes are one to accelerate."""
+    return _are_one
 
 
 def adopt(mesh: _C.DeviceMesh) -> bool:
@@ -56,4 +49,3 @@ def adopt(mesh: _C.DeviceMesh) -> bool:
 
 def install():
     when_imported("accelerate.state", _teach_states)
-    when_imported("transformers.trainer", _teach_trainer)

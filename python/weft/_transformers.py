@@ -11,6 +11,7 @@ from torch import nn
 from weft import _C, _accelerate
 from weft._forward import replace_method
 from weft._module import place
+from weft._trainer import wait_for_all
 
 
 def is_transposed_linear(module: nn.Module) -> bool:
@@ -108,8 +109,7 @@ def _saving_global_tensors(save_pretrained):
         state_dict = _gathered(self.state_dict(keep_vars=True) if state_dict is None else state_dict, is_first)
         if is_first and is_main_process:
             save_pretrained(self, save_directory, is_main_process, state_dict, **options)
-        everyone = _C.zeros([mesh.size()], device_mesh=mesh, placements=[_C.parse_placement("S(0)")] * mesh.ndim)
-        _C.full_tensor(everyone)  # waits for the first rank
+        wait_for_all(mesh)
         return None
 
     return on_both

@@ -1,4 +1,4 @@
-"""transformers' Trainer under torchrun, on tp and on dp x tp: the losses and the saved model of one process."""
+"""transformers' Trainer and accelerate under torchrun, on tp and on dp x tp: the logs and the saved model of one process."""
 
 import json
 import pathlib
@@ -13,16 +13,25 @@ PROGRAM = pathlib.Path(__file__).with_name("train_program.py")
 
 
 def train(folder, dp, tp):
-    folder.mkdir()
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(dp * tp)] if dp * tp > 1 else []
     subprocess.run([sys.executable, "-W", "ignore", *torchrun, PROGRAM, folder, str(dp), str(tp)], check=True, timeout=300)
-    return json.loads((folder / "losses.json").read_text()), load_file(folder / "model" / "model.safetensors")
+    return json.loads((folder / "logs.json").read_text()), folder
 
 
-@pytest.mark.parametrize("dp, tp", [(1, 2), (2, 2)])
-def test_trains_as_one_process_does(tmp_path, dp, tp):
-    expected, expected_model = train(tmp_path / "one", 1, 1)
-    losses, model = train(tmp_path / "many", dp, tp)
-    assert losses == pytest.approx(expected, rel=1e-4)
-    assert len(losses) == 7
+@pytest.fixture(scope="module")
+def of_one_process(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("one"), 1, 1)
+
+
+@pytest.mark.parametrize("dp, tp", [(1, 2), (2, 1), (2, 2)])
+def test_trains_as_one_process_does(of_one_process, tmp_path, dp, tp):
+    expected, expected_folder = of_one_process
+    logs, folder = train(tmp_path, dp, tp)
+    assert [len(each) for each in logs.values()] == [8, 8, 8]
+    for name, each in logs.items():
+        assert each == pytest.approx(expected[name], rel=1e-4), name
+    assert logs["resumed"] == pytest.approx(logs["trained"], rel=1e-4)
+    model, expected_model = (load_file(of / "model" / "model.safetensors") for of in (folder, expected_folder))
     torch.testing.assert_close(model, expected_model, rtol=1e-3, atol=1e-4)
+    states, expected_states = (torch.load(of / "checkpoint-2" / "optimizer.pt")["state"] for of in (folder, expected_folder))
+    torch.testing.assert_close(states, expected_states, rtol=1e-3, atol=1e-5)
