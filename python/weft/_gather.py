@@ -8,6 +8,10 @@ def global_value(value):
     return _C.full_tensor(value) if _C.is_dtensor(value) else value
 
 
+def detached_global_value(value):
+    return _C.full_tensor(value.detach()) if _C.is_dtensor(value) else value
+
+
 def on_replicated(function, tensor):
     """Calls the function with a distributed tensor, replicated, and gives its result the tensor's layout."""
     spec = _C.spec(tensor)

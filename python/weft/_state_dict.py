@@ -9,11 +9,8 @@ from contextlib import nullcontext
 from torch.utils import _pytree
 
 from weft import _C
+from weft._gather import detached_global_value
 from weft._imports import when_imported
-
-
-def _global(value):
-    return _C.full_tensor(value.detach()) if _C.is_dtensor(value) else value
 
 
 def _teach(state_dict_module):
@@ -23,7 +20,7 @@ def _teach(state_dict_module):
 
     def read(state_dict, info):
         if info.full_state_dict:
-            state_dict = _pytree.tree_map(_global, state_dict)
+            state_dict = _pytree.tree_map(detached_global_value, state_dict)
         return read_of_torch(state_dict, info)
 
     def load_model(model, state_dict, info):

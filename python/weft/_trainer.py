@@ -9,11 +9,8 @@ import torch
 import torch.utils._pytree as pytree
 
 from weft import _C, _accelerate
+from weft._gather import detached_global_value
 from weft._imports import when_imported
-
-
-def _global(value):
-    return _C.full_tensor(value.detach()) if isinstance(value, torch.Tensor) and _C.is_dtensor(value) else value
 
 
 def wait_for_all(mesh: _C.DeviceMesh) -> None:
@@ -54,7 +51,7 @@ def _sync_replicated_trainable_parameters(of_trainer, self, model):
 
 def _save_optimizer_and_scheduler(of_trainer, self, output_dir):
     optimizer = self.optimizer
-    state = pytree.tree_map(_global, optimizer.state_dict())
+    state = pytree.tree_map(detached_global_value, optimizer.state_dict())
     self.optimizer = types.SimpleNamespace(state_dict=lambda: state)  # the first rank writes it
     try:
         of_trainer(self, output_dir)
@@ -87,7 +84,7 @@ def _with_replicated_plain(of_trainer, self, *args, **kwargs):
 
 def _prediction_step(of_trainer, self, *args, **kwargs):
     """Metrics are computed of global values."""
-    return pytree.tree_map(_global, of_trainer(self, *args, **kwargs))
+    return pytree.tree_map(detached_global_value, of_trainer(self, *args, **kwargs))
 
 
 _METHODS = {

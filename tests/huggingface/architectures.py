@@ -62,12 +62,7 @@ ARCHITECTURES = {
         all_reduces=WITH_HEAD_NORMS,
     ),
     "Phi": Architecture("PhiForCausalLM", lambda: hf.PhiConfig(**DENSE), PHI, all_reduces=PARALLEL_DECODER),
-    "Phi-3": Architecture(
-        "Phi3ForCausalLM",
-        lambda: hf.Phi3Config(**GROUPED),
-        PHI3,
-        reason="queries, keys and values of different sizes in one weight are exchanged",
-    ),
+    "Phi-3": Architecture("Phi3ForCausalLM", lambda: hf.Phi3Config(**GROUPED), PHI3, all_reduces=DECODER),
     "GPT-2": Architecture(
         "GPT2LMHeadModel",
         lambda: hf.GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=64, **TOKENS),

@@ -24,7 +24,7 @@ PHI = (
     | {"model.layers.*": REDUCED}
 )
 PHI3 = VOCABULARY_OF_LLAMA | {
-    "model.layers.*.self_attn.qkv_proj": "colwise",
+    "model.layers.*.self_attn.qkv_proj": {"style": "colwise", "parts": [4, 2, 2]},
     "model.layers.*.self_attn.o_proj": "rowwise",
     "model.layers.*.mlp.gate_up_proj": {"style": "colwise", "parts": 2},
     "model.layers.*.mlp.down_proj": "rowwise",

@@ -18,7 +18,6 @@ ALL_REDUCES = {
     "RoBERTa": 6,  # two tables are looked up by what is given
     "CLIP": 9,  # two towers, of which one has a table
     "ViT": 4,
-    "Phi-3": 3,  # queries, keys and values of different sizes in one weight stay replicated
     "OLMo 2": 3,  # norms over all heads keep attention replicated
 }
 WITHOUT_LOGITS = ("ViT", "CLIP")

@@ -18,7 +18,8 @@ std::vector<std::string> groups_of(const char* text, const std::set<std::string>
     for (const auto& source : group.sources) {
       sources.push_back(
           source.layer->module + (source.heads ? c10::str(" heads ", *source.heads) : "") +
-          (source.parts > 1 ? c10::str(" parts ", source.parts) : ""));
+          (source.parts > 1 ? c10::str(" parts ", source.parts) : "") +
+          (source.part_sizes.empty() ? "" : c10::str(" parts ", c10::Join(":", source.part_sizes))));
     }
     auto described = c10::Join(" + ", sources);
     for (const auto* partner : group.partners) {
@@ -68,6 +69,44 @@ TEST(LayerGroups, HeadsArePartsOfFeaturesThatAViewSplits) {
       %y: f32[2,s0,12] = aten::linear(%f, %o)
     output %y = user)";
   EXPECT_EQ(groups_of(text), (Groups{"qkv heads 4 parts 3 -> out"}));
+}
+
+/// One layer for 4 heads of queries and 2 of keys and of values, which slices or a split take from its output.
+std::string grouped_attention(const std::string& parts) {
+  return R"(program
+    input %w: f32[24,12] = parameter "qkv.weight"
+    input %o: f32[12,12] = parameter "out.weight"
+    input %x: f32[2,5,12] = user
+      %l: f32[2,5,24] = aten::linear(%x, %w)
+)" + parts +
+      R"(
+      %qh: f32[2,5,4,3] = aten::view(%q, [2, 5, 4, 3])
+      %kh: f32[2,5,2,3] = aten::view(%k, [2, 5, 2, 3])
+      %uh: f32[2,5,2,3] = aten::view(%u, [2, 5, 2, 3])
+      %qt: f32[2,4,5,3] = aten::transpose.int(%qh, 1, 2)
+      %kt: f32[2,2,5,3] = aten::transpose.int(%kh, 1, 2)
+      %ut: f32[2,2,5,3] = aten::transpose.int(%uh, 1, 2)
+      %z: f32[2,4,5,3] = aten::scaled_dot_product_attention(%qt, %kt, %ut, None, 0.0, True, enable_gqa=True)
+      %b: f32[2,5,4,3] = aten::transpose.int(%z, 1, 2)
+      %f: f32[2,5,12] = aten::reshape(%b, [2, 5, 12])
+      %y: f32[2,5,12] = aten::linear(%f, %o)
+    output %y = user)";
+}
+
+TEST(LayerGroups, SlicesOfALayersOutputArePartsOfDifferentSizes) {
+  const auto* slices = R"(      %q: f32[2,5,12] = aten::slice.Tensor(%l, -1, 0, 12)
+      %k: f32[2,5,6] = aten::slice.Tensor(%l, 2, 12, 18)
+      %u: f32[2,5,6] = aten::slice.Tensor(%l, 2, -6))";
+  EXPECT_EQ(groups_of(grouped_attention(slices).c_str()), (Groups{"qkv heads 4 parts 4:2:2 -> out"}));
+  const auto* split =
+      R"(      [%q: f32[2,5,12], %k: f32[2,5,6], %u: f32[2,5,6]] = aten::split_with_sizes(%l, [12, 6, 6], -1))";
+  EXPECT_EQ(groups_of(grouped_attention(split).c_str()), (Groups{"qkv heads 4 parts 4:2:2 -> out"}));
+  const auto* overlapping = R"(      %q: f32[2,5,12] = aten::slice.Tensor(%l, -1, 0, 12)
+      %k: f32[2,5,6] = aten::slice.Tensor(%l, 2, 10, 16)
+      %u: f32[2,5,6] = aten::slice.Tensor(%l, 2, -6))";
+  EXPECT_EQ(
+      groups_of(grouped_attention(overlapping).c_str())[0],
+      "qkv heads 4: some of its features are used as parts, and some not");
 }
 
 TEST(LayerGroups, WhatNeedsAllFeaturesIsTold) {

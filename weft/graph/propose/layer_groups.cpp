@@ -1,6 +1,7 @@
 #include "weft/graph/propose/layer_groups.h"
 
 #include "weft/comm/world/fake_world.h"
+#include "weft/graph/analysis/slice_range.h"
 
 namespace weft::graph {
 
@@ -10,6 +11,15 @@ namespace {
 struct Flow {
   FeatureDims dims;
   std::vector<size_t> sources;
+  std::optional<int64_t> part =
+      std::nullopt; // the first feature of a part of the only source, if these are its features
+};
+
+/// Features of a layer that a slice, or one result of a split, takes: queries, keys or values of one layer for all three.
+struct FeaturePart {
+  int64_t length = 0;
+  int64_t heads = 0; // 0 if there are none
+  int64_t count = 0; // so many parts of one size, which a view divides it into; 0 until its use is known
 };
 
 class Flows {
@@ -32,6 +42,9 @@ class Flows {
       } else if (node->op() != nullptr) {
         visit(*node);
       }
+    }
+    for (const auto& [number, parts] : parts_) {
+      take_parts(number, parts);
     }
     std::vector<LayerGroup> result;
     for (size_t i = 0; i < groups_.size(); ++i) {
@@ -91,8 +104,15 @@ class Flows {
     const auto step = flow.dims.outermost();
     for (const auto number : flow.sources) {
       auto& each = source(number);
-      if (flow.sources.size() > 1 || flow.dims.parts * size * step != each.layer->rows) {
+      auto* part = flow.part ? &parts_[number][*flow.part] : nullptr;
+      const auto rows = part != nullptr ? part->length : each.layer->rows;
+      if (flow.sources.size() > 1 || flow.dims.parts * size * step != rows) {
         continue; // after features met, only the first ones are followed
+      }
+      if (part != nullptr) {
+        part->heads = step > 1 ? size : part->heads;
+        part->count = flow.dims.parts;
+        continue;
       }
       const bool is_known = settled_.count(number) != 0;
       if (is_known && each.parts != flow.dims.parts) {
@@ -103,6 +123,83 @@ class Flows {
         each.heads = size;
       }
       settled_.insert(number);
+    }
+  }
+
+  /// The features that a call takes of the last dim of a tensor, for each of its results; empty if it does something else.
+  static std::vector<SliceRange> ranges_of(const Node& node) {
+    if (const auto range = slice_range(node)) {
+      return {*range};
+    }
+    const bool is_split = calls(node, "aten::split_with_sizes") || calls(node, "aten::split.sizes");
+    if (!is_split || !node.arguments()[1].is_constant() || !node.arguments()[1].constant().isIntList()) {
+      return {};
+    }
+    const auto ndim = static_cast<int64_t>(node.operand(0)->tensor().sizes.size());
+    const auto dim = node.arguments()[2].is_constant() ? node.arguments()[2].constant().toInt() : 0;
+    std::vector<SliceRange> ranges;
+    int64_t begin = 0;
+    for (const auto size : node.arguments()[1].constant().toIntVector()) {
+      ranges.push_back({dim < 0 ? dim + ndim : dim, begin, begin + size});
+      begin += size;
+    }
+    return ranges;
+  }
+
+  /// Follows what slices or a split take of a layer's output as parts of it. Whether these are all of its features turns out at
+  /// the end.
+  bool follow_parts(const Node& node, const Flow& flow) {
+    const auto ranges = ranges_of(node);
+    const auto& last = flow.dims.dims.back();
+    const bool has_all_features =
+        flow.sources.size() == 1 && !flow.part && last.size() == 1 && last[0].step == 1 && flow.dims.parts == 1;
+    const auto last_dim = static_cast<int64_t>(flow.dims.dims.size()) - 1;
+    if (ranges.empty() || ranges[0].dim != last_dim || !has_all_features ||
+        last[0].size != source(flow.sources[0]).layer->rows || ranges[0].end - ranges[0].begin == last[0].size) {
+      return false;
+    }
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const auto* output = node.output(i);
+      auto& part = parts_[flow.sources[0]][ranges[i].begin];
+      const auto length = ranges[i].end - ranges[i].begin;
+      if (part.length != 0 && part.length != length) {
+        stop(flow, target_name(node) + " needs all of its features");
+      }
+      part.length = length;
+      if (output != nullptr && output->is_tensor()) {
+        auto dims = flow.dims;
+        dims.dims.back() = {{length, 1}};
+        flows_[output] = {std::move(dims), flow.sources, ranges[i].begin};
+      }
+    }
+    return true;
+  }
+
+  /// Settles the parts of a layer whose output is not used but by parts.
+  void take_parts(size_t number, const std::map<int64_t, FeaturePart>& parts) {
+    auto& each = source(number);
+    auto& obstacle = group_of(number).obstacle;
+    const auto refuse = [&](const char* why) { obstacle = obstacle.empty() ? why : obstacle; };
+    int64_t end = 0;
+    std::optional<int64_t> size_of_head;
+    for (const auto& [begin, part] : parts) {
+      if (begin != end || part.count == 0) {
+        refuse("some of its features are used as parts, and some not");
+        return;
+      }
+      end = begin + part.length;
+      const auto size = part.length / part.count / std::max<int64_t>(part.heads, 1);
+      if (size_of_head && (part.heads == 0 || *size_of_head != size)) {
+        refuse("its parts have heads of different sizes");
+        return;
+      }
+      size_of_head = part.heads == 0 ? size_of_head : std::optional(size);
+      each.part_sizes.insert(
+          each.part_sizes.end(), part.count, part.heads == 0 ? part.length / part.count : part.heads);
+      each.heads = part.heads == 0 ? each.heads : std::max(each.heads.value_or(0), part.heads);
+    }
+    if (end != each.layer->rows) {
+      refuse("some of its features are used as parts, and some not");
     }
   }
 
@@ -138,6 +235,9 @@ class Flows {
     if (!has_tensors) {
       return; // sizes and checks, which do not use features
     }
+    if (tracked.size() == 1 && follow_parts(node, flows_.at(node.operand(operands[tracked[0]].operand)))) {
+      return;
+    }
     const auto rule = analysis_.rule(node);
     if (rule) {
       // type_as reads the dtype alone.
@@ -172,6 +272,7 @@ class Flows {
     std::optional<Rule::Factor> factor;
     std::vector<std::optional<FeatureDims>> outputs;
     std::vector<size_t> sources;
+    std::optional<int64_t> part;
     for (const auto position : tracked) {
       const auto* value = node.operand(operands[position].operand);
       const auto flow = flows_.at(value);
@@ -186,6 +287,7 @@ class Flows {
         stop(flow, target_name(node) + (needs_all ? " needs all of its features" : " mixes its features"));
         return;
       }
+      part = !factor || part == flow.part ? flow.part : std::nullopt;
       if (!factor) {
         factor = passage.factor;
         outputs = passage.outputs;
@@ -203,7 +305,7 @@ class Flows {
         continue;
       }
       if (outputs[i]) {
-        flows_[output] = {*outputs[i], sources};
+        flows_[output] = {*outputs[i], sources, part};
       } else {
         stop({{}, sources}, target_name(node) + " mixes its features");
       }
@@ -231,6 +333,7 @@ class Flows {
   std::vector<size_t> joined_;                          // for every group, the one that it has joined
   std::vector<const WeightedLayer*> layers_of_sources_; // by number
   std::set<size_t> settled_;
+  std::map<size_t, std::map<int64_t, FeaturePart>> parts_; // by source and first feature
 };
 
 } // namespace

@@ -15,6 +15,7 @@ struct LayerGroup {
     const WeightedLayer* layer;
     std::optional<int64_t> heads;
     int64_t parts = 1;
+    std::vector<int64_t> part_sizes = {}; // of parts of different sizes: the heads of each, or else the features
   };
   std::vector<Source> sources;
   std::vector<const WeightedLayer*> partners; // the layers that sum over the features

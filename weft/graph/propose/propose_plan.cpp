@@ -58,6 +58,11 @@ class Proposing {
       if (heads % ranks_ != 0 && !is_few) {
         return c10::str(heads, " heads cannot be divided among ", ranks_, " ranks");
       }
+      for (const auto size : source.part_sizes) {
+        if (size % ranks_ != 0) {
+          return c10::str("a part of ", size, " heads cannot be divided among ", ranks_, " ranks");
+        }
+      }
     }
     return {};
   }
@@ -142,11 +147,12 @@ class Proposing {
 
   static nn::Style source_style(const LayerGroup::Source& source) {
     if (source.layer->stack && source.layer->stack->is_transposed) {
-      return nn::shard_parameter(2, source.parts);
+      return nn::shard_parameter(2, source.part_sizes.empty() ? nn::Parts(source.parts) : nn::Parts(source.part_sizes));
     }
     nn::ShardedStyleOptions options;
-    options.heads = source.layer->stack ? std::nullopt : source.heads;
-    options.parts = source.parts;
+    const bool has_sizes = !source.part_sizes.empty();
+    options.heads = source.layer->stack || has_sizes ? std::nullopt : source.heads;
+    options.parts = has_sizes ? nn::Parts(source.part_sizes) : nn::Parts(source.parts);
     return nn::colwise(options);
   }
 

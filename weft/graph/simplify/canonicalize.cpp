@@ -2,6 +2,7 @@
 
 #include "weft/graph/analysis/graph_builder.h"
 #include "weft/graph/analysis/look_through.h"
+#include "weft/graph/analysis/slice_range.h"
 
 #include <algorithm>
 #include <array>
@@ -43,32 +44,6 @@ void replace_by_split(Graph& graph, Node* node, int64_t size) {
   graph.erase(node);
 }
 
-/// The elements [begin, end) that a slice without steps takes of a dim.
-struct Range {
-  int64_t dim;
-  int64_t begin;
-  int64_t end;
-};
-
-std::optional<Range> range_of(const Node& node) {
-  if (!calls(node, "aten::slice.Tensor") || node.operand_count() != 1) {
-    return std::nullopt;
-  }
-  const auto& sizes = node.operand(0)->tensor().sizes;
-  const auto ndim = static_cast<int64_t>(sizes.size());
-  const auto number = [&](size_t argument, int64_t otherwise) {
-    const auto& given = node.arguments()[argument];
-    return given.is_constant() && given.constant().isInt() ? given.constant().toInt() : otherwise;
-  };
-  const auto dim = number(1, 0) < 0 ? number(1, 0) + ndim : number(1, 0);
-  if (!sizes[dim].is_number() || number(4, 1) != 1) {
-    return std::nullopt;
-  }
-  const auto size = sizes[dim].number();
-  const auto place = [&](int64_t given) { return std::clamp<int64_t>(given < 0 ? given + size : given, 0, size); };
-  return Range{dim, place(number(2, 0)), place(number(3, size))};
-}
-
 /// Whether a layer computes the value, perhaps with other leading dims: its features may be joint projections.
 bool is_of_layer(const Value& value) {
   const auto* node = value.producer();
@@ -84,7 +59,7 @@ bool is_of_layer(const Value& value) {
 /// The slices of a layer's output, this one among them, that divide a dim into chunks of equal size, in their order; empty
 /// if they do not.
 std::vector<Node*> equal_slices(const Node& node) {
-  const auto own = range_of(node);
+  const auto own = slice_range(node);
   if (!own || own->begin == own->end || !is_of_layer(*node.operand(0))) {
     return {};
   }
@@ -95,7 +70,7 @@ std::vector<Node*> equal_slices(const Node& node) {
   }
   std::vector<Node*> slices(size / step, nullptr);
   for (const auto& use : node.operand(0)->uses()) {
-    const auto range = range_of(*use.node);
+    const auto range = slice_range(*use.node);
     if (range && range->dim == own->dim && range->end - range->begin == step && range->begin % step == 0) {
       auto& slice = slices[range->begin / step];
       if (slice != nullptr) {
@@ -114,7 +89,7 @@ Node* replace_slices_by_split(Graph& graph, Node* first, const std::vector<Node*
   for (const auto* slice : slices) {
     outputs.types.emplace_back(slice->output()->type);
   }
-  const auto range = range_of(*first);
+  const auto range = slice_range(*first);
   Arguments arguments{
       Argument::operand(0), Argument(c10::IValue(range->end - range->begin)), Argument(c10::IValue(range->dim))};
   auto* split = graph.insert(
