@@ -3,6 +3,7 @@ gradients. The ranks of a model that is parallel over all of them need neither: 
 every rank gets the same batches. Each keeps its index, since the first one alone writes files and logs."""
 
 import functools
+import os
 import sys
 
 from weft import _C
@@ -14,9 +15,12 @@ _are_one = False
 
 def _tell(states):
     if _are_one:
+        # Where accelerate takes no part in the processes of torchrun (without a device of its own), it counts each as the first.
+        rank = current_world().rank
+        index = {"process_index": rank, "local_process_index": int(os.environ.get("LOCAL_RANK", rank))}
         for kind in (states.PartialState, states.AcceleratorState):
             if kind._shared_state:
-                kind._shared_state.update(num_processes=1, distributed_type=states.DistributedType.NO)
+                kind._shared_state.update(index, num_processes=1, distributed_type=states.DistributedType.NO)
 
 
 def _teach_states(states):

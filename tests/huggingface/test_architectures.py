@@ -1,48 +1,18 @@
-"""Models of transformers, unchanged, with random weights: two ranks compute what one device computes."""
-
-import copy
+"""Models of transformers, unchanged, with random weights: two ranks compute what one device computes, and the table of
+docs/huggingface.md says so."""
 
 import pytest
-import torch
-import weft
+import zoo
 from architectures import ARCHITECTURES
-from on_ranks import batch_of, expect_equal, forward, generate, gradients, on_ranks, parallel, train
 
-pytestmark = pytest.mark.parametrize("name", ARCHITECTURES)
-
-
-@pytest.mark.parametrize("compute", [forward, gradients, train])
-def test_computes_what_one_device_does(name, compute):
-    architecture = ARCHITECTURES[name]
-    model, batch = architecture.make(), batch_of(architecture)
-    computed = on_ranks(lambda mesh: compute(parallel(model, mesh, architecture.plan), batch))
-    expect_equal(computed, compute(copy.deepcopy(model), batch))
+DOCUMENTED = zoo.documented()
 
 
-def test_generates_what_one_device_does(name):
-    architecture = ARCHITECTURES[name]
-    if not architecture.generates:
-        assert not hasattr(architecture.make(), "generate")
-        return
-    model, batch = architecture.make(), batch_of(architecture)
-    for tokens in on_ranks(lambda mesh: generate(parallel(model, mesh, architecture.plan), batch)):
-        assert torch.equal(tokens, generate(model, batch))
+@pytest.mark.parametrize("check", zoo.CHECKS)
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_does_what_the_document_says(name, check):
+    assert zoo.cell(name, check) == DOCUMENTED[name][check]
 
 
-def test_communicates_what_a_program_by_hand_would(name):
-    architecture = ARCHITECTURES[name]
-    model, batch = architecture.make(), batch_of(architecture)
-
-    def program(mesh):
-        on_mesh = parallel(model, mesh, architecture.plan)
-        with weft.comm_debug() as in_forward:
-            loss = on_mesh(**batch).loss
-        with weft.comm_debug() as in_backward:
-            loss.backward()
-        return [{kind: calls for kind, (calls, _) in c.by_collective().items()} for c in (in_forward, in_backward)]
-
-    communicated = on_ranks(program)[0]
-    if architecture.all_reduces is None:
-        assert architecture.reason, communicated
-    else:
-        assert communicated == [{"all_reduce": calls} for calls in architecture.all_reduces]
+def test_the_document_has_every_architecture():
+    assert list(DOCUMENTED) == list(ARCHITECTURES)
