@@ -106,7 +106,7 @@ TEST(LayerGroups, SlicesOfALayersOutputArePartsOfDifferentSizes) {
       %u: f32[2,5,6] = aten::slice.Tensor(%l, 2, -6))";
   EXPECT_EQ(
       groups_of(grouped_attention(overlapping).c_str())[0],
-      "qkv heads 4: some of its features are used as parts, and some not");
+      "qkv -> out: some of its features are used as parts, and some not");
 }
 
 TEST(LayerGroups, WhatNeedsAllFeaturesIsTold) {

@@ -180,26 +180,28 @@ class Flows {
     auto& each = source(number);
     auto& obstacle = group_of(number).obstacle;
     const auto refuse = [&](const char* why) { obstacle = obstacle.empty() ? why : obstacle; };
+    std::vector<int64_t> sizes;
+    std::set<int64_t> features; // of a head, or 1 where there are no heads
+    int64_t most_heads = 0;
     int64_t end = 0;
-    std::optional<int64_t> size_of_head;
     for (const auto& [begin, part] : parts) {
       if (begin != end || part.count == 0) {
         refuse("some of its features are used as parts, and some not");
         return;
       }
       end = begin + part.length;
-      const auto size = part.length / part.count / std::max<int64_t>(part.heads, 1);
-      if (size_of_head && (part.heads == 0 || *size_of_head != size)) {
-        refuse("its parts have heads of different sizes");
-        return;
-      }
-      size_of_head = part.heads == 0 ? size_of_head : std::optional(size);
-      each.part_sizes.insert(
-          each.part_sizes.end(), part.count, part.heads == 0 ? part.length / part.count : part.heads);
-      each.heads = part.heads == 0 ? each.heads : std::max(each.heads.value_or(0), part.heads);
+      const auto size = part.heads == 0 ? part.length / part.count : part.heads;
+      sizes.insert(sizes.end(), part.count, size);
+      features.insert(part.length / part.count / size);
+      most_heads = std::max(most_heads, part.heads);
     }
     if (end != each.layer->rows) {
       refuse("some of its features are used as parts, and some not");
+    } else if (features.size() > 1) {
+      refuse("its parts have heads of different sizes");
+    } else {
+      each.part_sizes = std::move(sizes);
+      each.heads = most_heads == 0 ? std::nullopt : std::optional(most_heads);
     }
   }
 
