@@ -109,6 +109,29 @@ TEST(ProgramModules, OfATiedWeightAreWhatTheCallsInThemUseItAs) {
   }
 }
 
+TEST(ProgramModules, OneThatIsNeverCalledIsWhatTheOthersWithItsWeightAre) {
+  auto global = parse_program(R"(
+program
+input %shared_weight: f32[8,4] = parameter "shared.weight"
+input %head_weight: f32[8,4] = parameter "head.weight"
+input %words_weight: f32[8,4] = parameter "words.weight"
+input %x: i64[2] = user
+  %embedding: f32[2,4] = aten::embedding(%words_weight, %x)
+  %linear: f32[2,8] = aten::linear(%embedding, %head_weight)
+output %linear = user
+)");
+  auto* node = global.graph->first();
+  node->origin.metadata = {{"nn_module_stack", "L__self__,,Model;L__self__words,words,torch.nn.Embedding"}};
+  node->next()->origin.metadata = {{"nn_module_stack", "L__self__,,Model;L__self__head,head,torch.nn.Linear"}};
+  const auto weight = at::ones({8, 4});
+  for (const auto* name : {"shared.weight", "head.weight", "words.weight"}) {
+    global.tensors[name] = weight;
+  }
+  const ProgramModules modules(global);
+  EXPECT_EQ(modules.modules()[1].path, "shared");
+  EXPECT_EQ(modules.modules()[1].kind, nn::ModuleKind::Embedding);
+}
+
 } // namespace program_modules_test
 
 } // namespace weft::graph

@@ -114,6 +114,33 @@ void ProgramModules::set_kinds(const Program& program) {
       kind = kind == nn::ModuleKind::Other ? use->kind : kind;
     }
   }
+  set_uncalled_kinds();
+}
+
+void ProgramModules::set_uncalled_kinds() {
+  std::unordered_map<const void*, nn::ModuleKind> by_weight;
+  const auto for_weights = [&](const auto& visit) {
+    for (size_t i = 0; i < modules_.size(); ++i) {
+      for (const auto& parameter : modules_[i].parameters) {
+        if (parameter.name == "weight") {
+          visit(i, parameter.identity);
+        }
+      }
+    }
+  };
+  for_weights([&](size_t module, const void* weight) {
+    const auto kind = modules_[module].kind;
+    if (kind == nn::ModuleKind::Embedding || kind == nn::ModuleKind::Linear) {
+      auto& known = by_weight.try_emplace(weight, kind).first->second;
+      known = kind == nn::ModuleKind::Embedding ? kind : known;
+    }
+  });
+  for_weights([&](size_t module, const void* weight) {
+    const auto known = by_weight.find(weight);
+    if (types_[module].empty() && modules_[module].kind == nn::ModuleKind::Other && known != by_weight.end()) {
+      modules_[module].kind = known->second;
+    }
+  });
 }
 
 std::optional<size_t> ProgramModules::weight_user(const Node& node, const Input& weight) {

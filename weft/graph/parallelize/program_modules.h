@@ -45,6 +45,9 @@ class ProgramModules {
   size_t module(const std::string& path);
   void add_parameters(const Program& program);
   void set_kinds(const Program& program);
+  /// A module that is never called, as T5's table that encoder and decoder share, is what the called modules with its
+  /// weight are: an embedding, if one of them is.
+  void set_uncalled_kinds();
   /// The innermost module around the call if the weight is its own or tied to its own, else the owner; none if the
   /// parameter is not called weight.
   std::optional<size_t> weight_user(const Node& node, const Input& weight);
