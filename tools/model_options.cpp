@@ -1,10 +1,13 @@
 #include "tools/model_options.h"
 
 #include "weft/comm/world/fake_world.h"
+#include "weft/graph/parallelize/tied_modules.h"
 #include "weft/overlap/measure/compute_rate.h"
 
 #include <c10/util/Exception.h>
 #include <CLI/CLI.hpp>
+
+#include <iostream>
 
 namespace weft {
 
@@ -116,7 +119,11 @@ ShardedModel ModelOptions::sharded(const graph::ReadOptions& reading, const grap
   if (!compute_.empty()) {
     overlap.compute = compute_ == kMeasured ? measured_compute(at::kCPU, at::kFloat) : parse_compute(compute_);
   }
+  const auto notes = graph::tied_module_notes(program, plan);
   auto decisions = graph::shard(program, analysis_mesh(mesh_), plan, options, overlap, passes);
+  for (const auto& note : notes) {
+    std::cerr << "weft: " << note << "\n";
+  }
   return {std::move(program), std::move(decisions)};
 }
 
