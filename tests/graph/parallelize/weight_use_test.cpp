@@ -33,7 +33,7 @@ std::string use_in(const std::string& calls) {
     return "none";
   }
   return (use->is_stack() ? "stack of " : "") + text_of(use->kind) + " " + use->weight->name() + " of " +
-      use->input->name() + ", outputs " + std::to_string(use->output_dim());
+      use->input->name() + ", outputs " + std::to_string(use->output_dim()) + (use->is_left ? ", left" : "");
 }
 
 TEST(WeightUse, OfALinearLayerOrAnEmbedding) {
@@ -54,6 +54,14 @@ TEST(WeightUse, OfAProductWithAWeightOfInputsByOutputs) {
   EXPECT_EQ(
       use_in("%t: f32[4,6] = aten::t(%w)\n%y: f32[3,4] = aten::linear(%r, %t)"), "transposed linear w of r, outputs 1");
   EXPECT_EQ(use_in("%t: f32[4,6] = aten::t(%w)\n%y: f32[3,6] = aten::embedding(%t, %i)"), "none");
+}
+
+TEST(WeightUse, OfAProductWhoseFirstFactorItIs) {
+  const auto* columns = "%c: f32[4,3] = aten::t(%x)\n";
+  EXPECT_EQ(use_in(columns + std::string("%y: f32[6,3] = aten::matmul(%w, %c)")), "linear w of c, outputs 0, left");
+  EXPECT_EQ(
+      use_in("%t: f32[4,6] = aten::t(%w)\n%c: f32[6,3] = aten::t(%r)\n%y: f32[4,3] = aten::mm(%t, %c)"),
+      "transposed linear w of c, outputs 1, left");
 }
 
 TEST(WeightUse, OfAStackOfLayers) {

@@ -112,6 +112,25 @@ std::optional<Weight> weight_at(const Node& node, size_t operand) {
   return Weight{value, transposes % 2 == 1, is_matrix_wise};
 }
 
+std::optional<WeightUse> use_at(
+    const Node& node,
+    const Form& form,
+    const std::function<bool(const Value*)>& is_parameter) {
+  const auto weight = weight_at(node, form.weight);
+  if (!weight || !is_parameter(weight->value)) {
+    return std::nullopt;
+  }
+  const auto ndim = weight->value->tensor().dim();
+  const bool is_stack = ndim == 3 && weight->is_matrix_wise;
+  const bool as_stored = weight->is_transposed == form.is_transposed;
+  const bool is_embedding = form.kind == ModuleKind::Embedding;
+  const bool is_weight = is_stack ? !is_embedding : ndim == 2 && !calls(node, "aten::_grouped_mm");
+  if (!is_weight || (is_embedding && !as_stored)) {
+    return std::nullopt;
+  }
+  return WeightUse{weight->value, node.operand(form.input), as_stored ? form.kind : ModuleKind::TransposedLinear};
+}
+
 } // namespace
 
 std::optional<WeightUse> weight_use(const Node& node, const std::function<bool(const Value*)>& is_parameter) {
@@ -119,20 +138,16 @@ std::optional<WeightUse> weight_use(const Node& node, const std::function<bool(c
     return std::nullopt;
   }
   const auto form = form_of(node);
-  const auto weight = form ? weight_at(node, form->weight) : std::nullopt;
-  if (!weight || !is_parameter(weight->value)) {
-    return std::nullopt;
+  const auto from_right = form ? use_at(node, *form, is_parameter) : std::nullopt;
+  const bool is_product = calls(node, "aten::matmul") || calls(node, "aten::mm") || calls(node, "aten::bmm");
+  if (from_right || !is_product) {
+    return from_right;
   }
-  const auto ndim = weight->value->tensor().dim();
-  const bool is_stack = ndim == 3 && weight->is_matrix_wise;
-  const bool is_grouped = calls(node, "aten::_grouped_mm");
-  const bool as_stored = weight->is_transposed == form->is_transposed;
-  const bool is_embedding = form->kind == ModuleKind::Embedding;
-  const bool is_weight = is_stack ? !is_embedding : ndim == 2 && !is_grouped;
-  if (!is_weight || (is_embedding && !as_stored)) {
-    return std::nullopt;
+  auto from_left = use_at(node, {.weight = 0, .input = 1, .is_transposed = false}, is_parameter);
+  if (from_left) {
+    from_left->is_left = true;
   }
-  return WeightUse{weight->value, node.operand(form->input), as_stored ? form->kind : ModuleKind::TransposedLinear};
+  return from_left;
 }
 
 } // namespace weft::graph

@@ -11,11 +11,13 @@ namespace weft::graph {
 ///
 ///   %t = aten::numpy_T(%w); %y = aten::matmul(%x, %t)      // a linear layer with the weight %w and the input %x
 ///   %y = aten::addmm(%b, %x, %w)                           // a transposed linear layer
+///   %y = aten::matmul(%w, %x)                              // a linear layer of the columns of %x
 ///   %t = aten::mT(%w); %y = aten::_grouped_mm(%x, %t, %o)  // a stack of linear layers, one for every expert
 struct WeightUse {
-  const Value* weight; // the parameter that transposes, casts and copies begin with
-  const Value* input;  // for an embedding, the positions
-  nn::ModuleKind kind; // of a stack, that of its layers
+  const Value* weight;  // the parameter that transposes, casts and copies begin with
+  const Value* input;   // for an embedding, the positions
+  nn::ModuleKind kind;  // of a stack, that of its layers
+  bool is_left = false; // the first factor: the output features are in the last but one dim of the result
 
   bool is_stack() const {
     return weight->tensor().dim() == 3;

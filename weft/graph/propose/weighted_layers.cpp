@@ -14,7 +14,7 @@ std::unordered_map<const Node*, WeightedLayer> find_weighted_layers(const Progra
   std::unordered_map<const Node*, WeightedLayer> layers;
   for (const auto* node = program.graph->first(); node != nullptr; node = node->next()) {
     const auto use = weight_use(*node, [&](const Value* value) { return parameters.count(value) != 0; });
-    if (!use) {
+    if (!use || use->is_left) {
       continue;
     }
     const auto& target = parameters.at(use->weight)->target;
