@@ -2,11 +2,14 @@
 computes."""
 
 import json
+import re
 
 import pytest
 import torch
+import weft
 from architectures import ARCHITECTURES
 from exporting import exported, with_cache_input, with_cache_output, with_static_cache
+from on_ranks import on_ranks, parallel
 
 from exported_models.sharding import by_command, command, in_process
 
@@ -81,3 +84,29 @@ def test_with_a_cache_computes_what_one_device_does(name, export, all_gathers):
     outputs, summary = in_process(program.path, MESH, proposed_for(program)["plan"], program.inputs)
     expect_outputs(outputs, program)
     assert collectives_of(summary) == {"all_reduce": 5, "all_gather": all_gathers}
+
+
+def layouts_in_program(program, plan):
+    """Of every parameter, as the text of the sharded program has them."""
+    text = str(weft._C.ShardedProgram(str(program.path), MESH, weft._C.ParallelPlan.parse(json.dumps(plan))))
+    return dict((path, layout) for layout, path in re.findall(r'^input .* (\{.*?\}) = parameter "(.*)"$', text, re.MULTILINE))
+
+
+def eager_layouts(name, plan):
+    def layouts(mesh):
+        model = parallel(ARCHITECTURES[name].make(), mesh, plan)
+        return {
+            path: "{" + ",".join(map(str, parameter.placements)) + "}"
+            for path, parameter in model.named_parameters(remove_duplicate=False)
+        }
+
+    return on_ranks(layouts)[0]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_plan_gives_parameters_the_layouts_of_eager_mode(name):
+    program = exported(name)
+    for plan in (ARCHITECTURES[name].plan, proposed_for(program)["plan"]):
+        in_program, eager = layouts_in_program(program, plan), eager_layouts(name, plan)
+        assert any("S(" in layout for layout in in_program.values())
+        assert in_program == {path: eager[path] for path in in_program}
