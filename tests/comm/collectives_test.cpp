@@ -46,11 +46,21 @@ RANK_ROLE(check_line) {
   testing::say("all checks hold");
 }
 
+const testing::ProcessOptions kGloo = {.environment = {{"WEFT_SHARED_MEMORY", "0"}}};
+
 TEST(Collectives, HoldOnTwoGlooProcesses) {
-  expect_ok(testing::run_process_ranks("check_line", 2));
+  expect_ok(testing::run_process_ranks("check_line", 2, kGloo));
 }
 
 TEST(Collectives, HoldOnThreeGlooProcesses) {
+  expect_ok(testing::run_process_ranks("check_line", 3, kGloo));
+}
+
+TEST(Collectives, HoldOnTwoProcessesThatShareMemory) {
+  expect_ok(testing::run_process_ranks("check_line", 2));
+}
+
+TEST(Collectives, HoldOnThreeProcessesThatShareMemory) {
   expect_ok(testing::run_process_ranks("check_line", 3));
 }
 
@@ -60,6 +70,10 @@ RANK_ROLE(check_square) {
 }
 
 TEST(Collectives, HoldOnGlooProcessesOverFusedDims) {
+  expect_ok(testing::run_process_ranks("check_square", 4, kGloo));
+}
+
+TEST(Collectives, HoldOnProcessesThatShareMemoryOverFusedDims) {
   expect_ok(testing::run_process_ranks("check_square", 4));
 }
 

@@ -14,6 +14,7 @@ c10::intrusive_ptr<c10d::Store> launch_store() {
   options.port = static_cast<uint16_t>(environment.master_port);
   options.isServer = environment.rank == 0;
   options.numWorkers = environment.world_size;
+  options.timeout = default_timeout(); // also of connections: a rank must not look for minutes for a store that is gone
   return c10::make_intrusive<c10d::TCPStore>(environment.master_address, options);
 }
 

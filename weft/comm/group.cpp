@@ -4,6 +4,7 @@
 #include "weft/comm/communicator.h"
 #include "weft/comm/reduce_terms.h"
 #include "weft/core/dtype_text.h"
+#include "weft/core/traced_tensor.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_like.h>
@@ -95,6 +96,11 @@ Call Group::make_call(Collective collective, const at::Tensor& tensor, Reserved 
     call.sequence = reserved.sequence >= 0 ? reserved.sequence : next_sequence();
   }
   if (tensor.defined()) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !is_traced(tensor), "[", weft::to_string(collective),
+        "] a tensor with memory is required, but got a traced one of "
+        "shape ",
+        tensor.sizes(), ". Call this outside of the compiled function.");
     call.dtype = tensor.scalar_type();
     call.sizes = c10::DimVector(tensor.sizes());
   }

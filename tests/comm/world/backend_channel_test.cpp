@@ -1,52 +1,28 @@
 #include "weft/comm/world/backend_channel.h"
 
-#include "tests/support/error_text.h"
-#include "weft/comm/communicator.h"
-#include "weft/comm/world/fake_world.h"
-
 #include <gtest/gtest.h>
 
 namespace weft {
 
 namespace backend_channel_test {
 
-using testing::error_text;
-
-const Call kReduce{.collective = Collective::AllReduce, .dtype = c10::kFloat, .sizes = {4}, .sequence = 7};
-const Call kGather{.collective = Collective::AllGather, .dtype = c10::kLong, .sizes = {2}, .sequence = 8};
-
-struct BackendChannelTest : ::testing::Test {
-  c10::intrusive_ptr<Communicator> world = make_fake_world(4, /*rank=*/2);
-  std::shared_ptr<Group> group = world->group(DeviceMesh(world, c10::kCPU, {2, 2}, {"dp", "tp"}), 1);
-  BackendChannel channel{nullptr, nullptr};
+/// A backend that is never used.
+struct IdleBackend : c10d::Backend {
+  IdleBackend() : Backend(1, 3) {}
 };
 
-TEST_F(BackendChannelTest, NumbersCollectivesAndTheMessagesOfEachPeerAndDirectionApart) {
-  EXPECT_EQ(channel.next_sequence(), 0);
-  EXPECT_EQ(channel.next_sequence(), 1);
-  EXPECT_EQ(channel.next_message(Collective::Send, 1), 0);
-  EXPECT_EQ(channel.next_message(Collective::Send, 1), 1);
-  EXPECT_EQ(channel.next_message(Collective::Recv, 1), 0);
-  EXPECT_EQ(channel.next_message(Collective::Send, 0), 0);
-  EXPECT_EQ(channel.next_sequence(), 2);
-}
-
-TEST_F(BackendChannelTest, AFailureNamesTheCallTheGroupAndTheRank) {
-  EXPECT_NO_THROW(channel.check_usable(*group, kReduce));
-  EXPECT_EQ(
-      error_text<c10::DistBackendError>([&] { channel.fail(*group, kReduce, "receiving from rank 3: it broke"); }),
-      "[all_reduce(sum) f32[4]] call 7 of group tp (ranks 2,3) failed on rank 2: receiving from rank 3: it broke. A "
-      "rank "
-      "has died, is stuck, or made another call: look at the first error of the other ranks.");
-}
-
-TEST_F(BackendChannelTest, AfterAFailureEveryCallFailsWithTheFirstReason) {
-  EXPECT_THROW(channel.fail(*group, kReduce, "the first"), c10::DistBackendError);
-  EXPECT_THROW(channel.fail(*group, kGather, "the second"), c10::DistBackendError);
-  EXPECT_EQ(
-      error_text<c10::DistBackendError>([&] { channel.check_usable(*group, kGather); }),
-      "[all_gather i64[2]] group tp (ranks 2,3) cannot be used any more, because an earlier call failed: "
-      "[all_reduce(sum) f32[4]] call 7 of group tp (ranks 2,3) failed on rank 2: the first. Restart the ranks.");
+TEST(BackendChannel, TheFirstCallMakesTheAttachmentOfTheMember) {
+  const auto backend = [] { return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<IdleBackend>()); };
+  BackendChannel channel(nullptr, backend(), backend());
+  int made = 0;
+  const auto make = [&](const auto& /*store*/, int64_t rank, int64_t size) -> std::shared_ptr<void> {
+    ++made;
+    return std::make_shared<int64_t>(10 * rank + size);
+  };
+  EXPECT_EQ(*static_cast<int64_t*>(channel.attachment(make)), 13);
+  EXPECT_EQ(*static_cast<int64_t*>(channel.attachment(make)), 13);
+  EXPECT_EQ(made, 1);
+  EXPECT_NE(&channel.backend(0, 2), &channel.backend(2, 0)) << "a connection per direction";
 }
 
 } // namespace backend_channel_test

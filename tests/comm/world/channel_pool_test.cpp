@@ -15,13 +15,13 @@ namespace channel_pool_test {
 using testing::error_text;
 using testing::expect_contains;
 
-using Channels = std::vector<std::shared_ptr<BackendChannel>>;
+using Channels = std::vector<std::shared_ptr<Channel>>;
 
 GroupDescription group_of(const std::string& name, int64_t rank) {
   return {.label = name, .ranks = {0, 1}, .rank = rank, .device_type = c10::kCPU, .identity = name};
 }
 
-/// The pools of two ranks that are connected by gloo.
+/// The pools of two ranks, which are connected by shared memory, as they are of one host.
 struct ChannelPoolTest : ::testing::Test {
   c10::intrusive_ptr<c10d::HashStore> store = c10::make_intrusive<c10d::HashStore>();
   ChannelPool first{store, 0, std::chrono::seconds(30)};
@@ -134,7 +134,7 @@ TEST_F(ChannelPoolTest, AnAdoptedBackendServesItsGroupAndThoseOfItsLabelThatHave
   first.adopt(group("tp", "other"), backend());
   first.adopt(group("ep", "third"), shared);
   const auto channel = first.channel(group("tp", "mesh"));
-  EXPECT_EQ(&channel->backend(), shared.get());
+  EXPECT_EQ(&dynamic_cast<BackendChannel&>(*channel).backend(), shared.get());
   EXPECT_EQ(first.channel(group("tp", "submesh")), channel);
   EXPECT_EQ(first.channel(group("ep", "third")), channel) << "one backend is one channel";
   EXPECT_NE(first.channel(group("tp", "other")), channel);

@@ -2,23 +2,7 @@
 
 #include "weft/comm/communicator.h"
 
-#include <c10/util/Exception.h>
-
 namespace weft {
-
-uint64_t BackendChannel::next_message(Collective direction, int64_t peer) {
-  const std::lock_guard lock(mutex_);
-  return messages_[{direction, peer}]++;
-}
-
-BackendChannel::Counters BackendChannel::counters() const {
-  const std::lock_guard lock(mutex_);
-  Counters result{.calls = calls_};
-  for (const auto& [message, count] : messages_) {
-    (message.first == Collective::Send ? result.sent : result.received) += count;
-  }
-  return result;
-}
 
 void* BackendChannel::attachment(const MakeAttachment& make) {
   const std::lock_guard lock(mutex_);
@@ -26,11 +10,6 @@ void* BackendChannel::attachment(const MakeAttachment& make) {
     attachment_ = make(store_, backend_->getRank(), backend_->getSize());
   }
   return attachment_->get();
-}
-
-void BackendChannel::fail(const Group& group, const Call& call, std::string_view what) {
-  first_failure_.fail(
-      group, call, what, "A rank has died, is stuck, or made another call: look at the first error of the other ranks");
 }
 
 std::chrono::milliseconds BackendGroup::timeout() const {

@@ -3,6 +3,7 @@
 #include "weft/comm/world/channel_pool.h"
 #include "weft/comm/world/message_group.h"
 #include "weft/comm/world/native_group.h"
+#include "weft/comm/world/shared_memory_group.h"
 #include "weft/comm/world/store_meeting.h"
 
 #include <c10/util/Exception.h>
@@ -36,9 +37,13 @@ class C10dCommunicator : public Communicator {
  protected:
   std::shared_ptr<Group> make_group(GroupDescription description) override {
     const auto channel = channels_.channel(description);
-    const bool native = channel->backend().getBackendName() == "nccl";
+    if (auto shared = std::dynamic_pointer_cast<SharedMemoryChannel>(channel)) {
+      return make_shared_memory_group(*this, std::move(description), std::move(shared));
+    }
+    auto backend = std::static_pointer_cast<BackendChannel>(channel);
+    const bool native = backend->backend().getBackendName() == "nccl";
     const auto make = native ? make_native_group : make_message_group;
-    return make(*this, std::move(description), channel);
+    return make(*this, std::move(description), std::move(backend));
   }
 
  private:

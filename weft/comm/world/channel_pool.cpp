@@ -2,6 +2,7 @@
 
 #include "weft/comm/world/gloo.h"
 #include "weft/comm/world/nccl.h"
+#include "weft/comm/world/shared_memory_meeting.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -18,7 +19,7 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 /// messages, and channel 3 with 40 calls and one message in each direction; a new channel would get the id 7.
 struct Word {
   int64_t next_id = 0;
-  std::map<int64_t, BackendChannel::Counters> offers = {};
+  std::map<int64_t, Channel::Counters> offers = {};
 
   static Word parse(const std::string& text) {
     Word word;
@@ -129,7 +130,7 @@ void ChannelPool::adopt(const GroupDescription& group, const c10::intrusive_ptr<
   adopted_.by_label.try_emplace({{group.ranks, group.device_type}, group.label}, channel);
 }
 
-std::shared_ptr<BackendChannel> ChannelPool::find_adopted(const GroupDescription& group) const {
+std::shared_ptr<Channel> ChannelPool::find_adopted(const GroupDescription& group) const {
   if (const auto own = adopted_.by_identity.find(group.identity); own != adopted_.by_identity.end()) {
     return own->second;
   }
@@ -137,7 +138,7 @@ std::shared_ptr<BackendChannel> ChannelPool::find_adopted(const GroupDescription
   return alike == adopted_.by_label.end() ? nullptr : alike->second;
 }
 
-std::shared_ptr<BackendChannel> ChannelPool::channel(const GroupDescription& group) {
+std::shared_ptr<Channel> ChannelPool::channel(const GroupDescription& group) {
   std::string word;
   {
     std::unique_lock lock(mutex_);
@@ -153,7 +154,7 @@ std::shared_ptr<BackendChannel> ChannelPool::channel(const GroupDescription& gro
   }
   const auto store = own_connection(store_);
   const StoreMeeting meeting{substore(store, "meeting/" + group.identity), group.ranks, rank_, timeout_};
-  std::shared_ptr<BackendChannel> channel;
+  std::shared_ptr<Channel> channel;
   try {
     meeting.arrive("group " + group.label, word);
     const auto id = agree(meeting, group);
@@ -204,9 +205,9 @@ std::string ChannelPool::offer(const GroupDescription& group) {
   return word.to_string();
 }
 
-std::shared_ptr<BackendChannel> ChannelPool::take(const GroupDescription& group, int64_t id) {
+std::shared_ptr<Channel> ChannelPool::take(const GroupDescription& group, int64_t id) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<BackendChannel> channel;
+  std::shared_ptr<Channel> channel;
   for (auto& entry : entries_) {
     if (entry.offered_to == group.identity) {
       entry.offered_to.clear();
@@ -233,16 +234,17 @@ void ChannelPool::drop_offered(const GroupDescription& group) {
   decided_.notify_all();
 }
 
-std::shared_ptr<BackendChannel> ChannelPool::connect(
-    const GroupDescription& group,
-    int64_t id,
-    const StorePtr& pool_store) const {
-  return or_connection_error(group, rank_, [&] {
+std::shared_ptr<Channel> ChannelPool::connect(const GroupDescription& group, int64_t id, const StorePtr& pool_store)
+    const {
+  return or_connection_error(group, rank_, [&]() -> std::shared_ptr<Channel> {
     const auto size = static_cast<int64_t>(group.ranks.size());
     const auto device = c10::DeviceTypeName(group.device_type, /*lower_case=*/true);
     const auto store = substore(pool_store, c10::str(device, "/", join_ranks(group.ranks), "/", id));
     if (group.device_type == c10::kCUDA) {
       return std::make_shared<BackendChannel>(store, make_nccl_backend(store, group.rank, size, timeout_));
+    }
+    if (auto shared = connect_by_shared_memory(substore(store, "shared"), group.ranks, group.rank, timeout_)) {
+      return shared;
     }
     const auto down_store = substore(store, "down");
     auto upward = make_gloo_backend(store, group.rank, size, timeout_);

@@ -21,7 +21,7 @@ class ChannelPool {
       : store_(std::move(store)), rank_(rank), timeout_(timeout) {}
 
   /// Only one thread at a time may ask for the same group.
-  std::shared_ptr<BackendChannel> channel(const GroupDescription& group);
+  std::shared_ptr<Channel> channel(const GroupDescription& group);
 
   /// The group uses this backend from now on, and so do groups of the same ranks and label that have adopted none
   /// themselves. The first adopted backend is kept. Groups that share a backend share a channel.
@@ -36,24 +36,24 @@ class ChannelPool {
     Place place;
     int64_t id; // the same on all members
     std::string identity;
-    std::shared_ptr<BackendChannel> channel;
+    std::shared_ptr<Channel> channel;
     std::string offered_to = {}; // the identity of a group whose members may take the channel over
   };
   struct Adopted {
-    std::map<std::string, std::shared_ptr<BackendChannel>> by_identity;
-    std::map<std::pair<Place, std::string>, std::shared_ptr<BackendChannel>> by_label;
-    std::map<c10d::Backend*, std::weak_ptr<BackendChannel>> by_backend;
+    std::map<std::string, std::shared_ptr<Channel>> by_identity;
+    std::map<std::pair<Place, std::string>, std::shared_ptr<Channel>> by_label;
+    std::map<c10d::Backend*, std::weak_ptr<Channel>> by_backend;
   };
 
-  std::shared_ptr<BackendChannel> find_adopted(const GroupDescription& group) const;
+  std::shared_ptr<Channel> find_adopted(const GroupDescription& group) const;
   Entry* find(const std::string& identity);
   /// Offers the idle channels of the group's ranks to the group; returns the text that this member publishes.
   std::string offer(const GroupDescription& group);
   /// Ends the offers. The channel of this id becomes the group's if it was offered, otherwise the result is nullptr.
-  std::shared_ptr<BackendChannel> take(const GroupDescription& group, int64_t id);
+  std::shared_ptr<Channel> take(const GroupDescription& group, int64_t id);
   void drop_offered(const GroupDescription& group);
   int64_t agree(const StoreMeeting& meeting, const GroupDescription& group) const;
-  std::shared_ptr<BackendChannel> connect(
+  std::shared_ptr<Channel> connect(
       const GroupDescription& group,
       int64_t id,
       const c10::intrusive_ptr<c10d::Store>& pool_store) const;

@@ -130,12 +130,27 @@ std::shared_ptr<Group> named_group(const std::string& name, c10::DeviceType devi
   return {held, held->group.get()};
 }
 
+DeviceMesh named_mesh(const std::string& name, c10::DeviceType device_type) {
+  return wrapped_groups().mesh(name, device_type);
+}
+
 GroupPlace named_place(const std::string& name) {
   if (const auto group = NamedGroupScope::find(name)) {
     return {group->rank(), group->size()};
   }
   const auto process_group = resolve(name);
   return {process_group->getRank(), process_group->getSize()};
+}
+
+bool named_group_exists(const std::string& name, c10::DeviceType device_type) {
+  if (NamedGroupScope::find(name) != nullptr) {
+    return true;
+  }
+  try {
+    return c10d::resolve_process_group(name)->getBackend(device_type)->getBackendName() != "fake";
+  } catch (const std::exception&) {
+    return false; // c10d has no such group, or the group has no backend for the device
+  }
 }
 
 } // namespace weft

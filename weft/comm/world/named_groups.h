@@ -39,6 +39,8 @@ class NamedGroupScope {
 /// Raises if the name is unknown. A process group of c10d is wrapped at the first call, in which its members meet, and
 /// the wrapper is kept as long as c10d has the group.
 std::shared_ptr<Group> named_group(const std::string& name, c10::DeviceType device_type);
+/// The mesh of one dim of a process group of c10d; raises as named_group does.
+DeviceMesh named_mesh(const std::string& name, c10::DeviceType device_type);
 
 /// This member's index and the number of members.
 struct GroupPlace {
@@ -47,5 +49,8 @@ struct GroupPlace {
 };
 /// As named_group, but does not wrap a process group of c10d.
 GroupPlace named_place(const std::string& name);
+/// Whether there is a group of this name whose members can send each other tensors on such devices. Those of c10d's
+/// backend "fake" cannot.
+bool named_group_exists(const std::string& name, c10::DeviceType device_type);
 
 } // namespace weft
