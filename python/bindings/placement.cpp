@@ -8,6 +8,7 @@ namespace {
 struct ReplicateObject : Placement {};
 struct ShardObject : Placement {};
 struct StridedShardObject : Placement {};
+struct RaggedShardObject : Placement {};
 struct PartialObject : Placement {};
 
 template <class Object>
@@ -32,7 +33,8 @@ std::string representation(const Placement& placement) {
     return "Partial(" + std::string(to_string(placement.reduce_op())) + ")";
   }
   const auto dim = std::to_string(placement.dim());
-  return !placement.is_strided() ? "Shard(dim=" + dim + ")"
+  return placement.is_plain_shard() ? "Shard(dim=" + dim + ")"
+      : placement.is_ragged() ? "RaggedShard(dim=" + dim + ", lengths=(" + c10::Join(", ", placement.lengths()) + "))"
       : placement.has_unequal_blocks()
       ? "StridedShard(dim=" + dim + ", blocks=" + c10::Join(":", placement.block_sizes()) + ")"
       : "StridedShard(dim=" + dim + ", sf=" + std::to_string(placement.split_factor()) + ")";
@@ -79,7 +81,7 @@ py::ssize_t hash_of(const Placement& placement) {
     return 1 + py::hash(py::str(std::string(to_string(placement.reduce_op()))));
   }
   const py::int_ dim(placement.dim());
-  if (placement.has_unequal_blocks()) {
+  if (placement.has_unequal_blocks() || placement.is_ragged()) {
     return py::hash(py::make_tuple(dim, placement.to_string())); // PyTorch has none that is equal
   }
   return placement.is_strided() ? py::hash(py::make_tuple(dim, placement.split_factor())) : py::hash(dim);
@@ -113,8 +115,11 @@ py::object placement_object(const Placement& placement) {
   if (placement.is_partial()) {
     return py::cast(made<PartialObject>(placement));
   }
-  if (!placement.is_strided()) {
+  if (placement.is_plain_shard()) {
     return py::cast(made<ShardObject>(placement));
+  }
+  if (placement.is_ragged()) {
+    return py::cast(made<RaggedShardObject>(placement));
   }
   return py::cast(made<StridedShardObject>(placement));
 }
@@ -144,14 +149,14 @@ void bind_placements(py::module_& module) {
       py::arg("placement"), "A placement of Weft, from one of Weft or of torch.distributed.tensor.");
   module.def(
       "parse_placement", [](const std::string& text) { return placement_object(Placement::parse(text)); },
-      py::arg("text"), "A placement from its text: S(0), R, P(sum), SS(0,2).");
+      py::arg("text"), "A placement from its text: S(0), R, P(sum), SS(0,2), S(0|3:5).");
   py::class_<Placement>(
       module, "Placement", "How a tensor is distributed over one mesh dim. A value: compared, hashed, pickled.")
       .def("is_replicate", &Placement::is_replicate)
       .def(
           "is_shard",
           [](const Placement& self, std::optional<int64_t> dim) {
-            return self.is_shard() && !self.is_strided() && (!dim || self.dim() == *dim);
+            return self.is_plain_shard() && (!dim || self.dim() == *dim);
           },
           py::arg("dim") = py::none(), "Whether it is a Shard, of this dim where one is given.")
       .def(
@@ -204,6 +209,17 @@ void bind_placements(py::module_& module) {
                 py::module_::import("weft._C").attr("parse_placement"), py::make_tuple(self.to_string()));
           });
   set_class_of_instances(strided, &class_of_strided);
+  py::class_<RaggedShardObject, Placement>(
+      module, "RaggedShard", "A tensor dim is divided into shards of the given lengths, one per rank, in their order.")
+      .def(
+          py::init([](int64_t dim, const std::vector<int64_t>& lengths) {
+            return made<RaggedShardObject>(RaggedShard(dim, lengths));
+          }),
+          py::arg("dim"), py::arg("lengths"))
+      .def_property_readonly("dim", [](const RaggedShardObject& self) { return self.dim(); })
+      .def_property_readonly(
+          "lengths", [](const RaggedShardObject& self) { return py::tuple(py::cast(self.lengths().vec())); })
+      .def(pickled<RaggedShardObject>());
   py::class_<PartialObject, Placement>(
       module, "Partial", "Every rank holds a term; the value is their reduction: sum, avg, max, min or product.")
       .def(

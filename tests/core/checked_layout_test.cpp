@@ -23,6 +23,15 @@ TEST(CheckedLayout, TheWorldNotesUnequalBlocksOnce) {
   EXPECT_EQ(world->unequal_blocks(), std::vector{StridedShard(0, {2, 1})});
 }
 
+TEST(CheckedLayout, ARaggedShardHasOneLengthPerRankOfItsMeshDim) {
+  const auto mesh = DeviceMesh::parse("mesh(a=2,b=3)");
+  EXPECT_NO_THROW(checked_layout("x", mesh, {RaggedShard(0, {1, 2}), RaggedShard(-1, {1, 2, 0})}, 2));
+  EXPECT_EQ(
+      error_text<c10::ValueError>([&] { checked_layout("x", mesh, {Replicate(), RaggedShard(0, {1, 2})}, 2); }),
+      "[x] a ragged shard requires one length for each of the 3 ranks of mesh dim b, but got S(0|1:2). Give as many "
+      "lengths.");
+}
+
 TEST(CheckedLayout, RaisesForPartialPlacementsWhereNoneIsTaken) {
   const auto mesh = DeviceMesh::parse("mesh(a=2)");
   EXPECT_EQ(

@@ -104,7 +104,7 @@ TEST(Layout, BadTextRaisesWithThePlace) {
       {"S(0)", "'{' at column 1"},
       {"{S(0)", "',' at column 6"},
       {"{S(0) R}", "',' at column 7"},
-      {"{S(0),}", "R, S(dim), SS(dim,split_factor) or P(sum|avg|max|min|product) at column 7"},
+      {"{S(0),}", "R, S(dim), SS(dim,split_factor), S(dim|lengths) or P(sum|avg|max|min|product) at column 7"},
       {"{S(0)[]}", "an integer at column 7"},
       {"{S(0)[1}", "']' at column 8"},
       {"{R[0]}", "',' at column 3"},

@@ -32,6 +32,10 @@ const std::vector<Written> kWritten = {
     {StridedShard(0, {1, 4, 1}), "SS(0,1:4:1)"},
     {StridedShard(1, {4, 1, 1}), "SS(1,4:1:1)"},
     {StridedShard(-1, {1, 2147483647}), "SS(-1,1:2147483647)"},
+    {RaggedShard(0, {3, 0, 5}), "S(0|3:0:5)"},
+    {RaggedShard(0, {6, 0, 10}), "S(0|6:0:10)"},
+    {RaggedShard(-1, {4, 1, 1}), "S(-1|4:1:1)"},
+    {RaggedShard(2, c10::IntArrayRef({8})), "S(2|8)"},
     {Partial(), "P(sum)"},
     {Partial(ReduceOp::Avg), "P(avg)"},
     {Partial(ReduceOp::Max), "P(max)"},
@@ -85,6 +89,22 @@ TEST(Placement, BlocksAreGivenRelativeToEachOther) {
   EXPECT_NE(unequal.blocks_id(), StridedShard(-1, {1, 4, 1}).blocks_id());
   for (const auto* wrong : {"SS(0,4:0)", "SS(0,-1:2)", "SS(0,1:2147483648)"}) {
     EXPECT_THROW(Placement::parse(wrong), c10::ValueError) << wrong;
+  }
+}
+
+TEST(Placement, ARaggedShardHasTheLengthsOfItsMembers) {
+  const auto ragged = RaggedShard(-2, {4, 1, 1});
+  EXPECT_TRUE(ragged.is_shard() && ragged.is_shard(-2) && ragged.is_ragged());
+  EXPECT_FALSE(ragged.is_plain_shard() || ragged.is_strided() || ragged.has_unequal_blocks());
+  EXPECT_EQ(ragged.lengths(), c10::IntArrayRef({4, 1, 1}));
+  EXPECT_EQ(ragged.split_factor(), 1);
+  EXPECT_EQ(ragged.along(2), RaggedShard(2, {4, 1, 1}));
+  EXPECT_EQ(ragged.normalized(3), RaggedShard(1, {4, 1, 1}));
+  EXPECT_NE(ragged.blocks_id(), StridedShard(-2, {4, 1, 1}).blocks_id());
+  EXPECT_TRUE(Shard(0).is_plain_shard());
+  EXPECT_FALSE(StridedShard(0, 2).is_ragged() || StridedShard(0, 2).is_plain_shard() || Replicate().is_plain_shard());
+  for (const auto* wrong : {"S(0|)", "S(0|3:)", "S(0|3:-1)", "S(0|3"}) {
+    EXPECT_ANY_THROW(Placement::parse(wrong)) << wrong;
   }
 }
 
@@ -168,9 +188,9 @@ TEST(Placement, SplitFactorOutOfRangeRaises) {
 
 TEST(Placement, BadTextRaisesWithThePlace) {
   const std::vector<std::tuple<std::string, std::string, int>> bad = {
-      {"", "R, S(dim), SS(dim,split_factor) or P(sum|avg|max|min|product)", 1},
-      {"  r", "R, S(dim), SS(dim,split_factor) or P(sum|avg|max|min|product)", 3},
-      {"S 0", "R, S(dim), SS(dim,split_factor) or P(sum|avg|max|min|product)", 1},
+      {"", "R, S(dim), SS(dim,split_factor), S(dim|lengths) or P(sum|avg|max|min|product)", 1},
+      {"  r", "R, S(dim), SS(dim,split_factor), S(dim|lengths) or P(sum|avg|max|min|product)", 3},
+      {"S 0", "R, S(dim), SS(dim,split_factor), S(dim|lengths) or P(sum|avg|max|min|product)", 1},
       {"S(a)", "an integer", 3},
       {"S()", "an integer", 3},
       {"S(99999999999999999999)", "an integer", 3},

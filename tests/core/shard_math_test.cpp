@@ -71,6 +71,13 @@ const std::vector<Case>& one_dim_cases() {
       const auto some = combinations(mesh_shape, choices);
       result.insert(result.end(), some.begin(), some.end());
     }
+    // Ragged shards with an empty member, more rows than there may be, and fewer.
+    for (const auto& lengths : {Ints{3, 0}, Ints{0, 5}, Ints{9, 40}}) {
+      const auto ragged = combinations({2}, {RaggedShard(0, lengths)});
+      const auto with_others = combinations({2, 2}, {Shard(0), StridedShard(0, 2), RaggedShard(0, lengths)});
+      result.insert(result.end(), ragged.begin(), ragged.end());
+      result.insert(result.end(), with_others.begin(), with_others.end());
+    }
     const auto three = combinations({2, 2, 2}, {Shard(0), StridedShard(0, 2)});
     result.insert(result.end(), three.begin(), three.end());
     return result;
@@ -119,11 +126,27 @@ std::vector<at::Tensor> blocks_of(const at::Tensor& tensor, const Placement& pla
   return result;
 }
 
+/// Members take their lengths one after the other, as long as there is something left, and the last one the rest.
+std::vector<at::Tensor> ragged(at::Tensor tensor, const Placement& placement) {
+  std::vector<at::Tensor> result;
+  for (const auto length : placement.lengths()) {
+    const auto taken = std::min(length, tensor.size(placement.dim()));
+    const bool is_last = result.size() + 1 == placement.lengths().size();
+    result.push_back(is_last ? tensor : tensor.narrow(placement.dim(), 0, taken));
+    tensor = tensor.slice(placement.dim(), taken);
+  }
+  return result;
+}
+
 /// The definition of sharding: the local tensor of a rank, sharded one mesh dim after the other.
 at::Tensor shard_step_by_step(at::Tensor tensor, const Case& c, const Ints& coordinate) {
   for (const auto m : c.shard_order) {
     const auto& placement = c.layout[m];
     if (!placement.is_shard()) {
+      continue;
+    }
+    if (placement.is_ragged()) {
+      tensor = ragged(tensor, placement)[coordinate[m]];
       continue;
     }
     std::vector<at::Tensor> held;
@@ -167,8 +190,15 @@ TEST(ShardMath, NoRankHoldsMoreThanTheLargestLocalShape) {
   }
 }
 
+TEST(ShardMath, TheLargestRaggedShardMayBeThatOfAnyMember) {
+  const Layout layout({RaggedShard(0, {1, 5, 0}), Shard(0)}, {1, 0});
+  for (const auto& [size, most] : {std::pair{12, 5}, {4, 1}, {6, 2}, {40, 14}}) {
+    EXPECT_EQ(largest_local_shape({size, 3}, layout, {3, 2}), (c10::DimVector{most, 3})) << size;
+  }
+}
+
 TEST(ShardMath, LocalRunsEqualShardingStepByStep) {
-  ASSERT_EQ(one_dim_cases().size(), 3 * 6 + 3 * (6 * 6 + 5 * 5) + 8 * 6);
+  ASSERT_EQ(one_dim_cases().size(), 3 * 6 + 3 * (6 * 6 + 5 * 5) + 3 * (1 + 2 * 3 * 3) + 8 * 6);
   for (int64_t size = 0; size <= kLargestSize; ++size) {
     const auto global = at::arange(size, at::kLong);
     for (const auto& c : one_dim_cases()) {
@@ -271,6 +301,7 @@ TEST(ShardMath, BlocksAreDividedIfEveryRankHasAsMuchOfEach) {
   EXPECT_TRUE(divides_blocks(12, 2, StridedShard(0, 3)));
   EXPECT_FALSE(divides_blocks(10, 2, StridedShard(0, 3)));
   EXPECT_TRUE(divides_blocks(6, 3, Shard(0)));
+  EXPECT_FALSE(divides_blocks(6, 3, RaggedShard(0, {2, 2, 2})));
 }
 
 TEST(ShardMath, ChunkIsTorchChunkAndEmptyChunksBeginAtTheEnd) {

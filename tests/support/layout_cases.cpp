@@ -30,6 +30,13 @@ at::Tensor chunk_or_empty(const at::Tensor& tensor, int64_t ranks, int64_t index
 }
 
 at::Tensor shard_of(const at::Tensor& tensor, const Placement& placement, int64_t ranks, int64_t index) {
+  if (placement.is_ragged()) {
+    auto rest = tensor;
+    for (int64_t i = 0; i < index; ++i) {
+      rest = rest.slice(placement.dim(), placement.lengths()[i]);
+    }
+    return index + 1 == ranks ? rest : rest.slice(placement.dim(), 0, placement.lengths()[index]);
+  }
   std::vector<at::Tensor> mine;
   for (int64_t split = 0; split < placement.split_factor(); ++split) {
     const auto outer = chunk_or_empty(tensor, placement.split_factor(), split, placement.dim());
@@ -107,6 +114,23 @@ std::vector<Layout> all_layouts(int64_t mesh_ndim, int64_t tensor_ndim, const st
       return layouts;
     }
   }
+}
+
+std::vector<Layout> all_layouts(
+    c10::IntArrayRef mesh_shape,
+    int64_t tensor_ndim,
+    const std::vector<Placement>& placements) {
+  auto layouts = all_layouts(static_cast<int64_t>(mesh_shape.size()), tensor_ndim, placements);
+  std::erase_if(layouts, [&](const Layout& layout) {
+    for (size_t m = 0; m < mesh_shape.size(); ++m) {
+      const auto& placement = layout[static_cast<int64_t>(m)];
+      if (placement.is_ragged() && static_cast<int64_t>(placement.lengths().size()) != mesh_shape[m]) {
+        return true;
+      }
+    }
+    return false;
+  });
+  return layouts;
 }
 
 at::Tensor local_by_definition(

@@ -12,6 +12,12 @@ namespace weft::testing {
 /// order; without those that no spec can have (partial values that do not commute).
 std::vector<Layout> all_layouts(int64_t mesh_ndim, int64_t tensor_ndim, const std::vector<Placement>& placements);
 
+/// The same on a mesh of this shape, without ragged shards that have lengths for another number of members.
+std::vector<Layout> all_layouts(
+    c10::IntArrayRef mesh_shape,
+    int64_t tensor_ndim,
+    const std::vector<Placement>& placements);
+
 /// R, S and SS of every tensor dim, P of every op.
 std::vector<Placement> all_placements(int64_t tensor_ndim);
 

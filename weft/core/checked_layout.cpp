@@ -16,7 +16,12 @@ Layout checked_layout(const char* where, const DeviceMesh& mesh, const Layout& l
   TORCH_CHECK_VALUE(
       layout.ndim() == mesh.ndim(), "[", where, "] one placement per mesh dim is required, but got ", layout.ndim(),
       " placements ", layout, " for ", mesh, ". Use R for a mesh dim that does not shard the tensor.");
-  for (const auto& placement : layout.placements()) {
+  for (int64_t m = 0; m < mesh.ndim(); ++m) {
+    const auto& placement = layout[m];
+    TORCH_CHECK_VALUE(
+        !placement.is_ragged() || static_cast<int64_t>(placement.lengths().size()) == mesh.size(m), "[", where,
+        "] a ragged shard requires one length for each of the ", mesh.size(m), " ranks of mesh dim ", mesh.name(m),
+        ", but got ", placement, ". Give as many lengths.");
     if (C10_UNLIKELY(placement.has_unequal_blocks()) && mesh.world()) {
       mesh.world()->note_unequal_blocks(placement);
     }

@@ -20,12 +20,12 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kReduceOpNames = {"sum", "avg", "max", "min", "product"};
 
-/// The lists of unequal block sizes that placements have, which hold the number of a list: a placement has eight bytes. Lists
-/// are never removed; a program has few.
-class BlockLists {
+/// The lists of unequal block sizes and of ragged lengths that placements have, which hold the number of a list: a placement
+/// has eight bytes. Lists are never removed; a program has few.
+class Lists {
  public:
-  static BlockLists& of_process() {
-    static auto* lists = new BlockLists(); // placements live until the process ends
+  static Lists& of_process() {
+    static auto* lists = new Lists(); // placements live until the process ends
     return *lists;
   }
   int32_t number_of(const std::vector<int64_t>& sizes) {
@@ -104,16 +104,29 @@ Placement Placement::strided_shard(int64_t dim, c10::IntArrayRef block_sizes) {
   for (auto& size : sizes) {
     size /= common;
   }
-  return {Kind::Shard, dim, -BlockLists::of_process().number_of(sizes)};
+  return {Kind::Shard, dim, -Lists::of_process().number_of(sizes)};
+}
+
+Placement Placement::ragged_shard(int64_t dim, c10::IntArrayRef lengths) {
+  TORCH_CHECK_VALUE(
+      !lengths.empty() && std::all_of(lengths.begin(), lengths.end(), [](int64_t length) { return length >= 0; }),
+      "[RaggedShard] one length of at least 0 per member is required, but got ", lengths, " (dim ", dim, ").");
+  check_dim(dim);
+  return {Kind::Shard, dim, kRagged - Lists::of_process().number_of(lengths.vec())};
 }
 
 int64_t Placement::split_factor() const {
-  return has_unequal_blocks() ? static_cast<int64_t>(block_sizes().size()) : is_shard() ? argument_ : 1;
+  return has_unequal_blocks() ? static_cast<int64_t>(block_sizes().size()) : is_shard() && !is_ragged() ? argument_ : 1;
 }
 
 c10::IntArrayRef Placement::block_sizes() const {
   TORCH_INTERNAL_ASSERT(has_unequal_blocks());
-  return BlockLists::of_process().list(-argument_);
+  return Lists::of_process().list(-argument_);
+}
+
+c10::IntArrayRef Placement::lengths() const {
+  TORCH_INTERNAL_ASSERT(is_ragged());
+  return Lists::of_process().list(kRagged - argument_);
 }
 
 Placement Placement::normalized(int64_t tensor_ndim) const {
@@ -137,6 +150,9 @@ std::string Placement::to_string() const {
   if (argument_ == 1) {
     return "S(" + std::to_string(dim_) + ")";
   }
+  if (is_ragged()) {
+    return "S(" + std::to_string(dim_) + "|" + c10::Join(":", lengths()) + ")";
+  }
   const auto blocks = has_unequal_blocks() ? c10::Join(":", block_sizes()) : std::to_string(argument_);
   return "SS(" + std::to_string(dim_) + "," + blocks + ")";
 }
@@ -149,18 +165,25 @@ Placement Placement::parse(std::string_view text) {
 }
 
 Placement Placement::parse(TextCursor& cursor) {
+  const auto integers_and_end = [&] {
+    std::vector<int64_t> values = {cursor.integer()};
+    while (cursor.accept(":")) {
+      values.push_back(cursor.integer());
+    }
+    cursor.expect(")");
+    return values;
+  };
   if (cursor.accept("SS(")) {
     const auto dim = cursor.integer();
     cursor.expect(",");
-    std::vector<int64_t> blocks = {cursor.integer()};
-    while (cursor.accept(":")) {
-      blocks.push_back(cursor.integer());
-    }
-    cursor.expect(")");
+    const auto blocks = integers_and_end();
     return blocks.size() == 1 ? strided_shard(dim, blocks[0]) : strided_shard(dim, blocks);
   }
   if (cursor.accept("S(")) {
     const auto dim = cursor.integer();
+    if (cursor.accept("|")) {
+      return ragged_shard(dim, integers_and_end());
+    }
     cursor.expect(")");
     return shard(dim);
   }
@@ -172,13 +195,16 @@ Placement Placement::parse(TextCursor& cursor) {
   if (cursor.accept("R")) {
     return replicate();
   }
-  cursor.fail("R, S(dim), SS(dim,split_factor) or P(sum|avg|max|min|product)");
+  cursor.fail("R, S(dim), SS(dim,split_factor), S(dim|lengths) or P(sum|avg|max|min|product)");
 }
 
 size_t Placement::hash() const {
+  // Not by the number of a list, which other processes may have for another list.
   if (has_unequal_blocks()) {
-    return c10::get_hash(
-        dim_, block_sizes().vec()); // not by the number, which other processes may have for another list
+    return c10::get_hash(dim_, block_sizes().vec());
+  }
+  if (is_ragged()) {
+    return c10::get_hash(dim_, kRagged, lengths().vec());
   }
   return c10::get_hash(static_cast<int>(kind_), dim_, argument_);
 }

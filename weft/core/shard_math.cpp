@@ -54,9 +54,28 @@ int64_t index_at(const Runs& runs, int64_t position) {
   return runs.back().begin + runs.back().length;
 }
 
+/// The range of member `index` under a ragged shard of `length` indices.
+Run ragged_range(int64_t length, const Placement& placement, int64_t index) {
+  const auto lengths = placement.lengths();
+  const auto before = std::accumulate(lengths.begin(), lengths.begin() + index, int64_t{0});
+  const auto begin = std::min(before, length);
+  const bool is_last = index + 1 == static_cast<int64_t>(lengths.size());
+  return {begin, is_last ? length - begin : std::min(lengths[index], length - begin)};
+}
+
 Runs shard(const Runs& runs, int64_t ranks, int64_t index, const Placement& placement) {
-  const auto all = blocks(total_length(runs), placement);
   Runs result;
+  if (placement.is_ragged()) {
+    TORCH_INTERNAL_ASSERT(
+        static_cast<int64_t>(placement.lengths().size()) == ranks, placement, " on ", ranks, " ranks");
+    const auto own = ragged_range(total_length(runs), placement, index);
+    append_at(result, runs, own);
+    if (result.empty()) {
+      result.push_back({index_at(runs, own.begin), 0});
+    }
+    return result;
+  }
+  const auto all = blocks(total_length(runs), placement);
   for (const auto& block : all) {
     const auto inner = chunk(block.length, ranks, index);
     append_at(result, runs, {block.begin + inner.begin, inner.length});
@@ -98,6 +117,9 @@ Runs blocks(int64_t length, const Placement& placement) {
 }
 
 bool divides_blocks(int64_t length, int64_t ranks, const Placement& placement) {
+  if (placement.is_ragged()) {
+    return false;
+  }
   int64_t units = placement.split_factor();
   if (placement.has_unequal_blocks()) {
     const auto sizes = placement.block_sizes();
@@ -136,8 +158,21 @@ LocalBlock local_shape_and_offset(
 }
 
 c10::DimVector largest_local_shape(c10::IntArrayRef sizes, const Layout& layout, c10::IntArrayRef mesh_shape) {
-  const c10::SmallVector<int64_t, kMaxMeshDims> first(mesh_shape.size(), 0);
-  return local_shape_and_offset(sizes, layout, mesh_shape, first).shape;
+  // torch.chunk makes no later chunk longer than the first; of a ragged shard every member is looked at.
+  c10::SmallVector<int64_t, kMaxMeshDims> coordinate(mesh_shape.size(), 0);
+  auto largest = local_shape_and_offset(sizes, layout, mesh_shape, coordinate).shape;
+  for (int64_t m = layout.ndim() - 1; m >= 0;) {
+    if (!layout[m].is_ragged() || ++coordinate[m] == mesh_shape[m]) {
+      coordinate[m--] = 0;
+      continue;
+    }
+    const auto shape = local_shape_and_offset(sizes, layout, mesh_shape, coordinate).shape;
+    std::transform(shape.begin(), shape.end(), largest.begin(), largest.begin(), [](int64_t a, int64_t b) {
+      return std::max(a, b);
+    });
+    m = layout.ndim() - 1;
+  }
+  return largest;
 }
 
 c10::SmallVector<Intersection, 1> intersect(const Runs& held, const Runs& wanted) {

@@ -8,8 +8,8 @@ namespace weft {
 
 /// The indices of a tensor that a rank holds. No other file computes them: all code calls these functions.
 ///
-/// The mesh dims divide a tensor dim in the shard order of the layout. Each division follows torch.chunk: shards of
-/// ceil(size / ranks) indices, of which the last ones may be shorter or empty.
+/// The mesh dims divide a tensor dim in the shard order of the layout. A division follows torch.chunk, with shards of
+/// ceil(size / ranks) indices, of which the last ones may be shorter or empty; or the lengths of a ragged shard.
 
 /// The indices begin, begin + 1, ..., begin + length - 1 of a tensor dim.
 struct Run {
@@ -19,7 +19,7 @@ struct Run {
 };
 
 /// The indices of one tensor dim that a rank holds, in the order in which it holds them. There is at least one run; an
-/// empty shard is one run of length 0. Unstrided shards are always one run.
+/// empty shard is one run of length 0. Shards that are not strided are always one run.
 using Runs = c10::SmallVector<Run, 1>;
 
 /// Chunk `index` of the `count` chunks of a range of `length` indices, as torch.chunk divides it.
@@ -27,7 +27,7 @@ Run chunk(int64_t length, int64_t count, int64_t index);
 
 /// The blocks into which a shard divides a range of `length` indices, before each of them is divided between the ranks.
 Runs blocks(int64_t length, const Placement& placement);
-/// Whether the blocks have exactly their sizes, and the ranks equal shares of each.
+/// Whether the blocks have exactly their sizes, and the ranks equal shares of each; false for ragged shards.
 bool divides_blocks(int64_t length, int64_t ranks, const Placement& placement);
 
 /// The indices of tensor dim `tensor_dim`, of `size` indices, that the rank at `coordinate` holds.
@@ -51,8 +51,7 @@ LocalBlock local_shape_and_offset(
     c10::IntArrayRef mesh_shape,
     c10::IntArrayRef coordinate);
 
-/// The local shape of the first rank along every mesh dim. It is the largest one, because torch.chunk makes no later
-/// chunk longer than the first. Every rank gets the same result.
+/// The most that any rank holds of each tensor dim. Every rank gets the same result.
 ///
 ///   largest_local_shape({5, 3}, Layout({Shard(0)}), {4})   // {2, 3}
 c10::DimVector largest_local_shape(c10::IntArrayRef sizes, const Layout& layout, c10::IntArrayRef mesh_shape);

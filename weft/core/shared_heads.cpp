@@ -5,7 +5,7 @@ namespace weft {
 int64_t shards_along(int64_t tensor_dim, const Layout& layout, c10::IntArrayRef mesh_shape) {
   int64_t shards = 1;
   for (const auto m : layout.shard_order(tensor_dim)) {
-    shards *= !layout[m].is_strided() ? mesh_shape[m] : 0;
+    shards *= layout[m].is_plain_shard() ? mesh_shape[m] : 0;
   }
   return shards;
 }

@@ -9,7 +9,7 @@ namespace weft {
 /// The tensor dim of the heads in queries, keys and values of attention.
 constexpr int64_t kHeadDim = 1;
 
-/// The number of shards of a tensor dim; 0 if a mesh dim shards it with a stride (StridedShard).
+/// The number of shards of a tensor dim; 0 if a mesh dim shards it with a stride or raggedly.
 int64_t shards_along(int64_t tensor_dim, const Layout& layout, c10::IntArrayRef mesh_shape);
 
 /// Grouped-query attention where ranks share heads of the key: eight heads of the query on four ranks, two heads of the
