@@ -19,9 +19,8 @@ from weft._install import is_installed
 def _check(name, parameter):
     if _C.is_dtensor(parameter) and not is_installed():
         raise NotImplementedError(
-            f"[fully_shard] plain parameters are required, but got '{name}', {_C.spec(parameter)}. Call weft.install() first, or "
-            "leave fully_shard out: give the mesh a dim over which the batch is sharded, and backward() reduces the gradients over "
-            "it."
+            f"[fully_shard] plain parameters are required, but got '{name}', {_C.spec(parameter)}. Use weft.fully_shard, which takes "
+            "the same arguments, or call weft.install() first."
         )
 
 

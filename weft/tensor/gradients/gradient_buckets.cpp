@@ -172,7 +172,7 @@ class Bucket {
   Pending pending_;
 };
 
-/// The buckets of one backward pass. The callback at the end of the pass owns them, so that they are destroyed with the
+/// The buckets of one backward pass, and other reductions that it finishes. The callback at the end of the pass owns them, so that they are destroyed with the
 /// pass also if it fails before. Passes that run inside of others (reentrant ones) have buckets of their own.
 class BackwardPass {
  public:
@@ -213,6 +213,11 @@ class BackwardPass {
     }
   }
 
+  void add_later(std::function<void()> finish) {
+    const std::lock_guard lock(mutex_);
+    later_.push_back(std::move(finish));
+  }
+
  private:
   // Never destroyed: autograd's threads may outlive static objects.
   static std::mutex& passes_mutex() {
@@ -226,6 +231,9 @@ class BackwardPass {
 
   void finish() {
     const at::AutoGradMode no_graph(false);
+    for (const auto& finish_reduction : std::exchange(later_, {})) {
+      finish_reduction();
+    }
     for (auto& bucket : open_) {
       bucket.start();
       started_.push_back(std::move(bucket));
@@ -241,6 +249,7 @@ class BackwardPass {
   std::mutex mutex_;
   std::vector<Bucket> open_; // in the order of their first gradients
   std::vector<Bucket> started_;
+  std::vector<std::function<void()>> later_;
 };
 
 } // namespace
@@ -260,6 +269,10 @@ bool reduce_in_bucket(const at::Tensor& gradient, const Layout& layout, GradAccu
       spec.mesh(), std::move(reduction->mesh_dims), reduction->op, spec.dtype(), current_stream(gradient.device())};
   BackwardPass::current()->add(std::move(key), terms, layout, std::move(accumulator));
   return true;
+}
+
+void at_end_of_pass(std::function<void()> finish) {
+  BackwardPass::current()->add_later(std::move(finish));
 }
 
 int64_t gradient_bucket_bytes() {

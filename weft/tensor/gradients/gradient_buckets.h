@@ -4,6 +4,8 @@
 
 #include <torch/csrc/autograd/variable.h>
 
+#include <functional>
+
 namespace weft {
 
 /// The node that accumulates a leaf's gradient; nullptr if no graph leads to the leaf.
@@ -21,6 +23,10 @@ using GradAccumulator = decltype(torch::autograd::impl::try_get_grad_accumulator
 /// Which gradients share a bucket depends only on their specs and on the order in which backward computes them: the
 /// same on every rank.
 bool reduce_in_bucket(const at::Tensor& gradient, const Layout& layout, GradAccumulator accumulator);
+
+/// Calls a function at the end of the backward pass that this thread works on, before the buckets that are not full are reduced:
+/// a reduction that overlaps with the pass is finished there, and what it gives may go into buckets.
+void at_end_of_pass(std::function<void()> finish);
 
 /// How many bytes of gradients fill a bucket; with 0 every gradient is reduced by itself as soon as it is computed. It
 /// must be the same on every rank.

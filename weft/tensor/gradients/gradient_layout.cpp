@@ -6,12 +6,14 @@
 #include "weft/tensor/boundary/plain_tensor.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/boundary/to_local.h"
-#include "weft/tensor/gradients/gradient_buckets.h"
 #include "weft/tensor/impl/in_backward.h"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include <string_view>
+#include <typeinfo>
 
 namespace weft {
 
@@ -25,6 +27,26 @@ using autograd::variable_list;
 at::Tensor replicated_constant(const at::Tensor& gradient, const DeviceMesh& mesh) {
   const auto local = gradient._is_zerotensor() ? at::zeros(gradient.sizes(), gradient.options()) : gradient;
   return from_local(local, mesh, replicated(mesh));
+}
+
+/// The node that accumulates the gradient of a leaf in this pass, if nothing else reads it.
+GradAccumulator only_reader(const at::Tensor& leaf) {
+  if (!in_backward() || at::GradMode::is_enabled()) {
+    return {};
+  }
+  auto accumulator = autograd::impl::try_get_grad_accumulator(leaf);
+  // Hooks that run after the accumulation must find its result, and some of them free it before the next gradient
+  // comes.
+  if (!accumulator || !accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty() ||
+      accumulator->tensor_post_acc_grad_hooks()) {
+    return {};
+  }
+  // A caller that asks for certain gradients (torch::autograd::grad, or backward with inputs) names their nodes. The
+  // nodes of gradients that are returned to the caller do not run.
+  const auto* asked = autograd::get_current_graph_task_exec_info();
+  const auto found = asked->find(accumulator.get());
+  const bool is_run = asked->empty() || (found != asked->end() && found->second.needed_);
+  return is_run ? accumulator : GradAccumulator();
 }
 
 /// Redistributes the gradient of a leaf to the leaf's layout; that of a plain leaf becomes plain. The leaf owns this hook.
@@ -74,22 +96,7 @@ class GradientLayoutHook : public autograd::FunctionPreHook {
   GradAccumulator next_reader(const at::Tensor& leaf) const {
     const auto hooks_end_here =
         !autograd::impl::hooks(leaf).empty() && autograd::impl::hooks(leaf).back().get() == this;
-    if (!in_backward() || at::GradMode::is_enabled() || !hooks_end_here) {
-      return {};
-    }
-    auto accumulator = autograd::impl::try_get_grad_accumulator(leaf);
-    // Hooks that run after the accumulation must find its result, and some of them free it before the next gradient
-    // comes.
-    if (!accumulator || !accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty() ||
-        accumulator->tensor_post_acc_grad_hooks()) {
-      return {};
-    }
-    // A caller that asks for certain gradients (torch::autograd::grad, or backward with inputs) names their nodes. The
-    // nodes of gradients that are returned to the caller do not run.
-    const auto* asked = autograd::get_current_graph_task_exec_info();
-    const auto found = asked->find(accumulator.get());
-    const bool is_run = asked->empty() || (found != asked->end() && found->second.needed_);
-    return is_run ? accumulator : GradAccumulator();
+    return hooks_end_here ? only_reader(leaf) : GradAccumulator();
   }
 
   /// The leaf owns this hook, and the node that runs it holds the leaf. A weak pointer would make
@@ -136,6 +143,33 @@ void keep_gradient_layout(const at::Tensor& leaf) {
     autograd::impl::create_cpp_hook(leaf);
   }
   hooks.push_back(std::make_unique<GradientLayoutHook>(leaf));
+}
+
+GradAccumulator accumulator_for_later(const at::Tensor& leaf) {
+  const auto* meta = autograd::impl::get_autograd_meta(leaf);
+  const bool users_see_none =
+      meta != nullptr && std::all_of(meta->hooks_.begin(), meta->hooks_.end(), [&](const auto& hook) {
+        const auto& ref = *hook;
+        // keep_gradient_layout() makes a hook for a list of hooks from C++, which may be empty. Its type is not exported.
+        const bool is_list = std::string_view(typeid(ref).name()).find("CppFunctionTensorPreHook") != std::string::npos;
+        return dynamic_cast<const GradientLayoutHook*>(hook.get()) != nullptr ||
+            (is_list && meta->cpp_hooks_list_ != nullptr && meta->cpp_hooks_list_->empty());
+      });
+  return users_see_none ? only_reader(leaf) : GradAccumulator();
+}
+
+void accumulate_later(const at::Tensor& leaf, at::Tensor gradient, GradAccumulator accumulator) {
+  const auto& before = as_dtensor(gradient)->spec()->layout();
+  const auto layout = gradient_layout(as_dtensor(leaf)->spec()->layout(), before);
+  if (before != layout) {
+    if (reduce_in_bucket(gradient, layout, accumulator)) {
+      return;
+    }
+    gradient = redistribute(gradient, layout);
+  }
+  variable_list gradients;
+  gradients.push_back(std::move(gradient)); // the only reference, so that the node need not copy it
+  (*accumulator)(std::move(gradients));
 }
 
 void keep_gradient_plain(const at::Tensor& plain) {

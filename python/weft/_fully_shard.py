@@ -1,0 +1,278 @@
+"""fully_shard: parameters, gradients and optimizer state divided over a mesh dim, gathered where they are used.
+
+The work is C++ (weft/fully_sharded); here a module's hooks call it, and its methods are PyTorch's.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import nn
+
+from weft import _C
+from weft._forward import set_replicates_plain
+from weft._module import check_module
+
+_NAME = "_weft_unit"
+
+
+class _Handle:
+    """What unshard(async_op=True) returns."""
+
+    def __init__(self, unit):
+        self._unit = unit
+
+    def wait(self) -> None:
+        self._unit.unshard(None)
+
+
+class FullyShardedModule:
+    """The methods that fully_shard adds to a module; those of PyTorch's FSDPModule."""
+
+    def unshard(self, async_op: bool = False) -> _Handle | None:
+        """Gathers the parameters, which the module has until reshard()."""
+        unit = _unit_of(self)
+        if async_op:
+            unit.start_gather()
+            return _Handle(unit)
+        unit.unshard(None)
+        return None
+
+    def reshard(self) -> None:
+        """Frees the gathered parameters; the module has its shards."""
+        _unit_of(self).reshard()
+
+    def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
+        """Whether backward reduces gradients. Without it they are added up, unreduced, until the next pass that does."""
+        for unit in _units(self, recurse):
+            unit.set_requires_gradient_sync(requires_gradient_sync)
+
+    def set_is_last_backward(self, is_last_backward: bool) -> None:
+        """Does nothing: every backward is complete when it returns."""
+
+    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
+        for unit in _units(self, recurse):
+            unit.set_reshard_after_forward(reshard_after_forward)
+
+    def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
+        for unit in _units(self, recurse):
+            unit.set_reshard_after_backward(reshard_after_backward)
+
+    def set_modules_to_forward_prefetch(self, modules: list[nn.Module]) -> None:
+        """The modules whose gathers start when this one begins its forward, instead of the one that came next before."""
+        _unit_of(self).set_forward_prefetch([_unit_of(module) for module in modules])
+
+    def set_modules_to_backward_prefetch(self, modules: list[nn.Module]) -> None:
+        _unit_of(self).set_backward_prefetch([_unit_of(module) for module in modules])
+
+    def __deepcopy__(self, memo):
+        raise NotImplementedError(
+            f"[fully_shard] a module is copied before it is fully sharded, but {type(self).__name__} is. Make the copy first and "
+            "call fully_shard for both."
+        )
+
+
+def _unit_of(module):
+    unit = module.__dict__.get(_NAME)
+    if unit is None:
+        raise ValueError(
+            f"[fully_shard] a fully sharded module is required, but got {type(module).__name__}. Call fully_shard for it first."
+        )
+    return unit
+
+
+def _units(module, recurse=True):
+    modules = module.modules() if recurse else [module]
+    return [unit for each in modules if (unit := each.__dict__.get(_NAME)) is not None]
+
+
+_classes: dict[type, type] = {}  # class of a module -> that class with the methods
+
+
+def _with_methods(module):
+    of_module = type(module)
+    if of_module not in _classes:
+        _classes[of_module] = type(f"FullySharded{of_module.__name__}", (FullyShardedModule, of_module), {})
+    module.__class__ = _classes[of_module]
+
+
+def _own_modules(module):
+    """The module and those inside of it that belong to no unit yet."""
+    found, todo, seen = [], [module], set()
+    while todo:
+        each = todo.pop()
+        if each in seen or (each is not module and _NAME in each.__dict__):
+            continue
+        seen.add(each)
+        found.append(each)
+        todo.extend(reversed(list(each.children())))
+    return found
+
+
+def _refresh_of(module):
+    """RNNs keep their parameters in a list, too."""
+    names = module._flat_weights_names
+
+    def refresh():
+        module._flat_weights = [module._parameters.get(name) for name in names]
+
+    return refresh
+
+
+def _as_parameter(shard, parameter):
+    made = nn.Parameter(shard, requires_grad=parameter.requires_grad)
+    made.__dict__.update(parameter.__dict__)
+    return made
+
+
+def _data_dims(mesh, mesh_dim, replicate_dim):
+    """The names of the mesh dims of shards and of replicas. PyTorch's meshes of two dims replicate over the first."""
+    names = mesh.mesh_dim_names
+    if mesh_dim is None:
+        if len(names) == 1:
+            return names[0], replicate_dim
+        if len(names) == 2 and replicate_dim is None:
+            return names[1], names[0]
+        raise ValueError(
+            f"[fully_shard] mesh_dim is required for a mesh of several dims, but got none for {mesh}. Name the dim over which the "
+            "parameters are sharded, and replicate_dim where they are replicated over another."
+        )
+    for name in (mesh_dim, replicate_dim):
+        if name is not None and name not in names:
+            raise ValueError(f"[fully_shard] a mesh dim of {mesh} is required, but got {name!r}.")
+    return mesh_dim, replicate_dim
+
+
+def _check_options(shard_placement_fn, offload_policy, reshard_after_forward, mesh_dim, mesh):
+    if shard_placement_fn is not None:
+        raise NotImplementedError(
+            "[fully_shard] parameters are sharded by rows, at boundaries that make a unit's shards one buffer, but got a "
+            "shard_placement_fn. Leave it out."
+        )
+    if offload_policy is not None and type(offload_policy).__name__ != "OffloadPolicy" and mesh.device_type != "cpu":
+        raise NotImplementedError(
+            f"[fully_shard] shards stay on the device of the mesh, but got {type(offload_policy).__name__}. Leave it out."
+        )
+    is_number = isinstance(reshard_after_forward, int) and not isinstance(reshard_after_forward, bool)
+    if is_number and reshard_after_forward not in (1, mesh.size(mesh_dim)):
+        raise NotImplementedError(
+            f"[fully_shard] reshard_after_forward must be True, False or the size of the mesh dim, {mesh.size(mesh_dim)}, but got "
+            f"{reshard_after_forward}. Use a mesh with a replicate_dim to shard over fewer ranks."
+        )
+
+
+def _before_forward(unit, policy):
+    cast_to = policy.param_dtype if policy is not None and policy.cast_forward_inputs else None
+
+    def cast(value):
+        is_cast = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != cast_to
+        return value.to(cast_to) if is_cast else value
+
+    def hook(module, args, kwargs):
+        unit.enter(unit.view_of(args, kwargs))
+        return None if cast_to is None else pytree.tree_map(cast, (args, kwargs))
+
+    return hook
+
+
+def _after_forward(unit, policy, attributes):
+    cast_to = policy.output_dtype if policy is not None else None
+
+    def hook(module, args, output):
+        if cast_to is not None and output is not None:
+            output = pytree.tree_map(
+                lambda value: value.to(cast_to)
+                if isinstance(value, torch.Tensor) and value.is_floating_point()
+                else value,
+                output,
+            )
+        unit.leave(output, attributes)
+        return output
+
+    return hook
+
+
+def fully_shard(
+    module: nn.Module,
+    mesh: Any = None,
+    mesh_dim: str | None = None,
+    *,
+    replicate_dim: str | None = None,
+    reshard_after_forward: bool | int | None = None,
+    shard_placement_fn: Callable[[nn.Parameter], Any] | None = None,
+    mp_policy: Any = None,
+    offload_policy: Any = None,
+    ignored_params: Iterable[nn.Parameter] | None = None,
+) -> nn.Module:
+    """Divides the parameters of a module over a mesh dim, with their gradients and the optimizer's state.
+
+        for block in model.blocks:
+            weft.fully_shard(block, mesh, "dp")
+        weft.fully_shard(model, mesh, "dp")                     # what is left: embedding, norm, head
+        optimizer = torch.optim.AdamW(model.parameters())       # of the shards
+
+    Each call makes a unit of the parameters that belong to no unit inside of it: they are gathered before the module's forward and
+    again before its backward, and their gradients are reduced to the shards after it. Call it for inner modules first. The
+    parameters become distributed tensors with ragged shards, `S(0|3:0:5)`. Parameters that are distributed already, by
+    parallelize_module, keep their placements on the other mesh dims.
+
+    The batch is either distributed over the mesh dim (the global view: the loss is that of the global batch), or each rank gives
+    plain tensors of its own, as with PyTorch's fully_shard: gradients are averaged over the ranks.
+
+    `replicate_dim` is a second mesh dim over which the shards are replicated; a mesh of two dims without mesh_dim is (replicate,
+    shard), as PyTorch's. With `reshard_after_forward=False`, the default of the outermost unit, gathered parameters stay until
+    backward. `mp_policy` is PyTorch's MixedPrecisionPolicy. `ignored_params` stay as they are.
+    """
+    check_module("fully_shard", module)
+    mesh = _C.current_mesh("fully_shard", mesh)
+    if _NAME in module.__dict__:
+        raise ValueError(f"[fully_shard] a module is fully sharded once, but this {type(module).__name__} is already.")
+    mesh_dim, replicate_dim = _data_dims(mesh, mesh_dim, replicate_dim)
+    _check_options(shard_placement_fn, offload_policy, reshard_after_forward, mesh_dim, mesh)
+    ignored = {id(parameter) for parameter in ignored_params or ()}
+    modules = _own_modules(module)
+    inner = _units(module)
+    of_inner = {id(leaf) for each in module.modules() if _NAME in each.__dict__ for leaf in each._weft_leaves}
+    numbers: dict[int, int] = {}
+    parameters, slots = [], []
+    for owner in modules:
+        for name, parameter in owner._parameters.items():
+            if parameter is None or id(parameter) in ignored or id(parameter) in of_inner:
+                continue
+            if id(parameter) not in numbers:
+                numbers[id(parameter)] = len(parameters)
+                parameters.append(parameter)
+            slots.append((owner._parameters, name, numbers[id(parameter)]))
+    leaves = [
+        _as_parameter(shard, parameter)
+        for shard, parameter in zip(_C.shard_parameters(parameters, mesh, mesh_dim), parameters)
+    ]
+    for table, name, number in slots:
+        table[name] = leaves[number]
+    unit = _C.Unit(
+        leaves,
+        slots,
+        [_refresh_of(owner) for owner in modules if isinstance(owner, nn.RNNBase)],
+        mesh_dim,
+        replicate_dim,
+        getattr(mp_policy, "param_dtype", None),
+        getattr(mp_policy, "reduce_dtype", None),
+    )
+    for each in inner:
+        unit.add_inner(each)
+    _C.Unit.join([unit, *inner])
+    if reshard_after_forward is not None:
+        unit.set_reshard_after_forward(reshard_after_forward is True or reshard_after_forward > 1)
+    module._weft_unit = unit
+    module._weft_leaves = leaves
+    module.register_forward_pre_hook(_before_forward(unit, mp_policy), with_kwargs=True)
+    attributes = [owner.__dict__ for owner in modules]
+    module.register_forward_hook(_after_forward(unit, mp_policy, attributes), always_call=True)
+    _with_methods(module)
+    if not getattr(module, "_weft_replicates_plain", False):
+        set_replicates_plain(module, True)
+    return module

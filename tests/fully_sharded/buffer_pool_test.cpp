@@ -1,0 +1,64 @@
+#include "weft/fully_sharded/buffer_pool.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace weft {
+
+namespace buffer_pool_test {
+
+TEST(BufferPool, MemoryThatWasGivenBackIsTakenAgain) {
+  BufferPool pool;
+  auto memory = pool.take(1024, at::kCPU);
+  const auto* address = memory.get();
+  pool.give(std::move(memory), 1024);
+  EXPECT_EQ(pool.bytes(), 1024);
+  EXPECT_EQ(pool.take(600, at::kCPU).get(), address);
+  EXPECT_EQ(pool.bytes(), 0);
+}
+
+TEST(BufferPool, ASmallBufferDoesNotKeepALargeOne) {
+  BufferPool pool;
+  pool.give(pool.take(4096, at::kCPU), 4096);
+  const auto memory = pool.take(64, at::kCPU);
+  EXPECT_EQ(pool.bytes(), 4096);
+}
+
+TEST(BufferPool, KeepsNoMoreThanTheLastOnes) {
+  BufferPool pool;
+  for (size_t bytes : {64, 128, 256}) {
+    pool.give(pool.take(bytes, at::kCPU), bytes);
+    pool.give(at::DataPtr(c10::GetAllocator(at::kCPU)->allocate(bytes)), bytes);
+  }
+  EXPECT_EQ(pool.bytes(), 2 * 256);
+}
+
+TEST(PooledBuffer, ViewsAreValidAgainWithTheMemory) {
+  const auto pool = std::make_shared<BufferPool>();
+  PooledBuffer buffer(12, at::kFloat);
+  EXPECT_FALSE(buffer.has_memory());
+  buffer.take(pool);
+  const auto view = buffer.view(2, {2, 5});
+  view.fill_(3);
+  buffer.release();
+  EXPECT_EQ(buffer.tensor().const_data_ptr(), nullptr);
+  buffer.take(pool);
+  buffer.tensor().fill_(4);
+  EXPECT_EQ(view.sum().item<float>(), 40);
+}
+
+TEST(PooledBuffer, ViewsThatOutliveItKeepTheMemory) {
+  const auto pool = std::make_shared<BufferPool>();
+  at::Tensor view;
+  {
+    PooledBuffer buffer(4, at::kFloat);
+    buffer.take(pool);
+    buffer.tensor().fill_(7);
+    view = buffer.view(1, {2});
+  }
+  EXPECT_EQ(view.sum().item<float>(), 14);
+  EXPECT_EQ(pool->bytes(), 0);
+}
+
+} // namespace buffer_pool_test
+} // namespace weft

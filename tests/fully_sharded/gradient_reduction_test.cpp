@@ -1,0 +1,105 @@
+#include "weft/fully_sharded/gradient_reduction.h"
+
+#include "tests/support/on_meshes.h"
+#include "weft/fully_sharded/shard_parameters.h"
+#include "weft/tensor/boundary/to_local.h"
+#include "weft/tensor/dispatch.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+
+namespace gradient_reduction_test {
+using namespace weft::testing;
+
+constexpr int64_t kRanks = 3;
+
+std::vector<at::Tensor> parameters() {
+  return {whole_numbers({5, 3}), whole_numbers({7}), whole_numbers({2, 2})};
+}
+
+/// Runs `fn` on every rank with flat parameters.
+void on_parameters(const std::function<void(FlatParameters&, int64_t rank)>& fn) {
+  on_mesh({kRanks}, [&](const DeviceMesh& mesh) {
+    FlatParameters flat(shard_parameters(parameters(), mesh, mesh.name(0)), 0, std::nullopt);
+    fn(flat, mesh.rank(0));
+  });
+}
+
+TEST(GradientReduction, OneCallSumsTheTermsOfAllMembers) {
+  on_parameters([](FlatParameters& flat, int64_t rank) {
+    const CommLog log(flat.mesh());
+    const auto pool = std::make_shared<BufferPool>();
+    GradientReduction reduction(flat, ReduceOp::Sum, at::kFloat, /*votes=*/false, pool);
+    for (size_t k = 0; k < flat.size(); ++k) {
+      reduction.add(k, parameters()[k] * static_cast<double>(rank + 1), flat.spec(k)->layout());
+    }
+    reduction.start();
+    reduction.wait();
+    EXPECT_EQ(log.calls(), 1);
+    for (size_t k = 0; k < flat.size(); ++k) {
+      const auto gradient = reduction.gradient(k);
+      EXPECT_EQ(as_dtensor(gradient)->spec(), flat.spec(k));
+      expect_equal(full_tensor(gradient), parameters()[k] * 6);
+    }
+    EXPECT_GT(pool->bytes(), 0); // the buffer was given back
+  });
+}
+
+TEST(GradientReduction, TermsOfSeveralPassesAreAddedUp) {
+  on_parameters([](FlatParameters& flat, int64_t /*rank*/) {
+    GradientReduction reduction(flat, ReduceOp::Avg, at::kFloat, /*votes=*/false, std::make_shared<BufferPool>());
+    EXPECT_TRUE(reduction.is_empty());
+    for (int pass = 0; pass < 3; ++pass) {
+      for (size_t k = 0; k < flat.size(); ++k) {
+        reduction.add(k, parameters()[k], flat.spec(k)->layout());
+      }
+    }
+    reduction.start();
+    reduction.wait();
+    expect_equal(full_tensor(reduction.gradient(0)), parameters()[0] * 3);
+  });
+}
+
+TEST(GradientReduction, AParameterWithoutATermHasNoGradient) {
+  on_parameters([](FlatParameters& flat, int64_t /*rank*/) {
+    GradientReduction reduction(flat, ReduceOp::Sum, at::kFloat, /*votes=*/false, std::make_shared<BufferPool>());
+    reduction.add(1, parameters()[1], flat.spec(1)->layout());
+    reduction.start();
+    reduction.wait();
+    EXPECT_FALSE(reduction.gradient(0).defined());
+    EXPECT_FALSE(reduction.gradient(2).defined());
+    expect_equal(full_tensor(reduction.gradient(1)), parameters()[1] * kRanks);
+  });
+}
+
+TEST(GradientReduction, MembersVoteOnWhichGradientsThereAre) {
+  on_parameters([](FlatParameters& flat, int64_t rank) {
+    GradientReduction reduction(flat, ReduceOp::Avg, at::kFloat, /*votes=*/true, std::make_shared<BufferPool>());
+    if (rank == 1) {
+      reduction.add(0, parameters()[0] * kRanks, flat.spec(0)->layout());
+    } else {
+      reduction.add(2, parameters()[2] * kRanks, flat.spec(2)->layout());
+    }
+    reduction.start();
+    reduction.wait();
+    expect_equal(full_tensor(reduction.gradient(0)), parameters()[0]);
+    EXPECT_FALSE(reduction.gradient(1).defined());
+    expect_equal(full_tensor(reduction.gradient(2)), parameters()[2] * 2);
+  });
+}
+
+TEST(GradientReduction, GradientsAreReducedInTheGivenDtype) {
+  on_parameters([](FlatParameters& flat, int64_t /*rank*/) {
+    GradientReduction reduction(flat, ReduceOp::Sum, at::kDouble, /*votes=*/false, std::make_shared<BufferPool>());
+    const CommLog log(flat.mesh());
+    reduction.add(0, parameters()[0].to(at::kBFloat16), flat.spec(0)->layout());
+    reduction.start();
+    reduction.wait();
+    EXPECT_EQ(reduction.gradient(0).scalar_type(), at::kFloat);
+    EXPECT_EQ(log.bytes() % 8, 0);
+  });
+}
+
+} // namespace gradient_reduction_test
+} // namespace weft

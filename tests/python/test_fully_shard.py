@@ -1,0 +1,254 @@
+"""Fully sharded training: the losses and gradients of one device, with the collectives that it has to have."""
+
+import copy
+
+import pytest
+import torch
+import weft
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+from weft import Replicate, Shard
+
+DIM, HIDDEN, ROWS = 12, 29, 8
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(DIM)
+        self.up = nn.Linear(DIM, HIDDEN)
+        self.down = nn.Linear(HIDDEN, DIM)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Model(nn.Module):
+    """Prime sizes, a parameter of one element, tied weights, a block that runs twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(7, DIM, bias=False)
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.scale = nn.Parameter(torch.ones(1))
+        self.last = nn.Linear(7, DIM, bias=False)
+        self.last.weight = self.first.weight
+        self.use_reentrant = None
+        self.twice = False
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in [*self.blocks, *([self.blocks[0]] if self.twice else [])]:
+            x = block(x) if self.use_reentrant is None else checkpoint(block, x, use_reentrant=self.use_reentrant)
+        return F.linear(x * self.scale, self.last.weight.t())
+
+
+# Made once: ranks as threads share torch's random numbers.
+torch.manual_seed(1)
+MODEL = Model()
+DATA = [(torch.randn(ROWS, 7), torch.randn(ROWS, 7)) for _ in range(4)]
+
+
+def plain_model(**settings):
+    model = copy.deepcopy(MODEL)
+    for name, value in settings.items():
+        setattr(model, name, value)
+    return model
+
+
+def sharded(model, mesh, *args, **options):
+    for block in model.blocks:
+        weft.fully_shard(block, mesh, *args, **options)
+    return weft.fully_shard(model, mesh, *args, **options)
+
+
+def trained(model, to_batch=lambda t: t, steps=len(DATA), make=lambda p: torch.optim.AdamW(p, lr=0.02), micro=1):
+    """The losses and the final gradients."""
+    optimizer = make(model.parameters())
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        x, target = DATA[step % len(DATA)]
+        for part in range(micro):
+            if micro > 1 and hasattr(model, "set_requires_gradient_sync"):
+                model.set_requires_gradient_sync(part == micro - 1)
+            loss = F.mse_loss(model(to_batch(x.chunk(micro)[part])), to_batch(target.chunk(micro)[part])) / micro
+            loss.backward()
+            losses.append(loss.detach())
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return losses, [p.grad for p in model.parameters()]
+
+
+def value(tensor):
+    return tensor.full_tensor() if weft.is_dtensor(tensor) else tensor
+
+
+def expect_as_one_device(given, expected, mesh=None, is_global=True):
+    losses, gradients = given
+    for loss, of_one in zip(losses, expected[0], strict=True):
+        if is_global:
+            torch.testing.assert_close(value(loss), of_one, rtol=1e-5, atol=1e-6)
+        else:
+            everyone = weft.from_local(loss.reshape(1), mesh, [Shard(0)])
+            torch.testing.assert_close(everyone.full_tensor().mean(), of_one, rtol=1e-5, atol=1e-6)
+    for gradient, of_one in zip(gradients, expected[1], strict=True):
+        assert (gradient is None) == (of_one is None)
+        if of_one is not None:
+            torch.testing.assert_close(value(gradient), of_one, rtol=1e-4, atol=1e-5)
+
+
+def batches(mesh, is_global):
+    if is_global:
+        return lambda t: weft.distribute_tensor(t, mesh, [Shard(0)])
+    return lambda t: t.chunk(mesh.size())[mesh.get_local_rank()]
+
+
+def on_mesh(ranks, program):
+    return weft.run_on_ranks(ranks, lambda rank: program(weft.init_device_mesh("cpu", (ranks,), mesh_dim_names=("dp",))))
+
+
+VIEWS = pytest.mark.parametrize("is_global", [True, False], ids=["global view", "plain data"])
+
+
+@VIEWS
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("options", [{}, {"reshard_after_forward": False}], ids=str)
+def test_losses_and_gradients_are_those_of_one_device(ranks, options, is_global):
+    expected = trained(plain_model())
+
+    def program(mesh):
+        given = trained(sharded(plain_model(), mesh, **options), batches(mesh, is_global))
+        expect_as_one_device(given, expected, mesh, is_global)
+
+    on_mesh(ranks, program)
+
+
+@VIEWS
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpointed_blocks(use_reentrant, is_global):
+    expected = trained(plain_model())
+
+    def program(mesh):
+        model = sharded(plain_model(use_reentrant=use_reentrant), mesh)
+        expect_as_one_device(trained(model, batches(mesh, is_global)), expected, mesh, is_global)
+
+    on_mesh(2, program)
+
+
+@VIEWS
+def test_a_module_that_is_used_twice(is_global):
+    expected = trained(plain_model(twice=True))
+
+    def program(mesh):
+        model = sharded(plain_model(twice=True), mesh)
+        expect_as_one_device(trained(model, batches(mesh, is_global)), expected, mesh, is_global)
+
+    on_mesh(2, program)
+
+
+@VIEWS
+def test_accumulated_gradients(is_global):
+    expected = trained(plain_model(), micro=2)
+
+    def program(mesh):
+        model = sharded(plain_model(), mesh)
+        expect_as_one_device(trained(model, batches(mesh, is_global), micro=2), expected, mesh, is_global)
+
+    on_mesh(2, program)
+
+
+@VIEWS
+def test_frozen_and_unused_parameters(is_global):
+    def make():
+        model = plain_model()
+        model.blocks[1].requires_grad_(False)
+        model.blocks[0].norm.requires_grad_(False)
+        model.unused = nn.Linear(3, 5)
+        return model
+
+    expected = trained(make())
+
+    def program(mesh):
+        model = sharded(make(), mesh)
+        expect_as_one_device(trained(model, batches(mesh, is_global)), expected, mesh, is_global)
+
+    on_mesh(2, program)
+
+
+@VIEWS
+def test_hybrid_sharding(is_global):
+    expected = trained(plain_model())
+
+    def program(rank):
+        mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+        model = sharded(plain_model(), mesh)
+        flat = mesh._flatten()
+        if is_global:
+            given = trained(model, lambda t: weft.distribute_tensor(t, mesh, [Shard(0), Shard(0)]))
+        else:
+            given = trained(model, batches(flat, False))
+        expect_as_one_device(given, expected, flat, is_global)
+
+    weft.run_on_ranks(4, program)
+
+
+PLAN = {
+    "blocks.*.up": weft.ColwiseParallel(use_local_output=False),
+    "blocks.*.down": weft.RowwiseParallel(use_local_output=False),
+}
+
+LOCAL_PLAN = {"blocks.*.up": weft.ColwiseParallel(use_local_output=False), "blocks.*.down": weft.RowwiseParallel()}
+
+
+def test_tensor_parallel_inside_in_the_global_view():
+    expected = trained(plain_model())
+
+    def program(rank):
+        mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        model = weft.parallelize_module(plain_model(), mesh, PLAN, mesh_dim="tp")
+        model = sharded(model, mesh, "dp")
+        assert str(model.blocks[0].up.weight.placements[0]).startswith("S(0|")
+        given = trained(model, lambda t: weft.distribute_tensor(t, mesh, [Shard(0), Replicate()]))
+        expect_as_one_device(given, expected)
+
+    weft.run_on_ranks(4, program)
+
+
+def test_tensor_parallel_inside_with_plain_data():
+    expected = trained(plain_model())
+
+    def program(rank):
+        mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        model = weft.parallelize_module(plain_model(), mesh["tp"], LOCAL_PLAN)
+        model = sharded(model, mesh["dp"])
+        expect_as_one_device(trained(model, batches(mesh["dp"], False)), expected, mesh["dp"], False)
+
+    weft.run_on_ranks(4, program)
+
+
+def test_the_collectives_of_a_step():
+    def program(mesh):
+        model = sharded(plain_model(), mesh)
+        batch = batches(mesh, True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step():
+            F.mse_loss(model(batch(DATA[0][0])), batch(DATA[0][1])).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        step()
+        for reshards in (True, False):
+            model.set_reshard_after_forward(reshards)
+            with weft.comm_debug() as log:
+                step()
+            counts = {}
+            for row in log.rows:
+                if row.operator == "fully_shard":
+                    counts[row.collective] = counts.get(row.collective, 0) + row.calls
+            # Of three blocks and the rest; set_reshard_after_forward was told to the outermost unit as well.
+            assert counts == {"all_gather": 8 if reshards else 4, "reduce_scatter": 4}
+
+    on_mesh(2, program)

@@ -1,0 +1,81 @@
+#include "weft/fully_sharded/buffer_pool.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+namespace weft {
+
+at::DataPtr BufferPool::take(size_t bytes, c10::Device device) {
+  auto best = free_.end();
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    // A much larger one would keep more memory than the buffers that are in use at once need.
+    const bool fits = it->memory.device() == device && it->bytes >= bytes && it->bytes <= 2 * bytes;
+    if (fits && (best == free_.end() || it->bytes < best->bytes)) {
+      best = it;
+    }
+  }
+  if (best == free_.end()) {
+    return c10::GetAllocator(device.type())->allocate(bytes);
+  }
+  auto memory = std::move(best->memory);
+  free_.erase(best);
+  return memory;
+}
+
+void BufferPool::give(at::DataPtr memory, size_t bytes) {
+  free_.push_back({std::move(memory), bytes});
+  if (free_.size() > kMostFree) {
+    free_.erase(free_.begin()); // the one that has been free for longest
+  }
+}
+
+size_t BufferPool::bytes() const {
+  size_t total = 0;
+  for (const auto& each : free_) {
+    total += each.bytes;
+  }
+  return total;
+}
+
+PooledBuffer::PooledBuffer(int64_t length, const at::TensorOptions& options) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const auto bytes = static_cast<size_t>(length) * options.dtype().itemsize();
+  const auto device = options.device();
+  const c10::Storage storage(
+      c10::Storage::use_byte_size_t(), bytes, at::DataPtr(nullptr, device), c10::GetAllocator(device.type()),
+      /*resizable=*/false);
+  tensor_ = at::empty({0}, options.requires_grad(false)).set_(storage, 0, {length}, {1});
+}
+
+PooledBuffer::~PooledBuffer() {
+  // Views that outlive the buffer, and a collective that failed, keep the memory.
+  if (tensor_.storage().use_count() == 1) {
+    release();
+  }
+}
+
+void PooledBuffer::take(std::shared_ptr<BufferPool> pool) {
+  if (!has_memory_) {
+    pool_ = std::move(pool);
+    const auto& storage = tensor_.storage();
+    storage.set_data_ptr_noswap(pool_->take(storage.nbytes(), tensor_.device()));
+    has_memory_ = true;
+  }
+}
+
+void PooledBuffer::release() {
+  if (has_memory_) {
+    const auto& storage = tensor_.storage();
+    pool_->give(storage.set_data_ptr(at::DataPtr(nullptr, tensor_.device())), storage.nbytes());
+    has_memory_ = false;
+  }
+}
+
+at::Tensor PooledBuffer::view(int64_t begin, c10::IntArrayRef sizes) const {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return tensor_.narrow(0, begin, c10::multiply_integers(sizes)).view(sizes);
+}
+
+} // namespace weft

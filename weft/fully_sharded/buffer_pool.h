@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+namespace weft {
+
+/// Memory that was given back and is taken again: memory that is used anew costs no page faults. It keeps as many buffers as
+/// kMostFree; more are freed.
+class BufferPool {
+ public:
+  static constexpr size_t kMostFree = 2;
+
+  at::DataPtr take(size_t bytes, c10::Device device);
+  void give(at::DataPtr memory, size_t bytes);
+  /// The bytes that are kept for later.
+  size_t bytes() const;
+
+ private:
+  struct Free {
+    at::DataPtr memory;
+    size_t bytes;
+  };
+  std::vector<Free> free_;
+};
+
+/// A tensor of one dim whose memory comes from a pool and may go back to it while the tensor and its views live on: a view that
+/// autograd has saved is valid again once the buffer has memory and its old values.
+class PooledBuffer {
+ public:
+  PooledBuffer(int64_t length, const at::TensorOptions& options);
+  ~PooledBuffer();
+  PooledBuffer(const PooledBuffer&) = delete;
+  PooledBuffer& operator=(const PooledBuffer&) = delete;
+
+  bool has_memory() const {
+    return has_memory_;
+  }
+  /// Its values are those that the memory had before.
+  void take(std::shared_ptr<BufferPool> pool);
+  void release();
+
+  const at::Tensor& tensor() const {
+    return tensor_;
+  }
+  /// The elements [begin, begin + length), a tensor of its own to autograd.
+  at::Tensor view(int64_t begin, c10::IntArrayRef sizes) const;
+
+ private:
+  std::shared_ptr<BufferPool> pool_;
+  at::Tensor tensor_;
+  bool has_memory_ = false;
+};
+
+} // namespace weft

@@ -1,0 +1,168 @@
+#include "weft/fully_sharded/flat_parameters.h"
+
+#include "weft/core/layout_algebra.h"
+#include "weft/core/shard_math.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+namespace weft {
+
+namespace {
+
+int64_t row_elements(const c10::DimVector& shape) {
+  return shape[0] == 0 ? 0 : c10::multiply_integers(shape) / shape[0];
+}
+
+} // namespace
+
+FlatParameters::FlatParameters(
+    std::vector<at::Tensor> leaves,
+    int64_t mesh_dim,
+    std::optional<at::ScalarType> gathered_dtype)
+    : leaves_(std::move(leaves)), mesh_dim_(mesh_dim) {
+  lay_out();
+  adopted_.resize(leaves_.size());
+  gathered_.emplace(
+      bounds_.back(),
+      at::TensorOptions()
+          .dtype(gathered_dtype.value_or(leaves_[0].scalar_type()))
+          .device(c10::Device(mesh().device_type())));
+}
+
+void FlatParameters::lay_out() {
+  const auto members = mesh().size(mesh_dim_);
+  const auto alignment = kAlignment / static_cast<int64_t>(leaves_[0].element_size());
+  int64_t end = 0;
+  for (size_t k = 0; k < leaves_.size(); ++k) {
+    const auto& layout = spec(k)->layout();
+    const auto gathered = layout.with(mesh_dim_, Replicate());
+    auto& slot = slots_.emplace_back();
+    slot.shape = weft::local_shape_and_offset(spec(k)->sizes(), gathered, mesh().shape(), mesh().coordinate()).shape;
+    slot.begin = (end + alignment - 1) / alignment * alignment;
+    end = slot.begin + c10::multiply_integers(slot.shape);
+    int64_t row = 0;
+    for (const auto length : layout[mesh_dim_].lengths()) {
+      slot.bounds.push_back(std::min(row, slot.shape[0]));
+      row += length;
+    }
+    slot.bounds.push_back(slot.shape[0]);
+  }
+  // A member's range begins with the first parameter of which it, or a later member, holds rows.
+  for (int64_t member = 0; member < members; ++member) {
+    const auto first = std::find_if(
+        slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.bounds[member] < slot.shape[0]; });
+    const bool is_none = first == slots_.end();
+    bounds_.push_back(
+        member == 0   ? 0
+            : is_none ? end
+                      : first->begin + first->bounds[member] * row_elements(first->shape));
+  }
+  bounds_.push_back(end);
+  for (int64_t member = 0; member < members; ++member) {
+    lengths_.push_back(range_length(member));
+  }
+}
+
+const std::shared_ptr<Group>& FlatParameters::group() {
+  if (!group_) {
+    group_ = Communicator::of(mesh()).group(mesh(), {mesh_dim_});
+  }
+  return group_;
+}
+
+Run FlatParameters::rows(size_t number, int64_t member) const {
+  const auto& bounds = slots_[number].bounds;
+  return {bounds[member], bounds[member + 1] - bounds[member]};
+}
+
+int64_t FlatParameters::begin_in_range(size_t number, int64_t member) const {
+  const auto& slot = slots_[number];
+  return rows(number, member).length == 0
+      ? 0
+      : slot.begin + slot.bounds[member] * row_elements(slot.shape) - bounds_[member];
+}
+
+uint64_t FlatParameters::writes() const {
+  uint64_t count = adoptions_;
+  for (const auto& leaf : leaves_) {
+    count += as_dtensor(leaf)->memory()->writes() + version_of(leaf);
+  }
+  return count;
+}
+
+void FlatParameters::adopt() {
+  const auto own = mesh().rank(mesh_dim_);
+  const auto place = [&](size_t k) {
+    const auto& shape = as_dtensor(leaves_[k])->local().sizes();
+    return shard_.narrow(0, begin_in_range(k, own), c10::multiply_integers(shape)).view(shape);
+  };
+  const at::AutoGradMode no_graph(false);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  // By what all ranks see, and not by the memory of local tensors, of which some may be empty: ranks gather anew together.
+  bool is_adopted = shard_.defined();
+  for (size_t k = 0; is_adopted && k < leaves_.size(); ++k) {
+    is_adopted = as_dtensor(leaves_[k])->memory() == adopted_[k];
+  }
+  if (is_adopted) {
+    return;
+  }
+  const auto& first = as_dtensor(leaves_[0])->local();
+  for (size_t k = 0; k < leaves_.size(); ++k) {
+    const auto& local = as_dtensor(leaves_[k])->local();
+    TORCH_CHECK_TYPE(
+        local.scalar_type() == first.scalar_type() && local.device() == first.device() && !local.is_meta(),
+        "[fully_shard] the parameters of a unit must keep their dtype and have values, but got ", *spec(k), " on ",
+        local.device(), " among parameters of ", first.scalar_type(), " on ", first.device(),
+        ". Convert the module before fully_shard, and call materialize before its first forward.");
+  }
+  ++adoptions_;
+  shard_ = at::zeros({range_length(own)}, first.options());
+  for (size_t k = 0; k < leaves_.size(); ++k) {
+    const auto view = place(k);
+    view.copy_(as_dtensor(leaves_[k])->local());
+    leaves_[k].set_data(make_dtensor(view, spec(k)));
+    adopted_[k] = as_dtensor(leaves_[k])->memory();
+  }
+}
+
+void FlatParameters::start_gather(const std::shared_ptr<BufferPool>& pool) {
+  adopt();
+  const auto now = writes();
+  if (gathered_->has_memory()) {
+    if (gathered_writes_ == now) {
+      return;
+    }
+    pending_.wait(); // of older values
+  }
+  const at::AutoGradMode no_graph(false);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const OperatorScope scope("fully_shard");
+  gathered_->take(pool);
+  gathered_writes_ = now;
+  sent_ = shard_.scalar_type() == gathered_dtype() ? shard_ : shard_.to(gathered_dtype());
+  pending_ = group()->all_gather(sent_, gathered_->tensor(), 0, lengths_);
+}
+
+void FlatParameters::finish_gather() {
+  try {
+    pending_.wait();
+    sent_.reset();
+  } catch (...) {
+    gathered_writes_.reset(); // the memory stays: a message may still arrive in it
+    throw;
+  }
+}
+
+void FlatParameters::release() {
+  finish_gather();
+  gathered_writes_.reset();
+  gathered_->release();
+}
+
+at::Tensor FlatParameters::gathered_local(size_t number) const {
+  return gathered_->view(slots_[number].begin, slots_[number].shape);
+}
+
+} // namespace weft

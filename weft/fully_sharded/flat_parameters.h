@@ -1,0 +1,98 @@
+#pragma once
+
+#include "weft/comm/communicator.h"
+#include "weft/fully_sharded/buffer_pool.h"
+#include "weft/tensor/impl/dtensor_impl.h"
+
+#include <optional>
+
+namespace weft {
+
+/// Autograd's version counter, which tensors of inference mode lack.
+inline uint32_t version_of(const at::Tensor& tensor) {
+  return tensor.is_inference() ? 0 : static_cast<uint32_t>(tensor._version());
+}
+
+/// Parameters of one dtype, mesh and device whose shards are one buffer on each rank, and which are gathered into one buffer by one
+/// all_gather that copies nothing: along `mesh_dim` each is a ragged shard, and member i's shards of all of them are consecutive
+/// in the gathered buffer (see ragged_lengths).
+///
+/// Every parameter begins at a multiple of kAlignment bytes in the gathered buffer.
+class FlatParameters {
+ public:
+  static constexpr int64_t kAlignment = 64;
+
+  /// `leaves` are distributed tensors, RaggedShard(0, ...) on `mesh_dim`. With `gathered_dtype` they are cast before they are
+  /// gathered.
+  FlatParameters(std::vector<at::Tensor> leaves, int64_t mesh_dim, std::optional<at::ScalarType> gathered_dtype);
+
+  size_t size() const {
+    return leaves_.size();
+  }
+  const at::Tensor& leaf(size_t number) const {
+    return leaves_[number];
+  }
+  const DeviceMesh& mesh() const {
+    return spec(0)->mesh();
+  }
+  const SpecPtr& spec(size_t number) const {
+    return as_dtensor(leaves_[number])->spec();
+  }
+  const std::shared_ptr<Group>& group();
+
+  /// Starts the all_gather, unless the gathered values are there, or on their way, and the shards have not been written to since.
+  void start_gather(const std::shared_ptr<BufferPool>& pool);
+  void finish_gather();
+  bool is_gathered() const {
+    return gathered_->has_memory();
+  }
+  /// Gives the gathered memory back; views of it are valid again after the next gather.
+  void release();
+  /// A number that changes when a shard is written to.
+  uint64_t writes() const;
+
+  /// The gathered parameter: a new view of the gathered buffer.
+  at::Tensor gathered_local(size_t number) const;
+  at::ScalarType gathered_dtype() const {
+    return gathered_->tensor().scalar_type();
+  }
+
+  /// The shape of a gathered parameter on this rank, and the rows of it that member `member` holds.
+  c10::IntArrayRef gathered_shape(size_t number) const {
+    return slots_[number].shape;
+  }
+  Run rows(size_t number, int64_t member) const;
+  /// Where a member's rows of a parameter begin in the range of the gathered buffer that it holds; 0 if it has none.
+  int64_t begin_in_range(size_t number, int64_t member) const;
+  /// The number of elements of the range that a member holds.
+  int64_t range_length(int64_t member) const {
+    return bounds_[member + 1] - bounds_[member];
+  }
+
+ private:
+  struct Slot {
+    int64_t begin; // in the gathered buffer
+    c10::DimVector shape;
+    std::vector<int64_t> bounds; // the row at which each member begins, and the number of rows
+  };
+
+  void lay_out();
+  /// Makes the leaves views of one buffer again, where something else (materialize, load_state_dict) gave them other memory.
+  void adopt();
+
+  std::vector<at::Tensor> leaves_;
+  int64_t mesh_dim_;
+  std::shared_ptr<Group> group_;
+  std::vector<Slot> slots_;
+  std::vector<int64_t> bounds_;         // where the ranges of the members begin in the gathered buffer, and its length
+  std::vector<int64_t> lengths_;        // of the ranges
+  at::Tensor shard_;                    // this rank's range
+  std::vector<LocalMemoryPtr> adopted_; // of the leaves, when they became views of it
+  std::optional<PooledBuffer> gathered_;
+  at::Tensor sent_; // by the all_gather that is under way
+  Pending pending_;
+  std::optional<uint64_t> gathered_writes_; // of the values in the gathered buffer
+  uint64_t adoptions_ = 0;
+};
+
+} // namespace weft

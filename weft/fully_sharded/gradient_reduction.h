@@ -1,0 +1,63 @@
+#pragma once
+
+#include "weft/fully_sharded/flat_parameters.h"
+#include "weft/tensor/gradients/gradient_buckets.h"
+
+namespace weft {
+
+/// The gradients of gathered parameters on their way to the shards: they are collected in one buffer, in which each member's rows
+/// are consecutive, and one reduce_scatter reads from there. May collect the gradients of several passes before.
+///
+///   reduction.add(0, gradient); ...     // for every gradient that arrived
+///   reduction.start();                  // overlaps with what follows
+///   reduction.wait();  reduction.gradient(0);
+class GradientReduction {
+ public:
+  /// `op` is Sum for terms of one gradient, Avg for gradients of members that compute by themselves. With `votes` members tell
+  /// each other which gradients they have: one that arrived on some members counts as zero on the others.
+  GradientReduction(
+      FlatParameters& parameters,
+      ReduceOp op,
+      at::ScalarType dtype,
+      bool votes,
+      const std::shared_ptr<BufferPool>& pool);
+
+  /// Adds this member's term of the gradient of a gathered parameter: a local tensor in the layout `before` along the mesh dims
+  /// other than that of the shards.
+  void add(size_t number, const at::Tensor& local, const Layout& before);
+  /// The layout in which the terms of a parameter were given so far.
+  const std::optional<Layout>& layout_before(size_t number) const {
+    return terms_[number].before;
+  }
+  bool is_empty() const;
+
+  void start();
+  void wait();
+  bool is_started() const {
+    return reduced_.defined();
+  }
+
+  /// After wait(): the gradient of a shard, a distributed tensor of the dtype of its parameter; undefined if it had no term.
+  at::Tensor gradient(size_t number) const;
+
+ private:
+  struct Term {
+    std::optional<Layout> before; // if there is a term
+  };
+
+  int64_t length_for(int64_t member) const;
+  int64_t begin_for(int64_t member) const;
+  /// Zeros where no term was added, and the votes.
+  void complete();
+
+  FlatParameters& parameters_;
+  ReduceOp op_;
+  bool votes_;
+  std::vector<Term> terms_;
+  std::optional<PooledBuffer> buffer_;
+  at::Tensor reduced_;
+  at::Tensor given_votes_; // on the CPU
+  Pending pending_;
+};
+
+} // namespace weft

@@ -1,0 +1,150 @@
+#pragma once
+
+#include "weft/fully_sharded/flat_parameters.h"
+#include "weft/fully_sharded/gradient_reduction.h"
+#include "weft/fully_sharded/schedule.h"
+
+#include <functional>
+#include <set>
+
+namespace weft {
+
+struct UnitOptions {
+  /// The mesh dim over which parameters are sharded, and one over which such shards are replicated (hybrid sharding).
+  std::string mesh_dim;
+  std::optional<std::string> replicate_dim = std::nullopt;
+  /// Whether gathered parameters are freed after forward and gathered again for backward.
+  bool reshard_after_forward = true;
+  /// The dtypes in which parameters are gathered and gradients reduced; those of the parameters and of the gathered ones.
+  std::optional<at::ScalarType> gathered_dtype = std::nullopt;
+  std::optional<at::ScalarType> reduced_dtype = std::nullopt;
+};
+
+/// The parameters of a module that are gathered together before its forward, and again before its backward, and whose gradients are
+/// reduced together when the module's backward is done.
+///
+///   unit->enter(/*is_global=*/true);      // the module has gathered parameters now
+///   output = forward(input);
+///   unit->leave({output});                // and its shards again
+///
+/// In the global view, where the batch is distributed, gathered parameters are distributed tensors, replicated over the mesh dim,
+/// and the gradient is that of the global batch. With plain data, which differ by rank, they are plain tensors (or distributed on
+/// the other mesh dims) and gradients are averaged over the ranks.
+///
+/// One autograd node per forward has the gathered parameters as its results. Autograd runs it after all nodes of that forward, since it
+/// runs younger nodes first; then all gradients of the unit have arrived.
+class Unit : public std::enable_shared_from_this<Unit> {
+ public:
+  /// Puts parameters, gathered ones or the shards, into the module, in the order of the leaves.
+  using Swap = std::function<void(c10::ArrayRef<at::Tensor> parameters)>;
+
+  /// `leaves` come from shard_parameters() and require gradients as the parameters did.
+  Unit(std::vector<at::Tensor> leaves, UnitOptions options, Swap swap);
+
+  /// Units that share a schedule start each other's gathers. Must be called before the first forward.
+  void join(std::shared_ptr<Schedule> schedule) {
+    schedule_ = std::move(schedule);
+  }
+  bool has_schedule() const {
+    return schedule_ != nullptr;
+  }
+  /// A unit inside of this one reshards after forward, unless that was set.
+  void add_inner(Unit& unit) {
+    inner_.insert(&unit);
+    unit.options_.reshard_after_forward = unit.options_.reshard_after_forward || !unit.is_resharding_set_;
+  }
+  bool contains(const Unit& unit) const {
+    return inner_.contains(&unit);
+  }
+
+  const std::vector<at::Tensor>& leaves() const {
+    return leaves_;
+  }
+  const UnitOptions& options() const {
+    return options_;
+  }
+  /// Whether a tensor is in the global view: distributed over the mesh dim.
+  bool is_global(const at::Tensor& tensor) const;
+
+  /// nullopt: as the last forward was.
+  void enter(std::optional<bool> is_global);
+  /// `outputs` are the tensors that the forward gives, as many as are known; none if it has failed.
+  void leave(c10::ArrayRef<at::Tensor> outputs);
+
+  void start_gather();
+  void gather();
+  /// Whether there is memory with gathered parameters, or for those that are on their way.
+  bool is_gathered() const;
+  /// Frees the gathered parameters, unless a forward or backward uses them.
+  void reshard();
+  /// Gathers the parameters and puts them into the module until reshard() is called.
+  void unshard(std::optional<bool> is_global);
+
+  void set_reshard_after_forward(bool value) {
+    options_.reshard_after_forward = value;
+    is_resharding_set_ = true;
+  }
+  void set_reshard_after_backward(bool value) {
+    reshards_after_backward_ = value;
+  }
+  /// Without synchronisation backward adds up the gradients of the gathered parameters; the next pass with it reduces the sum.
+  void set_requires_gradient_sync(bool value) {
+    reduces_gradients_ = value;
+  }
+  void set_forward_prefetch(Units units) {
+    forward_prefetch_ = std::move(units);
+  }
+  void set_backward_prefetch(Units units) {
+    backward_prefetch_ = std::move(units);
+  }
+  const std::optional<Units>& forward_prefetch() const {
+    return forward_prefetch_;
+  }
+  const std::optional<Units>& backward_prefetch() const {
+    return backward_prefetch_;
+  }
+
+  /// Called by the schedule when no node of the unit's forward is left to run.
+  void end_backward();
+
+ private:
+  struct Use;
+  class GatherNode;
+  class BeginBackwardHook;
+  using UsePtr = std::shared_ptr<Use>;
+
+  struct Place {
+    size_t group;
+    size_t number;
+  };
+
+  UsePtr make_use(bool is_global);
+  at::Tensor gathered_parameter(const Place& place, bool is_global) const;
+  SpecPtr gathered_spec(const Place& place, bool is_global) const;
+  void begin_backward(const UsePtr& use);
+  torch::autograd::variable_list reduce(const Use& use, torch::autograd::variable_list&& gradients);
+  void add_gradient(const Place& place, const at::Tensor& gradient, bool is_global);
+  void show_parameters();
+  void check_unwritten(const Use& use) const;
+  uint64_t writes() const;
+
+  std::vector<at::Tensor> leaves_;
+  UnitOptions options_;
+  Swap swap_;
+  std::shared_ptr<Schedule> schedule_;
+  std::vector<std::unique_ptr<FlatParameters>> groups_;
+  std::vector<std::shared_ptr<GradientReduction>> collecting_; // per group, while gradients are added up
+  std::vector<Place> places_;                                  // of the leaves
+  std::set<const Unit*> inner_;
+  std::vector<UsePtr> forwards_; // that run now, the innermost last
+  UsePtr backward_;              // whose backward runs now
+  int64_t backward_task_ = -1;   // of autograd, in which it runs
+  UsePtr unsharded_;             // by unshard()
+  bool reshards_after_backward_ = true;
+  bool is_resharding_set_ = false;
+  bool reduces_gradients_ = true;
+  std::optional<Units> forward_prefetch_;
+  std::optional<Units> backward_prefetch_;
+};
+
+} // namespace weft
