@@ -1,6 +1,7 @@
 #include "tools/model_options.h"
 
 #include "weft/comm/world/fake_world.h"
+#include "weft/graph/deploy/weights_folder.h"
 #include "weft/graph/parallelize/tied_modules.h"
 #include "weft/overlap/measure/compute_rate.h"
 
@@ -29,7 +30,12 @@ std::pair<size_t, Layout> numbered_layout(const std::string& text) {
   return {std::stoul(name), std::move(layout)};
 }
 
-/// Empty where a text can be read, else why not, with an example.
+std::string check_mesh(const std::string& text) {
+  return complaint(text, "a mesh as in tp=4 or dp=2,tp=2", [&] { DeviceMesh::parse("mesh(" + text + ")"); });
+}
+
+} // namespace
+
 std::string complaint(const std::string& text, const char* example, const std::function<void()>& read) {
   try {
     read();
@@ -38,12 +44,6 @@ std::string complaint(const std::string& text, const char* example, const std::f
     return c10::str(example, " is required, but got '", text, "': ", error.what_without_backtrace());
   }
 }
-
-std::string check_mesh(const std::string& text) {
-  return complaint(text, "a mesh as in tp=4 or dp=2,tp=2", [&] { DeviceMesh::parse("mesh(" + text + ")"); });
-}
-
-} // namespace
 
 void add_model_file(CLI::App& command, std::string& path) {
   command.add_option("model", path, "The exported program, a file that torch.export.save wrote")->required();
@@ -55,6 +55,39 @@ void add_mesh(CLI::App& command, std::string& mesh) {
 
 void add_json(CLI::App& command, bool& is_json) {
   command.add_flag("--json", is_json, "Print one JSON object instead of text");
+}
+
+void OverlapArguments::add_to(CLI::App& command) {
+  command
+      .add_option(
+          "--overlap", mode_,
+          "Overlap collectives with the matmuls that need them: where it pays, nowhere, or wherever possible")
+      ->check(CLI::IsMember({"auto", "off", "force"}))
+      ->capture_default_str();
+  command.add_option("--link", link_, "The assumed link between ranks, latency and rate, as in 50us,125MB/s")
+      ->check([](const std::string& text) {
+        return complaint(text, "a latency and a rate as in 50us,125MB/s", [&] { parse_link(text); });
+      });
+  command
+      .add_option(
+          "--compute", compute_,
+          "The assumed speed of a rank: flops, memory and the time of a call, as in 100Gflop/s,27GB/s,1us; "
+          "measured, to time this machine")
+      ->check([](const std::string& text) {
+        return text == kMeasured ? std::string()
+                                 : complaint(text, "rates as in 100Gflop/s,27GB/s,1us", [&] { parse_compute(text); });
+      });
+}
+
+graph::OverlapOptions OverlapArguments::options() const {
+  graph::OverlapOptions options{.mode = parse_overlap_mode(mode_)};
+  if (!link_.empty()) {
+    options.link = parse_link(link_);
+  }
+  if (!compute_.empty()) {
+    options.compute = compute_ == kMeasured ? measured_compute(at::kCPU, at::kFloat) : parse_compute(compute_);
+  }
+  return options;
 }
 
 void ModelOptions::add_to(CLI::App& command) {
@@ -78,25 +111,15 @@ void ModelOptions::add_to(CLI::App& command) {
       ->check([](const std::string& text) {
         return complaint(text, "an output's position and its layout as in '0={S(-1)}'", [&] { numbered_layout(text); });
       });
-  command
-      .add_option(
-          "--overlap", overlap_,
-          "Overlap collectives with the matmuls that need them: where it pays, nowhere, or wherever possible")
-      ->check(CLI::IsMember({"auto", "off", "force"}))
-      ->capture_default_str();
-  command.add_option("--link", link_, "The assumed link between ranks, latency and rate, as in 50us,125MB/s")
-      ->check([](const std::string& text) {
-        return complaint(text, "a latency and a rate as in 50us,125MB/s", [&] { parse_link(text); });
-      });
-  command
-      .add_option(
-          "--compute", compute_,
-          "The assumed speed of a rank: flops, memory and the time of a call, as in 100Gflop/s,27GB/s,1us; "
-          "measured, to time this machine")
-      ->check([](const std::string& text) {
-        return text == kMeasured ? std::string()
-                                 : complaint(text, "rates as in 100Gflop/s,27GB/s,1us", [&] { parse_compute(text); });
-      });
+  overlap_.add_to(command);
+}
+
+void ModelOptions::add_weights_to(CLI::App& command) {
+  auto* weights = command.add_option(
+      "--weights", weights_,
+      "A folder of safetensors files, or a checkpoint of weft.save, in place of the weights in the model's file");
+  command.add_option("--key-map", key_map_, "A JSON file: of which tensors of --weights each weight is made")
+      ->needs(weights);
 }
 
 ShardedModel ModelOptions::sharded(const graph::ReadOptions& reading, const graph::PassOptions& passes) const {
@@ -111,16 +134,18 @@ ShardedModel ModelOptions::sharded(const graph::ReadOptions& reading, const grap
     options.outputs.insert(numbered_layout(text));
   }
   const auto plan = nn::ParallelPlan::load(plan_);
-  auto program = graph::read_pt2(model_, reading);
-  graph::OverlapOptions overlap{.mode = parse_overlap_mode(overlap_)};
-  if (!link_.empty()) {
-    overlap.link = parse_link(link_);
-  }
-  if (!compute_.empty()) {
-    overlap.compute = compute_ == kMeasured ? measured_compute(at::kCPU, at::kFloat) : parse_compute(compute_);
+  auto program_reading = reading;
+  program_reading.verifies_weights = reading.verifies_weights && weights_.empty();
+  auto program = graph::read_pt2(model_, program_reading);
+  if (!weights_.empty()) {
+    const auto unused = graph::use_weights(program, weights_, key_map_.empty() ? KeyMap() : KeyMap::load(key_map_));
+    if (!unused.empty()) {
+      std::cerr << "weft: " << weights_ << ": the model has no weight for " << unused.size() << " of its tensors, "
+                << unused[0] << " for one\n";
+    }
   }
   const auto notes = graph::tied_module_notes(program, plan);
-  auto decisions = graph::shard(program, analysis_mesh(mesh_), plan, options, overlap, passes);
+  auto decisions = graph::shard(program, analysis_mesh(mesh_), plan, options, overlap_.options(), passes);
   for (const auto& note : notes) {
     std::cerr << "weft: " << note << "\n";
   }

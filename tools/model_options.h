@@ -15,12 +15,27 @@ struct ShardedModel {
   graph::OverlapDecisions overlap;
 };
 
+/// When collectives overlap matmuls, and the rates that decide it.
+class OverlapArguments {
+ public:
+  void add_to(CLI::App& command);
+  graph::OverlapOptions options() const;
+
+ private:
+  std::string mode_ = "auto";
+  std::string link_;
+  std::string compute_;
+};
+
 /// The options that all commands which shard a model have: the file, the mesh, the plan, layouts of inputs and outputs, and
 /// whether collectives overlap matmuls.
 class ModelOptions {
  public:
   /// Adds the options to a command.
   void add_to(CLI::App& command);
+
+  /// Adds the options that take the weights from elsewhere than the model's file.
+  void add_weights_to(CLI::App& command);
 
   /// The model, sharded.
   ShardedModel sharded(const graph::ReadOptions& reading = {}, const graph::PassOptions& passes = {}) const;
@@ -32,10 +47,13 @@ class ModelOptions {
   std::string mesh_dim_;
   std::vector<std::string> input_layouts_;
   std::vector<std::string> output_layouts_;
-  std::string overlap_ = "auto";
-  std::string link_;
-  std::string compute_;
+  OverlapArguments overlap_;
+  std::string weights_;
+  std::string key_map_;
 };
+
+/// An error text with an example, where `read` raises on a text; empty where it can be read.
+std::string complaint(const std::string& text, const char* example, const std::function<void()>& read);
 
 /// The options of a model file and of a mesh by themselves.
 void add_model_file(CLI::App& command, std::string& path);

@@ -69,6 +69,7 @@ void add_shard_command(CLI::App& app) {
   auto* command =
       app.add_subcommand("shard", "Shard an exported program over a mesh and write a program for every rank");
   options->model.add_to(*command);
+  options->model.add_weights_to(*command);
   command->add_option("-o,--output", options->folder, "The folder to write: rank_<r>.pt2 and weft.json")->required();
   command->add_option(
       "--dump-after", options->passes.dump_folder,
@@ -83,6 +84,7 @@ void add_shard_command(CLI::App& app) {
       "  weft shard model.pt2 --mesh tp=4 --plan plan.json -o out\n"
       "  weft shard model.pt2 --mesh dp=2,tp=2 --plan plan.json -o out --input-layout 'tokens={S(0),R}'\n"
       "  weft shard model.pt2 --mesh tp=2 --plan plan.json -o out --link 50us,125MB/s --compute measured\n"
+      "  weft shard model.pt2 --mesh tp=2 --plan plan.json -o out --weights llama-3-8b\n"
       "  weft shard model.pt2 --mesh tp=2 --plan plan.json -o out --verify --dump-after passes\n"
       "A folder that was written so is replaced; one that holds anything else is not touched.");
   command->callback([options] { shard(*options); });

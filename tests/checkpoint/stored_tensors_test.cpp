@@ -1,0 +1,21 @@
+#include "weft/checkpoint/stored_tensors.h"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+
+namespace stored_tensors_test {
+
+TEST(StoredTensors, ABlockIsWhatARankHolds) {
+  const auto index = block_of({8, 6}, Layout({StridedShard(0, 2), Shard(1)}), {2, 4}, {1, 3});
+  EXPECT_EQ(index[0], (Runs{{2, 2}, {6, 2}}));
+  EXPECT_EQ(index[1], (Runs{{6, 0}}));
+  EXPECT_EQ(block_shape(index), c10::DimVector({4, 0}));
+  EXPECT_EQ(block_numel(index), 0);
+  EXPECT_EQ(block_numel(whole_block({8, 6})), 48);
+  EXPECT_EQ(block_numel(whole_block({})), 1);
+}
+
+} // namespace stored_tensors_test
+
+} // namespace weft
