@@ -1,30 +1,95 @@
-"""torch.compile over distributed tensors: the code that touches one is not compiled but runs as it is.
+"""torch.compile over distributed tensors. The tracer (Dynamo, AOTAutograd) is shown a TracedTensor for every distributed
+tensor that enters a compiled region (_tracing.py); the region itself is given distributed tensors, takes their local
+tensors, and makes its results distributed ones, each in one call for all tensors.
 
-The tracer copies the storage of what it traces, which a distributed tensor does not have. It is told so when it first sees
-one, and breaks the graph there. It is imported only when something is compiled, so it is reached by watching imports.
+torch's modules are imported only when something is compiled, so they are changed as they are imported.
 """
+
+import functools
 
 from weft import _C
 from weft._imports import when_imported
 
 
-def _teach(builder):
-    from torch._dynamo.exc import unimplemented
+def _show_to_dynamo(_):
+    from weft import _dynamo
 
-    wrap_plain_tensor = builder.VariableBuilder.wrap_tensor
+    _dynamo.install()
 
-    def wrap_tensor(self, value):
-        if _C.is_dtensor(value):
-            unimplemented(
-                gb_type="Distributed tensor of Weft",
-                context=str(_C.spec(value)),
-                explanation="torch.compile does not trace distributed tensors of Weft; the code that uses them runs eagerly.",
-                hints=["Compile functions of local tensors: call them with weft.to_local(t)."],
+
+def _show_to_fake_mode(fake_tensor):
+    from_tensor = fake_tensor.FakeTensorMode.from_tensor
+
+    @functools.wraps(from_tensor)
+    def from_distributed(self, tensor, **options):
+        if _C.is_dtensor(tensor):
+            from weft._tracing import TracedTensor, traced_form
+
+            if not isinstance(tensor, TracedTensor):
+                tensor = traced_form(tensor, self)
+                options = {**options, "static_shapes": True, "symbolic_context": None}
+        return from_tensor(self, tensor, **options)
+
+    fake_tensor.FakeTensorMode.from_tensor = from_distributed
+
+
+def _spec_of(meta):
+    """The spec of what AOTAutograd has as a TracedTensor; None of what is no distributed tensor."""
+    from weft._tracing import TracedTensor
+
+    if not hasattr(meta, "original_subclass"):
+        return None
+    is_own = (meta.original_subclass_type or type(meta.original_subclass)) is TracedTensor
+    return meta.meta.spec if is_own else None
+
+
+def _cross_boundary(runtime_wrappers):
+    wrapper = runtime_wrappers.AOTDispatchSubclassWrapper
+    post_compile = wrapper.post_compile
+
+    @functools.wraps(post_compile)
+    def crossing(self, compiled_fn, aot_config, *, runtime_metadata):
+        given = [_spec_of(meta) for meta in runtime_metadata.subclass_inp_meta]
+        made = [_spec_of(meta) for meta in runtime_metadata.subclass_fw_graph_out_meta]
+        if self.maybe_subclass_meta is None or not (any(given) or any(made)):
+            return post_compile(self, compiled_fn, aot_config, runtime_metadata=runtime_metadata)
+        is_written = [info.mutates_data for info in runtime_metadata.input_info]
+
+        def inner_fn(arguments):
+            locals_given = _C.enter_compiled(arguments, given, is_written)
+            arguments.clear()
+            return _C.leave_compiled(compiled_fn(locals_given), made)
+
+        functools.update_wrapper(inner_fn, compiled_fn)
+        inner_fn._boxed_call = True
+        return inner_fn
+
+    wrapper.post_compile = crossing
+    _take_gradients(runtime_wrappers)
+
+
+def _take_gradients(runtime_wrappers):
+    from weft._tracing import in_layout_of
+
+    autograd = runtime_wrappers.AOTDispatchAutograd
+    process = autograd.process_runtime_tangent
+
+    @functools.wraps(process)
+    def process_tangent(x, meta, *args, **options):
+        if _spec_of(meta) is None or x is None:
+            return process(x, meta, *args, **options)
+        if not _C.is_dtensor(x):
+            raise ValueError(
+                f"[torch.compile] a distributed gradient like {meta.meta.spec} is required, but got a plain one of shape "
+                f"{tuple(x.shape)}. Distribute it with from_local."
             )
-        return wrap_plain_tensor(self, value)
+        x = in_layout_of(x, meta.meta)
+        return x, [_C.traced_parts(x)[0]]
 
-    builder.VariableBuilder.wrap_tensor = wrap_tensor
+    autograd.process_runtime_tangent = staticmethod(process_tangent)
 
 
 def install():
-    when_imported("torch._dynamo.variables.builder", _teach)
+    when_imported("torch._dynamo", _show_to_dynamo)
+    when_imported("torch._subclasses.fake_tensor", _show_to_fake_mode)
+    when_imported("torch._functorch._aot_autograd.runtime_wrappers", _cross_boundary)

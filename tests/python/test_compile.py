@@ -1,4 +1,4 @@
-"""torch.compile: what touches a distributed tensor runs eagerly, with the same result; the rest is compiled."""
+"""torch.compile of distributed tensors on one rank, on ranks that are threads, and without process groups."""
 
 import subprocess
 import sys
@@ -29,11 +29,11 @@ def function(x, w):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_function_of_distributed_tensors_runs_eagerly(backend):
+def test_a_function_of_distributed_tensors_is_compiled(backend):
     mesh = one_rank_mesh()
     x = weft.distribute_tensor(torch.randn(4, 4), mesh, [Shard(0)])
     w = nn.Parameter(weft.distribute_tensor(torch.randn(6, 4), mesh, [Shard(0)]))
-    compiled = torch.compile(function, backend=backend)
+    compiled = torch.compile(function, backend=backend, fullgraph=True)
     for _ in range(2):
         y = compiled(x, w)
         assert weft.is_dtensor(y) and torch.equal(y.full_tensor(), function(x, w).full_tensor())
@@ -52,12 +52,12 @@ def test_a_function_compiled_for_plain_tensors_is_not_run_on_distributed_ones(ba
     assert torch.equal(compiled(x, w), function(x, w))
 
 
-def test_a_module_with_distributed_parameters_runs_eagerly():
+def test_a_module_with_distributed_parameters_is_compiled():
     mesh = one_rank_mesh()
     model = weft.distribute_module(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), mesh)
     x = weft.distribute_tensor(torch.randn(4, 4), mesh, [Shard(0)])
     expected = model(x).full_tensor()
-    assert torch.equal(torch.compile(model, backend="aot_eager")(x).full_tensor(), expected)
+    assert torch.equal(torch.compile(model, backend="aot_eager", fullgraph=True)(x).full_tensor(), expected)
     model.compile(backend="aot_eager")
     assert torch.equal(model(x).full_tensor(), expected)
 
@@ -74,10 +74,13 @@ def test_a_distributed_tensor_made_inside_runs_eagerly():
     assert torch.equal(torch.compile(program, backend="aot_eager")(x), (x * 2 + 1) * 3)
 
 
-def test_a_whole_graph_is_refused_with_the_reason():
-    x = weft.zeros(4, device_mesh=one_rank_mesh())
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="does not trace distributed tensors of Weft"):
-        torch.compile(lambda t: t + 1, backend="eager", fullgraph=True)(x)
+def test_ranks_without_process_groups_are_refused_with_the_reason():
+    def rank_program(rank):
+        x = weft.zeros(4, device_mesh=weft.init_device_mesh("cpu", (2,)))
+        with pytest.raises(torch._dynamo.exc.Unsupported, match="recorded by the names of process groups"):
+            torch.compile(lambda t: t + 1, backend="eager", fullgraph=True)(x)
+
+    weft.run_on_ranks(2, rank_program)
 
 
 def test_ranks_as_threads_run_a_compiled_function():

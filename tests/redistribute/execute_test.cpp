@@ -42,51 +42,76 @@ at::Tensor integers(c10::IntArrayRef sizes) {
 
 class ExecuteEveryPair : public ::testing::TestWithParam<size_t> {};
 
-TEST_P(ExecuteEveryPair, EqualsGatheringAndShardingAgain) {
-  const auto& mesh_case = kMeshes[GetParam()];
-  for (const auto& sizes : kShapes) {
-    const auto global = integers(sizes);
-    const auto rank_count = static_cast<int64_t>(sizes.size());
-    const auto layouts =
-        all_layouts(static_cast<int64_t>(mesh_case.shape.size()), rank_count, all_placements(rank_count));
-    // results[source][target][rank]
-    std::vector<std::vector<std::vector<at::Tensor>>> results(
-        layouts.size(),
-        std::vector<std::vector<at::Tensor>>(layouts.size(), std::vector<at::Tensor>(mesh_case.size())));
-    run_on_ranks(mesh_case.size(), [&](int64_t rank) {
-      const auto mesh = init_device_mesh(mesh_case.device, mesh_case.shape, mesh_case.names);
-      for (size_t a = 0; a < layouts.size(); ++a) {
-        const auto source = TensorSpec::make(mesh, layouts[a], sizes, at::kFloat);
-        const auto local =
-            local_by_definition(global, layouts[a], mesh.shape(), mesh.coordinate()).to(mesh_case.device);
-        for (size_t b = 0; b < layouts.size(); ++b) {
-          if (!is_refused(layouts[a], layouts[b])) {
-            results[a][b][rank] = redistribute_local(local, source, source->with(layouts[b])).wait().cpu();
-          }
-        }
-      }
-    });
+/// Redistributes a tensor from every layout to every other, and compares the results with gathering and sharding again.
+void check_every_pair(
+    const MeshCase& mesh_case,
+    const std::vector<int64_t>& sizes,
+    const std::vector<Layout>& layouts) {
+  const auto global = integers(sizes);
+  // results[source][target][rank]
+  std::vector<std::vector<std::vector<at::Tensor>>> results(
+      layouts.size(), std::vector<std::vector<at::Tensor>>(layouts.size(), std::vector<at::Tensor>(mesh_case.size())));
+  run_on_ranks(mesh_case.size(), [&](int64_t rank) {
+    const auto mesh = init_device_mesh(mesh_case.device, mesh_case.shape, mesh_case.names);
     for (size_t a = 0; a < layouts.size(); ++a) {
+      const auto source = TensorSpec::make(mesh, layouts[a], sizes, at::kFloat);
+      const auto local = local_by_definition(global, layouts[a], mesh.shape(), mesh.coordinate()).to(mesh_case.device);
       for (size_t b = 0; b < layouts.size(); ++b) {
-        if (is_refused(layouts[a], layouts[b])) {
-          continue;
-        }
-        auto shards_only = layouts[b];
-        for (int64_t m = 0; m < shards_only.ndim(); ++m) {
-          shards_only = shards_only[m].is_partial() ? shards_only.with(m, Replicate()) : shards_only;
-        }
-        const auto values = reduce_partials(results[a][b], layouts[b], mesh_case.shape);
-        for (int64_t rank = 0; rank < mesh_case.size(); ++rank) {
-          const auto coordinate = coordinate_at(rank, mesh_case.shape);
-          const auto expected = local_by_definition(global, shards_only, mesh_case.shape, coordinate);
-          ASSERT_TRUE(values[rank].equal(expected))
-              << layouts[a] << " -> " << layouts[b] << " on rank " << rank << " of mesh " << GetParam() << ", shape "
-              << c10::IntArrayRef(sizes) << "\n"
-              << values[rank] << "\nexpected\n"
-              << expected;
+        if (!is_refused(layouts[a], layouts[b])) {
+          results[a][b][rank] = redistribute_local(local, source, source->with(layouts[b])).wait().cpu();
         }
       }
     }
+  });
+  for (size_t a = 0; a < layouts.size(); ++a) {
+    for (size_t b = 0; b < layouts.size(); ++b) {
+      if (is_refused(layouts[a], layouts[b])) {
+        continue;
+      }
+      auto shards_only = layouts[b];
+      for (int64_t m = 0; m < shards_only.ndim(); ++m) {
+        shards_only = shards_only[m].is_partial() ? shards_only.with(m, Replicate()) : shards_only;
+      }
+      const auto values = reduce_partials(results[a][b], layouts[b], mesh_case.shape);
+      for (int64_t rank = 0; rank < mesh_case.size(); ++rank) {
+        const auto coordinate = coordinate_at(rank, mesh_case.shape);
+        const auto expected = local_by_definition(global, shards_only, mesh_case.shape, coordinate);
+        ASSERT_TRUE(values[rank].equal(expected))
+            << layouts[a] << " -> " << layouts[b] << " on rank " << rank << " of mesh "
+            << c10::IntArrayRef(mesh_case.shape) << ", shape " << c10::IntArrayRef(sizes) << "\n"
+            << values[rank] << "\nexpected\n"
+            << expected;
+      }
+    }
+  }
+}
+
+TEST_P(ExecuteEveryPair, EqualsGatheringAndShardingAgain) {
+  const auto& mesh_case = kMeshes[GetParam()];
+  for (const auto& sizes : kShapes) {
+    const auto ndim = static_cast<int64_t>(sizes.size());
+    ASSERT_NO_FATAL_FAILURE(check_every_pair(
+        mesh_case, sizes, all_layouts(static_cast<int64_t>(mesh_case.shape.size()), ndim, all_placements(ndim))));
+  }
+}
+
+TEST_P(ExecuteEveryPair, OfRaggedShardsEqualsGatheringAndShardingAgain) {
+  const auto& mesh_case = kMeshes[GetParam()];
+  // An empty member first, in the middle and last; more rows than there are, and fewer.
+  const std::vector<Placement> placements = {
+      Replicate(),
+      Shard(0),
+      StridedShard(0, 2),
+      Partial(),
+      Partial(ReduceOp::Max),
+      RaggedShard(0, {0, 5}),
+      RaggedShard(1, {1, 2}),
+      RaggedShard(0, {3, 0, 2}),
+      RaggedShard(1, {9, 1, 1}),
+      RaggedShard(0, {1, 3, 0, 0})};
+  for (const auto& sizes : kShapes) {
+    const auto ndim = static_cast<int64_t>(sizes.size());
+    ASSERT_NO_FATAL_FAILURE(check_every_pair(mesh_case, sizes, all_layouts(mesh_case.shape, ndim, placements)));
   }
 }
 

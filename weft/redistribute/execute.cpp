@@ -1,5 +1,8 @@
 #include "weft/redistribute/execute.h"
 
+#include "weft/core/traced_tensor.h"
+#include "weft/redistribute/traced_redistribution.h"
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
@@ -213,6 +216,7 @@ at::Tensor CompiledPlan::CompiledStep::make_partial(const at::Tensor& local) con
   if (is_identity) {
     return local;
   }
+  const UntracedScope untraced; // to a tracer a Python number is no tensor
   auto neutral = reduction.op == ReduceOp::Product ? at::ones_like(local) : at::zeros_like(local);
   // A Python number participates in type promotion only by its kind (f32 + 1e-3 is f32), and must do so on every rank.
   if (local.unsafeGetTensorImpl()->is_wrapped_number()) {
@@ -322,6 +326,9 @@ AsyncTensor CompiledPlan::run(const at::Tensor& local) const {
   check_local(local);
   if (C10_UNLIKELY(!plan_.source->mesh().is_member())) {
     return at::zeros(local.sizes(), local.options()); // no rank sends it anything
+  }
+  if (is_traced(local)) {
+    return run_traced(plan_, local);
   }
   // Collectives transfer memory, and a lazy conjugate or negative is not in memory yet.
   const bool is_lazy = local.is_conj() || local.is_neg();

@@ -7,6 +7,7 @@
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/replicated_plain.h"
 #include "weft/tensor/random/philox.h"
+#include "weft/tensor/random/random_fill.h"
 #include "weft/tensor/random/random_math.h"
 #include "weft/tensor/random/random_state.h"
 #include "weft/tensor/random/random_stream.h"
@@ -84,6 +85,7 @@ class SeededKernel final : public c10::OperatorKernel {
       }
     }
     TORCH_INTERNAL_ASSERT(some != nullptr);
+    check_not_traced(some->local());
     const auto given = originals[generator_].toOptional<at::Generator>();
     const auto stream = stream_generator(given);
     TORCH_CHECK_NOT_IMPLEMENTED(

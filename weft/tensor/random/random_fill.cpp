@@ -1,6 +1,7 @@
 #include "weft/tensor/random/random_fill.h"
 
 #include "weft/core/dtype_text.h"
+#include "weft/core/traced_tensor.h"
 #include "weft/tensor/impl/call_agreement.h"
 #include "weft/tensor/impl/scopes.h"
 #include "weft/tensor/random/random_cpu.h"
@@ -58,7 +59,17 @@ void fill_contiguous(
 
 } // namespace
 
+void check_not_traced(const at::Tensor& local) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_traced(local),
+      "[random] random numbers of a distributed tensor are required outside of compiled code, but got "
+      "a traced tensor of shape ",
+      local.sizes(),
+      ". Draw them before the compiled function, or exclude the module that does by torch.compiler.disable.");
+}
+
 void fill_random(const at::Tensor& local, const TensorSpec& spec, const Distribution& distribution, RandomCall call) {
+  check_not_traced(local);
   check_layout(spec);
   TORCH_CHECK_NOT_IMPLEMENTED(
       takes(distribution, local.scalar_type()), "[random] numbers of this distribution cannot be of dtype ",

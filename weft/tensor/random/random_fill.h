@@ -8,6 +8,9 @@
 
 namespace weft {
 
+/// Raises for a tensor of a tracer, which would record this run's numbers.
+void check_not_traced(const at::Tensor& local);
+
 /// Writes random numbers to this rank's local tensor. The number of an element depends only on the call and on the
 /// element's index in the global tensor. The bits are the same on every rank, and on CPU and CUDA for uniform,
 /// Bernoulli and integers; other distributions use functions whose last bit may differ between the two. `local` need

@@ -1,6 +1,7 @@
 #include "weft/tensor/random/random_stream.h"
 
 #include "weft/tensor/boundary/distribute_tensor.h"
+#include "weft/tensor/random/random_fill.h"
 #include "weft/tensor/random/random_indices.h"
 
 #include <ATen/ATen.h>
@@ -142,6 +143,7 @@ std::optional<at::Generator> exchange_stream_generator(std::optional<at::Generat
 void fill_from_stream(const DTensorImpl& tensor, Drawn how, const Draw& draw) {
   const auto& spec = *tensor.spec();
   const auto& local = tensor.local();
+  check_not_traced(local);
   TORCH_CHECK_VALUE(
       !spec.layout().has_partial(), "[random] a tensor of placements R and S is required, but got ", spec,
       ". Numbers cannot be written to a partial value; redistribute it first.");

@@ -1,0 +1,168 @@
+#include "python/bindings/bindings.h"
+
+#include "weft/core/tensor_spec.h"
+#include "weft/redistribute/functional_group.h"
+#include "weft/tensor/gradients/gradient_layout.h"
+#include "weft/tensor/impl/inspect.h"
+#include "weft/tensor/impl/operand.h"
+#include "weft/tensor/impl/parallel_forward.h"
+#include "weft/tensor/impl/scopes.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+namespace weft::python {
+
+namespace {
+
+/// The class of the Python objects of traced tensors. Kept for the life of the process.
+PyTypeObject* traced_class = nullptr;
+
+/// Gives a traced tensor its Python object, which the tensor then owns.
+void give_class(const at::Tensor& tensor) {
+  const py::gil_scoped_acquire gil;
+  py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor, traced_class));
+  tensor.unsafeGetTensorImpl()->set_python_dispatch(true); // operators on it reach the class's __torch_dispatch__
+}
+
+bool is_fake_or_functional(const at::TensorBase& tensor) {
+  const py::gil_scoped_acquire gil;
+  const auto type = type_name(py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor)));
+  return type == "FakeTensor" || type == "FunctionalTensor";
+}
+
+void trace_as(py::handle cls, py::function name_group) {
+  traced_class = reinterpret_cast<PyTypeObject*>(cls.inc_ref().ptr());
+  show_to_tracer_by(give_class);
+  recognize_tracers_by(is_fake_or_functional);
+  name_groups_by([name_group = std::move(name_group)](const DeviceMesh& mesh, c10::IntArrayRef mesh_dims) {
+    const py::gil_scoped_acquire gil;
+    return name_group(mesh, std::vector<int64_t>(mesh_dims.begin(), mesh_dims.end())).cast<std::string>();
+  });
+}
+
+/// Calls an operator's kernel for distributed tensors, below the kernels of autograd and of tracers.
+py::object call_own_kernel(
+    const std::string& name,
+    const std::string& overload,
+    py::args args,
+    const py::kwargs& kwargs) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
+  const torch::jit::ToIValueAllowNumbersAsTensors numbers(true);
+  auto stack = torch::jit::createStackForSchema(
+      op.schema(), torch::jit::tuple_slice(std::move(args)), kwargs, /*self=*/std::nullopt);
+  op.redispatchBoxed(c10::DispatchKeySet(kDTensorKey), &stack);
+  return torch::jit::createPyObjectForStack(std::move(stack));
+}
+
+/// The distributed tensor of a local tensor, traced or not, with no way for gradients. Unlike from_local it takes the
+/// local tensor itself, not an alias, which the tracer would record.
+at::Tensor wrap_local_tensor(const at::Tensor& local, const SpecPtr& spec, bool is_parameter) {
+  auto tensor = make_dtensor(local, spec);
+  if (is_parameter) {
+    as_dtensor(tensor)->become_cast_parameter();
+  }
+  return tensor;
+}
+
+/// What wrap_local_tensor makes the tensor of.
+py::tuple traced_parts(const at::Tensor& tensor) {
+  const auto& impl = checked_values("torch.compile", tensor);
+  return py::make_tuple(impl.local(), impl.spec(), is_parameter(tensor) || impl.is_cast_parameter());
+}
+
+/// The same local tensor in a tensor of the traced class, with no way for gradients.
+at::Tensor traced_form(const at::Tensor& tensor) {
+  const auto parts = traced_parts(tensor);
+  auto form = wrap_local_tensor(parts[0].cast<at::Tensor>(), parts[1].cast<SpecPtr>(), parts[2].cast<bool>());
+  give_class(form);
+  return form;
+}
+
+/// The settings of this thread that a traced program depends on.
+int64_t tracing_state() {
+  const auto& scopes = Scopes::of_thread();
+  return (scopes.strict ? 1 : 0) | (scopes.replicate_plain ? 2 : 0) | (scopes.debug ? 4 : 0) |
+      (scopes.loss_parallel ? 8 : 0) | (ParallelForward::is_active() ? 16 : 0);
+}
+
+/// Whether what was traced with a tensor of this spec, in this state, holds for another tensor.
+bool is_as_traced(const SpecPtr& spec, bool is_leaf_parameter, int64_t state, py::handle object) {
+  if (!THPVariable_Check(object.ptr())) {
+    return false;
+  }
+  const auto& tensor = THPVariable_Unpack(object.ptr());
+  const auto* impl = as_dtensor(tensor);
+  return impl != nullptr && impl->spec() == spec && state == tracing_state() &&
+      is_leaf_parameter == (is_parameter(tensor) || impl->is_cast_parameter());
+}
+
+/// The arguments of a compiled region, of which those that have a spec are distributed: their local tensors. Counts the
+/// writes to those that the region writes to.
+py::list enter_compiled(
+    const py::list& arguments,
+    const std::vector<SpecPtr>& specs,
+    const std::vector<bool>& is_written) {
+  py::list entered(arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    py::handle argument = arguments[i];
+    py::object value;
+    if (i >= specs.size() || specs[i] == nullptr) {
+      value = py::reinterpret_borrow<py::object>(argument);
+    } else {
+      TORCH_CHECK_TYPE(
+          THPVariable_Check(argument.ptr()), "[torch.compile] a tensor ", *specs[i], " is required, but got ",
+          type_name(argument), ".");
+      const auto& tensor = THPVariable_Unpack(argument.ptr());
+      const auto& impl = checked_values("torch.compile", tensor);
+      TORCH_CHECK_VALUE(
+          impl.spec() == specs[i], "[torch.compile] a tensor ", *specs[i], " is required, but got ", *impl.spec(),
+          ". Compile again, or redistribute it.");
+      if (is_parameter(tensor) && as_dtensor(tensor)->claim_gradient_layout()) {
+        keep_gradient_layout(tensor);
+      }
+      if (is_written.at(i)) {
+        impl.count_write();
+      }
+      if (impl.is_pending()) {
+        const py::gil_scoped_release let_go;
+        impl.local();
+      }
+      value = py::reinterpret_steal<py::object>(THPVariable_Wrap(impl.local()));
+    }
+    PyList_SET_ITEM(entered.ptr(), static_cast<Py_ssize_t>(i), value.release().ptr());
+  }
+  return entered;
+}
+
+/// The results of a compiled region, of which those that have a spec become distributed. Others stay.
+py::tuple leave_compiled(const py::sequence& results, const std::vector<SpecPtr>& specs) {
+  py::tuple left(results.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    py::object value = results[i];
+    if (i < specs.size() && specs[i] != nullptr && !value.is_none()) {
+      value =
+          py::reinterpret_steal<py::object>(THPVariable_Wrap(make_dtensor(THPVariable_Unpack(value.ptr()), specs[i])));
+    }
+    PyTuple_SET_ITEM(left.ptr(), static_cast<Py_ssize_t>(i), value.release().ptr());
+  }
+  return left;
+}
+
+} // namespace
+
+void bind_tracing(py::module_& module) {
+  module.def("trace_as", &trace_as, py::arg("cls"), py::arg("name_group"));
+  module.def("call_own_kernel", &call_own_kernel);
+  module.def("wrap_local_tensor", &wrap_local_tensor, py::arg("local"), py::arg("spec"), py::arg("is_parameter"));
+  module.def("tracing_state", &tracing_state);
+  module.def(
+      "is_as_traced", &is_as_traced, py::arg("spec"), py::arg("is_parameter"), py::arg("state"), py::arg("tensor"));
+  module.def("traced_form", &traced_form, py::arg("tensor"));
+  module.def("enter_compiled", &enter_compiled, py::arg("arguments"), py::arg("specs"), py::arg("is_written"));
+  module.def("leave_compiled", &leave_compiled, py::arg("results"), py::arg("specs"));
+  module.def("traced_parts", &traced_parts, py::arg("tensor"));
+}
+
+} // namespace weft::python

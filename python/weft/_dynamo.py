@@ -1,0 +1,263 @@
+"""What torch.compile's tracer of Python (Dynamo) is told of Weft: distributed tensors, meshes and placements, the functions
+that change layouts, and the hooks of parallelised modules."""
+
+import functools
+import types
+
+import torch
+
+from weft import _C
+from weft._dtensor import DTensor
+from weft._tracing import TracedTensor, traced_form
+
+# Functions that are recorded as one call each, with meshes and placements as constants.
+_RECORDED = [_C.from_local, _C.to_local, _C.redistribute, _C.full_tensor, _C.exchange_parallel_forward]
+_PLACEMENTS = [_C.Placement, _C.Replicate, _C.Shard, _C.StridedShard, _C.Partial]
+_HOOKS = ("enter_module", "enter_module_with_keywords", "leave_module")
+
+_meshes = {}  # text -> mesh: in one world a mesh is its text
+
+
+def _mesh_of_text(text):
+    return _meshes[text]
+
+
+def _register_values():
+    from torch._library.opaque_object import MemberType, register_opaque_type
+
+    def mesh_text(mesh):
+        _meshes[str(mesh)] = mesh
+        return f"_mesh_of_text({str(mesh)!r})", {"_mesh_of_text": _mesh_of_text}
+
+    _C.Placement.__fx_repr__ = lambda self: (f"_parse_placement({str(self)!r})", {"_parse_placement": _C.parse_placement})
+    _C.DeviceMesh.__fx_repr__ = mesh_text
+    for cls in [*_PLACEMENTS, _C.DeviceMesh]:
+        members = {name: MemberType.USE_REAL for name in dir(cls) if not name.startswith("__") or name in ("__eq__", "__getitem__")}
+        register_opaque_type(cls, typ="value", members=members)
+
+
+def _is_distributed(variable):
+    return variable.is_tensor() and isinstance(variable.as_proxy().node.meta.get("example_value"), TracedTensor)
+
+
+def _example(variable):
+    return variable.as_proxy().node.meta["example_value"]
+
+
+def _check_has_groups(spec):
+    """Breaks the graph where collectives could not be recorded, because the ranks have no process groups."""
+    from torch._dynamo.exc import unimplemented
+
+    is_initialized = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if spec.mesh.size() == 1 or (is_initialized and not _C.in_world_scope()):
+        return
+    unimplemented(
+        gb_type="Distributed tensor of Weft without process groups",
+        context=str(spec),
+        explanation="Collectives are recorded by the names of process groups, but the ranks of this mesh have none: they are "
+        "threads, or torch.distributed.init_process_group was not called.",
+        hints=["Call torch.distributed.init_process_group in processes that torchrun has started."],
+    )
+
+
+def _show_tensors(builder):
+    from torch._dynamo.guards import GuardBuilder, get_verbose_code_parts
+
+    wrap, dynamic_dims, wrap_tensor = (
+        builder._wrap_to_fake_tensor_and_record_impl,
+        builder._automatic_dynamic,
+        builder.VariableBuilder.wrap_tensor,
+    )
+
+    @functools.wraps(wrap)
+    def wrap_traced(e, tx, **options):
+        if _C.is_dtensor(e) and not isinstance(e, TracedTensor):
+            e = traced_form(e, tx.fake_mode)
+        return wrap(e, tx, **options)
+
+    @functools.wraps(dynamic_dims)
+    def with_static_dims(e, tx, source, static_shapes, *args, **options):
+        return dynamic_dims(e, tx, source, static_shapes or isinstance(e, TracedTensor), *args, **options)
+
+    def WEFT_SPEC_MATCH(self, guard):
+        _, spec, is_parameter = _C.traced_parts(self.get(guard))
+        check = functools.partial(_C.is_as_traced, spec, is_parameter, _C.tracing_state())
+        code = [f"weft.spec({guard.name}) == {str(spec)!r}"]
+        self._set_guard_export_info(guard, code)
+        self.get_guard_manager(guard).add_lambda_guard(check, get_verbose_code_parts(code, guard), guard.user_stack)
+
+    @functools.wraps(wrap_tensor)
+    def wrap_guarded(self, value):
+        if _C.is_dtensor(value):
+            _check_has_groups(_C.spec(value))
+            self.install_guards(GuardBuilder.WEFT_SPEC_MATCH)
+        return wrap_tensor(self, value)
+
+    GuardBuilder.WEFT_SPEC_MATCH = WEFT_SPEC_MATCH
+    builder._wrap_to_fake_tensor_and_record_impl = wrap_traced
+    builder._automatic_dynamic = with_static_dims
+    builder.VariableBuilder.wrap_tensor = wrap_guarded
+
+
+def _show_functions():
+    from torch._dynamo import variables
+    from torch._dynamo.variables.builtin import BuiltinVariable
+    from torch._dynamo.variables.constant import ConstantVariable
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    for function in _RECORDED:
+        torch._dynamo.allow_in_graph(function)
+    torch.fx.node.has_side_effect(_C.exchange_parallel_forward)
+    handlers = TorchInGraphFunctionVariable._get_handlers()
+
+    def exchange(self, tx, active):
+        tx.output.create_proxy("call_function", _C.exchange_parallel_forward, (active.as_python_constant(),), {})
+        return ConstantVariable.create(_C.exchange_parallel_forward(active.as_python_constant()))
+
+    handlers[_C.exchange_parallel_forward] = exchange
+
+    def answer(function):
+        """A function of a tensor that is a constant while tracing."""
+
+        def constant(self, tx, tensor):
+            value = function(_example(tensor) if tensor.is_tensor() else tensor.as_python_constant())
+            return variables.VariableTracker.build(tx, value)
+
+        torch._dynamo.allow_in_graph(function)
+        handlers[function] = constant
+
+    for function in (_C.is_dtensor, _C.placements, _C.device_mesh):
+        answer(function)
+
+    def attribute(function):
+        def constant(self, tx):
+            return variables.VariableTracker.build(tx, function(_example(self))) if _is_distributed(self) else None
+
+        return constant
+
+    variables.TensorVariable.method_attr_placements = attribute(_C.placements)
+    variables.TensorVariable.method_attr_device_mesh = attribute(_C.device_mesh)
+
+    plain_isinstance = BuiltinVariable.call_isinstance
+
+    def call_isinstance(self, tx, arg, isinstance_type_var):
+        if _is_distributed(arg):
+            wanted = isinstance_type_var.as_python_constant()
+            if DTensor in (wanted if isinstance(wanted, tuple) else (wanted,)):
+                return ConstantVariable.create(True)
+        return plain_isinstance(self, tx, arg, isinstance_type_var)
+
+    BuiltinVariable.call_isinstance = call_isinstance
+
+
+def _traceable_hook(hook):
+    """A hook of a parallelised module, which is a function of C++, as one of Python that calls it for one tensor at a time."""
+
+    def record(function):
+        return torch._dynamo.allow_in_graph(function)
+
+    if hook.__name__ == "enter_module":
+
+        @record
+        def enter(tensor, position):
+            return hook(None, (None,) * position + (tensor,))[position]
+
+        def enter_module(module, inputs):
+            return tuple([enter(v, i) if isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)])
+
+        return enter_module
+
+    if hook.__name__ == "enter_module_with_keywords":
+
+        @record
+        def enter(tensor, position):
+            return hook(None, (None,) * position + (tensor,), {})[0][position]
+
+        @record
+        def enter_keyword(tensor, name):
+            return hook(None, (), {name: tensor})[1][name]
+
+        def enter_module_with_keywords(module, inputs, keyword_inputs):
+            entered = tuple([enter(v, i) if isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)])
+            return entered, {k: enter_keyword(v, k) if isinstance(v, torch.Tensor) else v for k, v in keyword_inputs.items()}
+
+        return enter_module_with_keywords
+
+    @record
+    def leave(tensor):
+        return hook(None, (), tensor)
+
+    @record
+    def leave_one(tensor, position):
+        return hook(None, (), (None,) * position + (tensor,))[position]
+
+    def leave_module(module, inputs, outputs):
+        if isinstance(outputs, torch.Tensor):
+            return leave(outputs)
+        if isinstance(outputs, (tuple, list)):
+            left = [leave_one(v, i) if isinstance(v, torch.Tensor) else v for i, v in enumerate(outputs)]
+            return tuple(left) if isinstance(outputs, tuple) else left
+        return outputs
+
+    return leave_module
+
+
+def _show_hooks(builder):
+    from torch._dynamo.guards import GuardBuilder
+    from torch._dynamo.variables import UserFunctionVariable
+    from torch._dynamo.variables.base import VariableTracker
+
+    class HookVariable(VariableTracker):
+        def __init__(self, hook, function, **options):
+            super().__init__(**options)
+            self.hook = hook
+            self.function = function
+
+        def python_type(self):
+            return type(self.hook)
+
+        def as_python_constant(self):
+            return self.hook
+
+        def call_function(self, tx, args, kwargs):
+            return UserFunctionVariable(self.function).call_function(tx, args, kwargs)
+
+    wrap = builder.VariableBuilder._wrap
+    traceable = {}  # id -> the hook, which must live as long, and its form
+
+    @functools.wraps(wrap)
+    def wrap_hook(self, value):
+        if type(value) is types.BuiltinFunctionType and value.__name__ in _HOOKS and type(value.__self__).__name__ == "PyCapsule":
+            if id(value) not in traceable:
+                traceable[id(value)] = value, _traceable_hook(value)
+            self.install_guards(GuardBuilder.ID_MATCH)
+            return HookVariable(*traceable[id(value)], source=self.source)
+        return wrap(self, value)
+
+    builder.VariableBuilder._wrap = wrap_hook
+
+
+def _keep_parallel_forward(convert_frame):
+    """A frame whose tracing ends by an error leaves the thread as it was."""
+    compile_of_torch = convert_frame._compile
+
+    @functools.wraps(compile_of_torch)
+    def _compile(*args, **options):
+        before = _C.in_parallel_forward()
+        try:
+            return compile_of_torch(*args, **options)
+        finally:
+            _C.exchange_parallel_forward(before)
+
+    convert_frame._compile = _compile
+
+
+def install():
+    from torch._dynamo import convert_frame
+    from torch._dynamo.variables import builder
+
+    _register_values()
+    _show_tensors(builder)
+    _show_functions()
+    _show_hooks(builder)
+    _keep_parallel_forward(convert_frame)

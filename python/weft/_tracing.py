@@ -1,0 +1,121 @@
+"""Distributed tensors in programs that torch traces: torch.compile, torch.export, make_fx.
+
+While something traces, a distributed tensor is a TracedTensor: a C++ tensor as always, whose local tensor is one of the
+tracer's (fake, functional), and whose Python class torch knows as a wrapper of it. The tracer gives operators on it back to
+Weft's own kernels, which decide as in eager mode and call the local operators; these, and functional collectives, are what the
+tracer records. Compiled code is given this rank's local tensors, and its results become distributed tensors again, both at
+the boundary of the compiled region (_compile.py).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch.utils import _pytree
+
+from weft import _C
+
+
+class Wrapped(NamedTuple):
+    """What a distributed tensor is, apart from its local tensor. Operators keep parameters where they are."""
+
+    spec: _C.TensorSpec
+    is_parameter: bool
+
+
+def _with_known_sizes(tensor):
+    """Plain tensors of symbolic sizes among distributed ones, whose sizes are known: the program is compiled for these sizes."""
+    if type(tensor) is TracedTensor or all(isinstance(size, int) for size in tensor.shape):
+        return tensor
+    return tensor.view([int(size) for size in tensor.shape])
+
+
+class TracedTensor(torch.Tensor):
+    """A distributed tensor of a traced local tensor. It exists only while something traces."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, op, types, args=(), kwargs=None):
+        schema = op._schema
+        args, kwargs = _pytree.tree_map_only(torch.Tensor, _with_known_sizes, (args, kwargs or {}))
+        return _C.call_own_kernel(schema.name, schema.overload_name, *args, **kwargs)
+
+    @property
+    def _local_tensor(self):
+        return _C.traced_parts(self)[0]
+
+    def __repr__(self, *, tensor_contents=None):
+        return f"TracedTensor({_C.spec(self)})"
+
+    def _stable_hash_for_caching(self):
+        """Keeps AOTAutograd from storing the region's boundary on disk: a spec belongs to this process's world. Inductor stores
+        the code between, which has local tensors alone."""
+        from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+
+        raise BypassAOTAutogradCache("a distributed tensor of Weft")
+
+    def untyped_storage(self):
+        """That of the local tensor, so that tracers see which tensors share memory. What a tracer is shown first has none of
+        its own: the tracer would make the tensor a view of what stands for the local tensor's storage."""
+        return self._no_storage if "_no_storage" in self.__dict__ else self._local_tensor.untyped_storage()
+
+    def __tensor_flatten__(self):
+        _, spec, is_parameter = _C.traced_parts(self)
+        return ["_local_tensor"], Wrapped(spec, is_parameter)
+
+    @staticmethod
+    def __tensor_unflatten__(inner_tensors, wrapped, outer_size, outer_stride):
+        """A distributed tensor: traced if the local tensor is, otherwise one as of eager mode."""
+        return _C.wrap_local_tensor(inner_tensors["_local_tensor"], wrapped.spec, wrapped.is_parameter)
+
+    def __coerce_tangent_metadata__(self):
+        """A tensor with the layout that the gradient of this one has: no terms of a sum."""
+        wanted = tuple(p if not p.is_partial() else _C.Replicate() for p in _C.placements(self))
+        return _C.redistribute(self, placements=wanted)
+
+    def __coerce_same_metadata_as_tangent__(self, wrapped, expected_type=None):
+        return in_layout_of(self, wrapped)
+
+    @staticmethod
+    def __metadata_guard__(traced, given):
+        return traced == given
+
+
+def in_layout_of(tensor, wrapped):
+    """The tensor with another's layout. Raises where more than the layout differs."""
+    spec = _C.spec(tensor)
+    if spec == wrapped.spec:
+        return tensor
+    result = _C.redistribute(tensor, placements=wrapped.spec.placements)
+    if _C.spec(result) != wrapped.spec:
+        result = result.contiguous()
+    if _C.spec(result) != wrapped.spec:
+        raise ValueError(
+            f"[torch.compile] a gradient like {wrapped.spec} is required, but got {spec}. Compile the function that uses the "
+            "output together with it."
+        )
+    return result
+
+
+def traced_form(tensor, fake_mode):
+    """A distributed tensor as the tracer is shown it: the same local tensor, of the class above. One per tracer, so that it
+    gets one fake tensor."""
+    forms = fake_mode.__dict__.setdefault("_weft_forms", torch.utils.weak.WeakIdKeyDictionary())
+    form = forms.get(tensor)
+    if form is None:
+        form = _C.traced_form(tensor)
+        form.requires_grad_(tensor.requires_grad)
+        form._no_storage = torch.UntypedStorage(0)
+        if isinstance(tensor, torch.nn.Parameter):
+            form._is_param = True
+        forms[tensor] = form
+    return form
+
+
+def _name_group(mesh, mesh_dims):
+    names = tuple(mesh.mesh_dim_names[dim] for dim in mesh_dims)
+    of_dims = mesh if len(names) == mesh.ndim == 1 else mesh[names]
+    return (of_dims if len(names) == 1 else of_dims._flatten()).get_group().group_name
+
+
+_C.trace_as(TracedTensor, _name_group)
