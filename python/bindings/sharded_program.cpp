@@ -5,9 +5,12 @@
 #include "weft/graph/deploy/global_run.h"
 #include "weft/graph/deploy/shard.h"
 #include "weft/graph/ir/print.h"
+#include "weft/graph/localize/global_values.h"
+#include "weft/graph/pt2/crc32.h"
 #include "weft/graph/pt2/read_pt2.h"
 #include "weft/graph/pt2/write_pt2.h"
 
+#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
 #include <set>
@@ -31,7 +34,8 @@ Sharded sharded(
     const std::map<size_t, std::string>& outputs,
     const std::string& overlap,
     const std::optional<std::string>& link,
-    const std::optional<std::string>& compute) {
+    const std::optional<std::string>& compute,
+    const std::map<std::string, at::Tensor>& weights) {
   graph::TensorParallelOptions options{.mesh_dim = mesh_dim};
   for (const auto& [name, layout] : inputs) {
     options.inputs.emplace(name, Layout::parse(layout));
@@ -47,8 +51,52 @@ Sharded sharded(
     overlapping.compute = parse_compute(*compute);
   }
   auto program = graph::read_pt2(path);
+  for (auto& [name, tensor] : program.tensors) {
+    const auto given = weights.find(name);
+    tensor = given == weights.end() ? tensor : given->second;
+  }
   auto decisions = graph::shard(program, analysis_mesh(mesh), plan, options, overlapping);
   return {std::move(program), std::move(decisions)};
+}
+
+using GlobalWeight = std::function<at::Tensor(const std::string& name)>;
+
+/// Replaces the local weights of a rank by shards of others, which are given one at a time, in the order of the inputs.
+void replace_weights(graph::Program& own, const Sharded& sharded, int64_t rank, const GlobalWeight& global_weight) {
+  const auto place = graph::place_in(*sharded.program.mesh, rank);
+  std::unordered_map<const void*, at::Tensor> shared; // by the memory of tensors that several names share
+  for (const auto& input : sharded.program.inputs) {
+    const auto found = input.kind == graph::InputKind::User ? own.tensors.end() : own.tensors.find(input.target);
+    if (found == own.tensors.end()) {
+      continue;
+    }
+    const auto& given = sharded.program.tensors.at(input.target);
+    auto& local = shared[given.numel() == 0 ? &given : given.const_data_ptr()];
+    if (!local.defined() || local.sizes() != found->second.sizes()) {
+      local = graph::local_value(global_weight(input.target), *input.value->layout, place).clone();
+    }
+    found->second = local;
+  }
+}
+
+/// Writes the program of a rank. `global_weight` has the weights, if those that the program was given do not count.
+void write(
+    const Sharded& sharded,
+    int64_t rank,
+    const std::string& path,
+    const std::map<std::string, std::string>& group_names,
+    const GlobalWeight& global_weight) {
+  auto own = graph::program_of_rank(sharded.program, rank, {.group_names = group_names});
+  if (global_weight) {
+    replace_weights(own, sharded, rank, global_weight);
+  }
+  graph::write_pt2(own, path);
+}
+
+/// The checksum of a tensor's elements, in their order.
+uint32_t checksum(const at::Tensor& tensor) {
+  const auto elements = tensor.detach().cpu().contiguous();
+  return graph::crc32({static_cast<const char*>(elements.const_data_ptr()), elements.nbytes()});
 }
 
 /// Global inputs and global outputs, with ranks as threads of this process.
@@ -85,7 +133,8 @@ void bind_sharded_program(py::module_& module) {
           py::init(&sharded), py::arg("path"), py::arg("mesh"), py::arg("plan"), py::arg("mesh_dim") = py::none(),
           py::arg("inputs") = std::map<std::string, std::string>(),
           py::arg("outputs") = std::map<size_t, std::string>(), py::arg("overlap") = "auto",
-          py::arg("link") = py::none(), py::arg("compute") = py::none(), py::call_guard<py::gil_scoped_release>())
+          py::arg("link") = py::none(), py::arg("compute") = py::none(),
+          py::arg("weights") = std::map<std::string, at::Tensor>(), py::call_guard<py::gil_scoped_release>())
       .def("groups", [](const Sharded& sharded) { return groups(sharded.program); })
       .def("summary", [](const Sharded& sharded) { return graph::summarize(sharded.program).to_json(); })
       .def(
@@ -105,13 +154,12 @@ void bind_sharded_program(py::module_& module) {
           },
           py::arg("inputs"), py::call_guard<py::gil_scoped_release>())
       .def(
-          "write",
-          [](const Sharded& sharded, int64_t rank, const std::string& path,
-             const std::map<std::string, std::string>& names) {
-            graph::write_pt2(graph::program_of_rank(sharded.program, rank, {.group_names = names}), path);
-          },
-          py::arg("rank"), py::arg("path"), py::arg("group_names") = std::map<std::string, std::string>(),
+          "write", &write, py::arg("rank"), py::arg("path"),
+          py::arg("group_names") = std::map<std::string, std::string>(), py::arg("global_weight") = py::none(),
           py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "checksum", &checksum, py::arg("tensor"), py::call_guard<py::gil_scoped_release>(),
+      "The CRC-32 of a tensor's elements.");
 }
 
 } // namespace weft::python

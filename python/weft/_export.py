@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import tempfile
-import zipfile
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,11 +62,80 @@ def _group_names(mesh: Any, wanted: list[str]) -> dict[str, str]:
     return found
 
 
-def _checksums(path: str) -> dict[str, int]:
-    """The checksums of a saved program's weights, by record, as the zip file stores them."""
-    with zipfile.ZipFile(path) as file:
-        records = {entry.filename.split("/", 1)[1]: entry.CRC for entry in file.infolist()}
-    return {name: crc for name, crc in records.items() if name.startswith(("data/weights/", "data/constants/"))}
+def _weights(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
+    """Parameters, buffers and constants by name."""
+    named = {**program.state_dict, **program.constants}
+    return {name: named[name].detach() for name in sorted(named) if isinstance(named[name], torch.Tensor)}
+
+
+def _without_weights(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program with stand-ins of one number for its weights, so that a file of it is small."""
+    stand_ins: dict[tuple, torch.Tensor] = {}
+
+    def stand_in(tensor: Any) -> Any:
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        key = (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.dtype)
+        if key not in stand_ins:
+            stand_ins[key] = torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)
+        found = stand_ins[key]
+        return torch.nn.Parameter(found, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else found
+
+    return updated(
+        program,
+        program.graph_module,
+        program.graph_signature,
+        state_dict={name: stand_in(tensor) for name, tensor in program.state_dict.items()},
+        constants={name: stand_in(tensor) for name, tensor in program.constants.items()},
+    )
+
+
+def updated(
+    program: torch.export.ExportedProgram,
+    module: torch.fx.GraphModule,
+    signature: torch.export.ExportGraphSignature,
+    state_dict: dict[str, Any] | None = None,
+    constants: dict[str, Any] | None = None,
+) -> torch.export.ExportedProgram:
+    """A copy of the program with another graph, and perhaps other tensors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch copies its tree specs by a way that it deprecates
+        calls = copy.deepcopy(program.module_call_graph)
+    # What is recorded of the calls of inner modules names values, which may be inside of one operator now.
+    names = {node.name for node in module.graph.nodes}
+    for call in calls:
+        values = [] if call.signature is None else [*call.signature.inputs, *call.signature.outputs]
+        if call.fqn and any(value.name and value.name not in names for value in values):
+            call.signature = None
+    return torch.export.ExportedProgram(
+        root=module,
+        graph=module.graph,
+        graph_signature=signature,
+        state_dict=program.state_dict if state_dict is None else state_dict,
+        range_constraints=copy.deepcopy(program.range_constraints),
+        module_call_graph=calls,
+        example_inputs=program.example_inputs,
+        constants=program.constants if constants is None else constants,
+        verifiers=program.verifiers,
+    )
+
+
+def _described(tensor: torch.Tensor) -> tuple:
+    return tuple(tensor.shape), str(tensor.dtype)
+
+
+class _FirstRanksWeights:
+    """The weights of the mesh's first rank, one at a time: all ranks ask for the same names in the same order."""
+
+    def __init__(self, mesh: Any, weights: Mapping[str, torch.Tensor]):
+        self._groups = [mesh.get_group(dim) for dim in range(mesh.ndim)]
+        self._weights = weights
+
+    def __call__(self, name: str) -> torch.Tensor:
+        tensor = self._weights[name].clone(memory_format=torch.contiguous_format)
+        for group in self._groups:  # along each dim from its first rank, which has got it along those before
+            torch.distributed.broadcast(tensor, group_src=0, group=group)
+        return tensor
 
 
 def _check_alike(mesh: Any, given: dict[str, Any]) -> None:
@@ -100,6 +170,7 @@ def tensor_parallel(
     overlap: str = "auto",
     link: str | None = None,
     compute: str | None = None,
+    broadcast_weights: bool = False,
 ) -> torch.export.ExportedProgram:
     """Makes an exported program parallel by a plan, and returns the program of this rank.
 
@@ -108,8 +179,9 @@ def tensor_parallel(
     `input_layouts` (by the input's name) and `output_layouts` (by position) say otherwise, one placement per mesh dim.
     `overlap` says whether collectives overlap the matmuls that need them: "auto" where that pays, by the rates of `link`
     ("50us,125MB/s") and `compute` ("100Gflop/s,27GB/s,1us") or else constants, which must be the same on all ranks; "off"
-    nowhere; "force" wherever possible. Ranks whose weights, plans or options differ raise. The given program is not changed,
-    and the result computes the same values.
+    nowhere; "force" wherever possible. Ranks whose plans or options differ raise, and those whose weights differ, unless
+    `broadcast_weights` says that the weights of the mesh's first rank count, which it sends while they are sharded. The given
+    program is not changed, and the result computes the same values.
     """
     if isinstance(plan, Mapping):
         plan = {path: _style(path, style) for path, style in plan.items()}
@@ -123,7 +195,9 @@ def tensor_parallel(
     text = ",".join(f"{name}={size}" for name, size in zip(_names(mesh), mesh.mesh.shape))
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         given, own = os.path.join(folder, "given.pt2"), os.path.join(folder, "own.pt2")
-        torch.export.save(exported_program, given)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "No complete tensor found")  # stand-ins are smaller than their shapes
+            torch.export.save(_without_weights(exported_program), given)
         plan = plan_from(plan)
         options = (
             mesh_dim,
@@ -133,9 +207,15 @@ def tensor_parallel(
             link,
             compute,
         )
-        _check_alike(mesh, {"weights": _checksums(given), "plan": str(plan), "options": options})
-        program = _C.ShardedProgram(given, text, plan, *options)
-        program.write(rank, own, _group_names(mesh, program.groups()))
+        weights = _weights(exported_program)
+        facts = {name: _described(weight) for name, weight in weights.items()}
+        if not broadcast_weights:
+            facts = {name: (*fact, _C.checksum(weights[name])) for name, fact in facts.items()}
+        options = (*options, broadcast_weights)
+        _check_alike(mesh, {"weights": facts, "plan": str(plan), "options": options})
+        program = _C.ShardedProgram(given, text, plan, *options[:-1], weights=weights)
+        source = _FirstRanksWeights(mesh, weights) if broadcast_weights else None
+        program.write(rank, own, _group_names(mesh, program.groups()), source)
         return torch.export.load(own)
 
 
@@ -145,11 +225,16 @@ def tensor_parallel_transformation(
     world_size: int,
     device_type: str,
     parallel_strategies: Mapping[str, Any],
+    *,
+    broadcast_weights: bool = False,
 ) -> torch.export.ExportedProgram:
-    """PyTorch's function of this name, on Weft's compiler: styles may be classes or instances, whose layouts count."""
+    """PyTorch's function of this name, on Weft's compiler: styles may be classes or instances, whose layouts count.
+
+    Ranks whose weights differ raise; with `broadcast_weights` those of rank 0 count.
+    """
     mesh = original("torch.distributed.device_mesh", "init_device_mesh")(device_type, (world_size,), mesh_dim_names=("tp",))
     if mesh.get_rank() != rank:
         raise ValueError(
             f"[tensor_parallel_transformation] rank must be this process's, {mesh.get_rank()}, but got {rank}."
         )
-    return tensor_parallel(exported_program, mesh, parallel_strategies)
+    return tensor_parallel(exported_program, mesh, parallel_strategies, broadcast_weights=broadcast_weights)

@@ -87,6 +87,11 @@ struct ScaledGather {
         chunks(arguments[10].toInt()),
         gathered(arguments[11].toBool()),
         group(arguments[12].toStringRef()) {
+    for (auto* optional : {&biases, &result_scales}) {
+      if (optional->empty()) {
+        optional->resize(others.size()); // no product has one
+      }
+    }
     check_length(other_scales.size(), "scales");
     check_length(biases.size(), "biases");
     check_length(result_scales.size(), "result scales");

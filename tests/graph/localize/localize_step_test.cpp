@@ -69,6 +69,15 @@ TEST_P(EveryMove, LeavesEveryRankTheLocalTensorOfTheTargetLayout) {
   }
 }
 
+TEST_P(EveryMove, OfRaggedShardsLeavesEveryRankItsLocalTensor) {
+  const auto mesh = DeviceMesh::parse(GetParam());
+  const auto layouts = all_layouts(
+      mesh.shape(), 2,
+      {Replicate(), Shard(0), StridedShard(0, 2), Partial(), RaggedShard(0, {0, 5}), RaggedShard(1, {1, 2}),
+       RaggedShard(0, {3, 0, 2}), RaggedShard(0, {1, 3, 0, 0})});
+  ASSERT_NO_FATAL_FAILURE(check_moves(mesh, {5, 3}, layouts, {{numbered({5, 3})}}, as_it_is));
+}
+
 TEST_P(EveryMove, IsTheSameForSymbolsWhateverTheyAre) {
   const auto mesh = DeviceMesh::parse(GetParam());
   const auto a = Size::symbol("s0");

@@ -29,9 +29,9 @@ input %wq: f32[16,8] {S(0)} = parameter "q.weight"
 input %wk: f32[4,8] {S(0)} = parameter "k.weight"
 input %bk: f32[4] {S(0)} = parameter "k.bias"
 input %x: f32[4,6,8] {S(1)} = user
-  %t: f32[8,16|1,8] {S(1)} = aten::t(%wq) in q
-  %t_1: f32[8,4|1,8] {S(1)} = aten::t(%wk) in q
-  [%all_gather_matmul: f32[4,6,16] {S(2)}, %all_gather_matmul_1: f32[4,6,4] {S(2)}] = weft::all_gather_matmul(%x, [%t, %t_1], [None, %bk], 1, None, 1, False, "tp") in q because "an all_gather over tp overlaps it"
+  %permute: f32[8,16|1,8] {S(1)} = aten::permute(%wq, [1, 0]) in q
+  %permute_1: f32[8,4|1,8] {S(1)} = aten::permute(%wk, [1, 0]) in q
+  [%all_gather_matmul: f32[4,6,16] {S(2)}, %all_gather_matmul_1: f32[4,6,4] {S(2)}] = weft::all_gather_matmul(%x, [%permute, %permute_1], [None, %bk], 1, None, 1, False, "tp") in q because "an all_gather over tp overlaps it"
 output %all_gather_matmul = user
 output %all_gather_matmul_1 = user
 )");
@@ -101,8 +101,8 @@ output %y = user
 input %w: bf16[4,16] {S(1)} = parameter "w"
 input %x: f32[4,8] {S(1)} = user
   %_to_copy: bf16[4,8] {S(1)} = aten::_to_copy(%x, dtype=bf16)
-  %t: bf16[8,4|1,8] {S(0)} = aten::t(%_to_copy)
-  [%all_gather_matmul: bf16[8,16] {S(1)}] = weft::all_gather_matmul(%t, [%w], [], 0, None, 1, False, "tp") because "an all_gather over tp overlaps it"
+  %permute: bf16[8,4|1,8] {S(0)} = aten::permute(%_to_copy, [1, 0])
+  [%all_gather_matmul: bf16[8,16] {S(1)}] = weft::all_gather_matmul(%permute, [%w], [], 0, None, 1, False, "tp") because "an all_gather over tp overlaps it"
 output %all_gather_matmul = user
 )");
 }
@@ -129,8 +129,8 @@ input %b: f32[8] {S(0)} = parameter "b"
 input %x: f32[4,8] {S(0)} = user
   %c: f32[8] {S(0)} = aten::neg(%b)
   %u: f32[8,8] {S(0)} = aten::relu(%w)
-  %t: f32[8,8|1,8] {S(1)} = aten::t(%u)
-  [%all_gather_matmul: f32[4,8] {R}, %all_gather_matmul_1: f32[4,8] {S(1)}] = weft::all_gather_matmul(%x, [%v, %t], [None, %c], 0, None, 1, False, "tp") because "an all_gather over tp overlaps it"
+  %permute: f32[8,8|1,8] {S(1)} = aten::permute(%u, [1, 0])
+  [%all_gather_matmul: f32[4,8] {R}, %all_gather_matmul_1: f32[4,8] {S(1)}] = weft::all_gather_matmul(%x, [%v, %permute], [None, %c], 0, None, 1, False, "tp") because "an all_gather over tp overlaps it"
 output %all_gather_matmul = user
 output %all_gather_matmul_1 = user
 )");

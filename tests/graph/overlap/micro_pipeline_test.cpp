@@ -31,6 +31,25 @@ TEST(MicroPipeline, FusesFourPairsPerLayer) {
       << "in the program's order";
 }
 
+TEST(MicroPipeline, AnAllReduceOfARanksProgramIsSplitWhereTheMembersAreKnown) {
+  const auto decided = [](std::map<std::string, int64_t> members) {
+    auto program = parse_program(R"(program
+input %w: f32[8,8] = user
+input %x: f32[4,8] = user
+  %m: f32[4,8] = aten::mm(%x, %w)
+  %r: f32[4,8] = _c10d_functional::all_reduce(%m, "sum", "0")
+  %v: f32[4,8] = _c10d_functional::wait_tensor(%r)
+output %v = user
+)");
+    return micro_pipeline(program, {.mode = OverlapMode::Force, .members = std::move(members)});
+  };
+  EXPECT_EQ(
+      decided({{"1", 2}}).at(0).reason, "the number of members of 0 is not known: it is no dim of the program's mesh");
+  const auto known = decided({{"0", 2}});
+  ASSERT_EQ(known.size(), 2U); // the gather of the split all-reduce too
+  EXPECT_TRUE(known[0].fused);
+}
+
 TEST(MicroPipeline, OffChangesNothing) {
   const auto result = overlapped(decoder(1), OverlapMode::Off);
   EXPECT_TRUE(result.decisions.empty());

@@ -41,6 +41,22 @@ TEST(OverlapDecision, IsMadeByTheRates) {
   EXPECT_EQ(forced.reason.find("forced, although "), 0) << forced.reason;
 }
 
+TEST(OverlapDecision, AGroupMayHaveAModeOfItsOwn) {
+  const auto decided = [](OverlapOptions options) {
+    auto program = parse_program(gather_of(1024));
+    return micro_pipeline(program, options);
+  };
+  auto options = testing::overlap_options(OverlapMode::Force);
+  options.modes_of_groups = {{"dp", OverlapMode::Off}};
+  EXPECT_TRUE(decided(options).at(0).fused);
+  options.modes_of_groups = {{"tp", OverlapMode::Off}};
+  EXPECT_EQ(decided(options).at(0).reason, "overlap is off for its group");
+  options.mode = OverlapMode::Off;
+  EXPECT_TRUE(decided(options).empty());
+  options.modes_of_groups = {{"tp", OverlapMode::Force}};
+  EXPECT_TRUE(decided(options).at(0).fused);
+}
+
 TEST(OverlapDecision, WhatOtherComputeHidesIsNoGain) {
   const std::string hiding = "  %n: f32[4096,4096] {R} = aten::mm(%v, %v)\n";
   auto text = gather_of(1024, hiding);

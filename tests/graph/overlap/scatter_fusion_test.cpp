@@ -26,8 +26,8 @@ output %z = user
 input %w: f32[8,16] {S(1)} = parameter "o.weight"
 input %b: f32[8] {P(sum)} = parameter "o.bias"
 input %x: f32[4,6,16] {S(2)} = user
-  %t: f32[16,8|1,16] {S(0)} = aten::t(%w) in o
-  %matmul_reduce_scatter: f32[4,6,8] {S(1)} = weft::matmul_reduce_scatter([%x], [%t], %b, "sum", 1, 1, "tp") in o because "a reduce_scatter over tp overlaps it"
+  %permute: f32[16,8|1,16] {S(0)} = aten::permute(%w, [1, 0]) in o
+  %matmul_reduce_scatter: f32[4,6,8] {S(1)} = weft::matmul_reduce_scatter([%x], [%permute], %b, "sum", 1, 1, "tp") in o because "a reduce_scatter over tp overlaps it"
 output %matmul_reduce_scatter = user
 )");
 }
@@ -161,9 +161,9 @@ output %z = user
 input %w: f32[8,4] {S(0)} = parameter "w"
 input %x: f32[6,8] {S(1)} = user
   %matmul_reduce_scatter: f32[6,4] {S(1)} = weft::matmul_reduce_scatter([%x], [%w], None, "sum", 1, 1, "tp") because "a reduce_scatter over tp overlaps it"
-  %t_1: f32[4,6|1,4] {S(0)} = aten::t(%matmul_reduce_scatter)
-  %contiguous: f32[4,6] {S(0)} = aten::contiguous(%t_1)
-output %contiguous = user
+  %permute: f32[4,6|1,4] {S(0)} = aten::permute(%matmul_reduce_scatter, [1, 0])
+  %clone: f32[4,6] {S(0)} = aten::clone(%permute, memory_format=contiguous_format)
+output %clone = user
 )");
 }
 
@@ -192,8 +192,8 @@ output %z = user
       R"(program @ mesh(tp=2)
 input %w: f32[8,16] {S(1)} = parameter "o.weight"
 input %x: f32[3,6,16] {S(2)} = user
-  %t: f32[16,8|1,16] {S(0)} = aten::t(%w) in o
-  %matmul_reduce_scatter: f32[3,6,8] {S(1)} = weft::matmul_reduce_scatter([%x], [%t], None, "sum", 1, 1, "tp") in o because "half of an all_reduce over tp overlaps it"
+  %permute: f32[16,8|1,16] {S(0)} = aten::permute(%w, [1, 0]) in o
+  %matmul_reduce_scatter: f32[3,6,8] {S(1)} = weft::matmul_reduce_scatter([%x], [%permute], None, "sum", 1, 1, "tp") in o because "half of an all_reduce over tp overlaps it"
   %all_gather: f32[3,6,8] {R} = all_gather(%matmul_reduce_scatter, tp: {S(1)} -> {R}) in o
 output %all_gather = user
 )");

@@ -55,6 +55,12 @@ TEST(StepForms, ADimThatOuterMeshDimsShardIsGatheredToTheirShard) {
       step_on("dp=2,tp=2", "5,8", "S(0), S(0)", "all_gather(%x, tp", "S(0), R"),
       "gather %y: dim 0 of size 5 is sharded over dp too, into shards of different sizes\n");
   EXPECT_EQ(
+      step_on("dp=2,tp=2", "24,8", "SS(0,4:1:1), S(0)", "all_gather(%x, tp", "SS(0,4:1:1), R"),
+      "gather %y: dim 0 is sharded over dp too, as SS(0,4:1:1)\n");
+  EXPECT_EQ(
+      step_on("dp=2,tp=2", "24,8", "S(0|16:8), S(0)", "all_gather(%x, tp", "S(0|16:8), R"),
+      "gather %y: dim 0 is sharded over dp too, as S(0|16:8)\n");
+  EXPECT_EQ(
       step_on("dp=2,tp=2", "8,8", "S(0), P(sum)", "reduce_scatter(%x, tp", "S(0), S(0)"),
       "scatter(sum) %x -> %y along 0 over tp of 2: %y\n");
   EXPECT_EQ(

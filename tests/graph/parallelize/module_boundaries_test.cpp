@@ -61,14 +61,15 @@ TEST(ModuleBoundaries, InputsComeWhereTheStyleWantsThem) {
   EXPECT_EQ(gather->step()->after.to_string(), "{R}");
 }
 
-TEST(ModuleBoundaries, KeywordsRaiseSinceProgramsDoNotHaveThem) {
+TEST(ModuleBoundaries, KeywordsRaiseWhereTheProgramDoesNotHaveThem) {
   auto program = twice();
   const auto plan = nn::ParallelPlan::parse(R"({"down": {"style": "input", "keywords": {"mask": "S(0) -> R"}}})", "p");
   testing::expect_contains(
       testing::error_text<c10::ValueError>([&] { shard(program, analysis_mesh("tp=2"), plan); }),
-      "[tensor_parallel] plan entry \"down\": a module's inputs must be given by position, since an exported program "
-      "does "
-      "not say by which keywords a module was called, but got the keyword \"mask\".");
+      "[tensor_parallel] plan entry \"down\" for module \"down\": the program must say by which keywords the module "
+      "was "
+      "called, but it does not, and the style has the keyword \"mask\". Export it with "
+      "preserve_module_call_signature=(\"down\",)");
 }
 
 TEST(ModuleBoundaries, TheEntryOfTheModelItselfIsForInputsAndOutputs) {

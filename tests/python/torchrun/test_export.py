@@ -1,6 +1,7 @@
 """weft.tensor_parallel on the process groups of torch.distributed: exported programs that torch runs."""
 
 import copy
+import os
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.tensor import parallel
+from torch.fx.passes.infra.pass_base import PassResult
 
 import weft
 
@@ -90,15 +92,86 @@ def test_ranks_whose_weights_or_plans_differ_raise(mesh):
         weft.tensor_parallel(same, mesh, {"up": "colwise"}, overlap="off" if dist.get_rank() == 0 else "force")
 
 
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(16, 16)
+
+    def forward(self, x, *, mask):
+        return self.inner(x) * mask
+
+
+class TakesMask(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.masked = Masked()
+
+    def forward(self, x, mask):
+        return self.masked(x.relu(), mask=mask.neg())
+
+
 @pytest.mark.parametrize("of", [parallel, weft])
-def test_keywords_of_module_inputs_raise(mesh, of):
+def test_keywords_of_module_inputs_are_kept_where_the_program_has_them(mesh, of):
     placements = torch.distributed.tensor if of is parallel else weft
     style = of.PrepareModuleInput(
-        input_kwarg_layouts={"x": placements.Shard(0)}, desired_input_kwarg_layouts={"x": placements.Replicate()}
+        input_layouts=placements.Replicate(),
+        desired_input_layouts=placements.Shard(0),
+        input_kwarg_layouts={"mask": placements.Replicate()},
+        desired_input_kwarg_layouts={"mask": placements.Shard(0)},
     )
     torch.manual_seed(0)
-    with pytest.raises(ValueError, match='inputs must be given by position.*but got the keyword "x"'):
-        weft.tensor_parallel(exported(Block(), torch.randn(4, 16)), mesh, {"up": style})
+    given = torch.randn(4, 16), torch.randn(4, 1)
+    model = TakesMask()
+    whole = torch.export.export(model, given, preserve_module_call_signature=("masked",))
+    own = weft.tensor_parallel(whole, mesh, {"masked": style}, output_layouts={0: placements.Shard(0)})
+    torch.testing.assert_close(own.module()(*given), model(*given).chunk(2)[dist.get_rank()])
+    (product,) = [node for node in own.graph.nodes if "mul" in str(node.target)]
+    assert [tuple(each.meta["val"].shape) for each in product.all_input_nodes] == [(2, 16), (2, 1)]
+    assert collectives(own) == []
+
+
+def test_keywords_that_the_program_does_not_have_raise(mesh):
+    style = weft.PrepareModuleInput(
+        input_kwarg_layouts={"mask": weft.Replicate()}, desired_input_kwarg_layouts={"mask": weft.Shard(0)}
+    )
+    torch.manual_seed(0)
+    given = torch.randn(4, 16), torch.randn(4, 1)
+    with pytest.raises(ValueError, match=r'Export it with preserve_module_call_signature=\("masked",\)'):
+        weft.tensor_parallel(exported(TakesMask(), *given), mesh, {"masked": style})
+    whole = torch.export.export(TakesMask(), given, preserve_module_call_signature=("masked", "masked.inner"))
+    with pytest.raises(ValueError, match='"mask" is none of those that it is called with: none'):
+        weft.tensor_parallel(whole, mesh, {"masked.inner": style})
+
+
+def test_keywords_of_the_model_itself_are_known(mesh):
+    style = weft.PrepareModuleInput(
+        input_kwarg_layouts={"mask": weft.Shard(0)}, desired_input_kwarg_layouts={"mask": weft.Replicate()}
+    )
+    torch.manual_seed(0)
+    x, mask = torch.randn(4, 16), torch.randn(4, 1)
+    model = Masked()
+    whole = torch.export.export(model, (x,), {"mask": mask})
+    own = weft.tensor_parallel(whole, mesh, {"": style})
+    mine = mask.chunk(2)[dist.get_rank()]
+    torch.testing.assert_close(own.module()(x, mask=mine), model(x, mask=mask))
+    assert collectives(own) == ["all_gather_into_tensor"]
+
+
+@pytest.mark.parametrize("of", [parallel, weft])
+def test_styles_of_inputs_and_outputs_at_once(mesh, of):
+    placements = torch.distributed.tensor if of is parallel else weft
+    style = of.PrepareModuleInputOutput(
+        input_layouts=placements.Replicate(),
+        desired_input_layouts=placements.Shard(0),
+        output_layouts=placements.Shard(0),
+        desired_output_layouts=placements.Replicate(),
+    )
+    torch.manual_seed(0)
+    x = torch.randn(4, 16)
+    whole = exported(Block(), x)
+    own = weft.tensor_parallel_transformation(whole, dist.get_rank(), 2, "cpu", {"up": style})
+    torch.testing.assert_close(own.module()(x), whole.module()(x), rtol=1e-4, atol=1e-4)
+    assert collectives(own) == ["all_gather_into_tensor"]
 
 
 def test_layouts_of_inputs_and_outputs_are_as_asked(mesh):
@@ -141,6 +214,76 @@ def test_the_function_of_torch_is_there_under_its_name(styles):
     )
     torch.testing.assert_close(own.module()(x), whole.module()(x), rtol=1e-4, atol=1e-4)
     assert collectives(own) == ["all_reduce"]
+
+
+def test_of_ranks_whose_weights_differ_the_first_ones_count_where_asked(mesh):
+    torch.manual_seed(dist.get_rank())
+    tokens = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    mine = exported(Model().eval(), tokens)
+    torch.manual_seed(0)
+    first = exported(Model().eval(), tokens)
+    own = weft.tensor_parallel(mine, mesh, PLAN, broadcast_weights=True)
+    assert_same(own, first, tokens)
+    assert own.state_dict["table.weight"].shape[0] == (6 if dist.get_rank() == 0 else 5)
+    with pytest.raises(ValueError, match="all ranks must be given the same weights"):
+        other = exported(Block() if dist.get_rank() else nn.Linear(16, 16), torch.randn(4, 16))
+        weft.tensor_parallel(other, mesh, {"": "input"}, broadcast_weights=True)
+
+
+def test_weights_that_modules_share_are_shared_after_they_were_sent(mesh):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = nn.Embedding(12, 16), nn.Linear(16, 12, bias=False)
+            self.head.weight = self.table.weight
+
+        def forward(self, tokens):
+            return self.head(self.table(tokens))
+
+    torch.manual_seed(dist.get_rank())
+    tokens = torch.tensor([1, 2, 3])
+    own = weft.tensor_parallel(
+        exported(Tied(), tokens), mesh, {"table": "rowwise", "head": "colwise"}, broadcast_weights=True
+    )
+    assert own.state_dict["table.weight"].data_ptr() == own.state_dict["head.weight"].data_ptr()
+    torch.manual_seed(0)
+    torch.testing.assert_close(own.module()(tokens), Tied()(tokens), rtol=1e-4, atol=1e-4)
+
+
+def test_no_copy_of_the_weights_is_made_on_the_way(mesh, monkeypatch):
+    sizes = []
+    save = torch.export.save
+
+    def watched(program, path):
+        save(program, path)
+        sizes.append(os.path.getsize(path))
+
+    monkeypatch.setattr(torch.export, "save", watched)
+    torch.manual_seed(0)
+    wide = nn.Sequential(nn.Linear(512, 2048), nn.Linear(2048, 512))
+    own = weft.tensor_parallel(exported(wide, torch.randn(4, 512)), mesh, {"0": "colwise", "1": "rowwise"})
+    assert sizes[0] < 100_000 < own.state_dict["0.weight"].nbytes
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_a_pass_of_a_list(decomposed):
+    torch.manual_seed(0)
+    x = torch.randn(4, 16)
+    whole = exported(Block(), x, dynamic_shapes=({0: torch.export.Dim("batch", max=64)},))
+    whole = whole.run_decompositions() if decomposed else whole
+    state = dict(whole.state_dict)
+    sharding = weft.TensorParallelTransformPass(
+        dist.get_rank(), 2, "cpu", whole.state_dict, whole.graph_signature, {"up": "colwise", "down": "rowwise"}
+    )
+    module = whole.graph_module
+    for each in (lambda given: PassResult(given, False), sharding):
+        result = each(module)
+        module = result.graph_module
+    assert result.modified and module is not whole.graph_module
+    assert all(whole.state_dict[name] is tensor for name, tensor in state.items())
+    names = [*sharding.graph_signature.parameters, *sharding.graph_signature.buffers]
+    (actual,) = module(*(sharding.state_dict[name] for name in names), x)
+    torch.testing.assert_close(actual, whole.module()(x), rtol=1e-4, atol=1e-4)
 
 
 def test_wrong_arguments_are_told(mesh):

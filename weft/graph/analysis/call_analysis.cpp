@@ -155,7 +155,9 @@ Decision CallAnalysis::decided(
     bool decomposes) const {
   if (!is_random(op)) {
     auto allowed = operator_traits;
-    allowed.decomposition = decomposes ? operator_traits.decomposition : nullptr;
+    const auto* decomposition = operator_traits.decomposition;
+    allowed.decomposition =
+        decomposes && decomposition != nullptr && decomposition->is_in_programs ? decomposition : nullptr;
     return weft::decide(
         op, allowed, arguments, operands, /*may_redistribute_stored=*/false, keep_linear(op.schema(), arguments));
   }

@@ -109,8 +109,8 @@ Size local_size(const Size& size, int64_t tensor_dim, const Layout& layout, cons
       continue;
     }
     TORCH_CHECK_NOT_IMPLEMENTED(
-        !layout[m].has_unequal_blocks(), "[localize] the size ", size.to_string(), " of a dim sharded as ", layout,
-        " must be a number. Export the program with a fixed size there.");
+        !layout[m].has_unequal_blocks() && !layout[m].is_ragged(), "[localize] the size ", size.to_string(),
+        " of a dim sharded as ", layout, " must be a number. Export the program with a fixed size there.");
     const auto split = written_out(layout[m].split_factor(), place.stand_ins);
     const auto block = quotient(length, split);
     TORCH_CHECK_NOT_IMPLEMENTED(

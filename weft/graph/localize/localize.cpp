@@ -169,7 +169,7 @@ class Localizer {
       return nullptr;
     }
     const auto m = sharding_dims[0];
-    if (step.after[m].is_strided() || !step.before[m].is_replicate() || !global_sizes[dim].is_number() ||
+    if (!step.after[m].is_plain_shard() || !step.before[m].is_replicate() || !global_sizes[dim].is_number() ||
         global_sizes[dim].number() != place_.shape[m]) {
       return nullptr;
     }

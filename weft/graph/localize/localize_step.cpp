@@ -26,10 +26,10 @@ Size equal_length(const Size& size, int64_t count) {
   return quotient(size, count).value_or(floor_divide(size, count));
 }
 
-/// Whether a mesh dim is the last one in the shard order of its tensor dim, and its shards are not strided.
+/// Whether a mesh dim is the last one in the shard order of its tensor dim, and its shards are plain.
 bool is_innermost(const Layout& layout, int64_t mesh_dim) {
   const auto& placement = layout[mesh_dim];
-  return placement.is_shard() && !placement.is_strided() && layout.shard_order(placement.dim()).back() == mesh_dim;
+  return placement.is_plain_shard() && layout.shard_order(placement.dim()).back() == mesh_dim;
 }
 
 /// The step with Replicate on mesh dims of one rank, where a shard is the full tensor. A step that reduces keeps
@@ -55,7 +55,8 @@ std::optional<Blocks> strided_blocks(const Step& step) {
     if (!placement.is_shard() || (found && placement.dim() != found->tensor_dim)) {
       return true;
     }
-    return found && !placement.has_unequal_blocks() && placement.split_factor() == found->count;
+    return found && !placement.has_unequal_blocks() && !placement.is_ragged() &&
+        placement.split_factor() == found->count;
   };
   for (const auto m : step.mesh_dims) {
     for (const auto* layout : {&step.before, &step.after}) {
@@ -200,10 +201,10 @@ Value* StepLowering::make_partial(const Step& step, Value* local) {
 }
 
 Value* StepLowering::reduce_scatter(const Step& step, Value* local, const Sizes& sizes) {
-  const bool is_strided =
-      std::any_of(step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) { return step.after[m].is_strided(); });
-  if (is_strided) {
-    // No collective scatters strided shards.
+  const bool is_plain = std::all_of(
+      step.mesh_dims.begin(), step.mesh_dims.end(), [&](int64_t m) { return step.after[m].is_plain_shard(); });
+  if (!is_plain) {
+    // No collective scatters strided or ragged shards.
     auto reduced = step.before;
     for (const auto m : step.mesh_dims) {
       reduced = reduced.with(m, Replicate());

@@ -168,11 +168,19 @@ Value* remake(const Gather& gather, const Gather::Kept& kept, Value* full, Node*
   }
   auto shard_type = typed(shard);
   shard_type.strides = full->tensor().strides;
-  const auto shards = build.list(
+  auto shards = build.list(
       "aten::split.Tensor", {full, length, c10::IValue(gather.dim)},
       std::vector<TensorType>(gather.members, shard_type));
-  return build.call(
-      wanted.kind == Kind::Joined ? "aten::cat" : "aten::stack", {shards, c10::IValue(wanted.at)}, typed(type.sizes));
+  if (wanted.kind == Kind::Stacked) {
+    // Compilers of core ATen have no aten::stack.
+    auto stacked = shard_type;
+    stacked.sizes.insert(stacked.sizes.begin() + wanted.at, Size(1));
+    stacked.strides.insert(stacked.strides.begin() + wanted.at, Size(1));
+    for (auto& each : shards) {
+      each = build.call("aten::unsqueeze", {each, c10::IValue(wanted.at)}, stacked);
+    }
+  }
+  return build.call("aten::cat", {shards, c10::IValue(wanted.at)}, typed(type.sizes));
 }
 
 } // namespace weft::graph

@@ -31,6 +31,7 @@ class GatherFusion {
     const auto verdict = gate_.decide(case_of(consumers), *gather_.collective, gather_.group);
     decision_.reason = verdict.reason;
     decision_.predicted_gain_seconds = verdict.gain_seconds;
+    decision_.is_by_rates = verdict.is_by_rates;
     if (!verdict.fuse) {
       return decision_;
     }

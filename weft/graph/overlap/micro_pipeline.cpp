@@ -26,12 +26,12 @@ std::unordered_map<std::string, size_t> places_of_collectives(const Graph& graph
 /// Makes the fusions of one kind after those of another, and looks for collectives again after each kind.
 class Pipelining {
  public:
-  Pipelining(Program& program, const OverlapOptions& options) : rewriter_(program) {
+  Pipelining(Program& program, const OverlapOptions& options) : rewriter_(program), members_(options.members) {
     rewrite_backward(rewriter_);
     rewriter_.erase_replaced();
     places_ = places_of_collectives(*program.graph);
     gate_.emplace(program, options);
-    forms_ = find_collectives(program);
+    find();
   }
 
   OverlapDecisions run() {
@@ -56,7 +56,17 @@ class Pipelining {
     }
     if (has_fused) {
       rewriter_.erase_replaced();
-      forms_ = find_collectives(rewriter_.program());
+      find();
+    }
+  }
+
+  void find() {
+    forms_ = find_collectives(rewriter_.program());
+    for (auto& reduction : forms_.reductions) {
+      const auto known = members_.find(reduction.group);
+      if (reduction.members == 0 && known != members_.end()) {
+        reduction.members = known->second;
+      }
     }
   }
 
@@ -66,6 +76,7 @@ class Pipelining {
   }
 
   ProgramRewriter rewriter_;
+  const std::map<std::string, int64_t>& members_;
   std::optional<OverlapGate> gate_;
   std::unordered_map<std::string, size_t> places_;
   CollectiveForms forms_;
@@ -75,7 +86,7 @@ class Pipelining {
 } // namespace
 
 OverlapDecisions micro_pipeline(Program& program, const OverlapOptions& options) {
-  if (options.mode == OverlapMode::Off) {
+  if (options.is_off()) {
     return {};
   }
   auto decisions = Pipelining(program, options).run();

@@ -1,5 +1,6 @@
 #include "weft/graph/overlap/overlap_decision.h"
 
+#include "weft/graph/analysis/call_arguments.h"
 #include "weft/graph/analysis/effects.h"
 #include "weft/graph/analysis/fused_node.h"
 #include "weft/graph/analysis/local_sizes.h"
@@ -7,6 +8,8 @@
 #include "weft/graph/overlap/exposure.h"
 #include "weft/graph/overlap/node_times.h"
 #include "weft/overlap/measure/mesh_rates.h"
+
+#include <nlohmann/json.hpp>
 
 namespace weft::graph {
 
@@ -31,22 +34,45 @@ MeshDims dims_of(const DeviceMesh& mesh, const std::string& group) {
 
 } // namespace
 
-std::string OverlapDecision::to_string() const {
-  auto text = c10::str(kind, " %", node, " over ", group, module.empty() ? "" : ", in " + module, ": ");
+OverlapMode OverlapOptions::mode_of(const std::string& group) const {
+  const auto found = modes_of_groups.find(group);
+  return found == modes_of_groups.end() ? mode : found->second;
+}
+
+bool OverlapOptions::is_off() const {
+  return mode == OverlapMode::Off && std::all_of(modes_of_groups.begin(), modes_of_groups.end(), [](const auto& entry) {
+           return entry.second == OverlapMode::Off;
+         });
+}
+
+std::string OverlapDecision::outcome() const {
   if (!fused) {
-    return text + "not fused, " + reason;
+    return "not fused";
   }
-  text += c10::str(
+  const auto text = c10::str(
       "fused with ", matmuls, matmuls == 1 ? " matmul, " : " matmuls, ", chunks, chunks == 1 ? " chunk" : " chunks");
-  if (predicted_gain_seconds > 0) {
-    text += ", gains " + seconds_text(predicted_gain_seconds);
-  }
-  return text + ": " + reason;
+  return predicted_gain_seconds > 0 ? text + ", gains " + seconds_text(predicted_gain_seconds) : text;
+}
+
+std::string OverlapDecision::to_string() const {
+  return c10::str(
+      kind, " %", node, " over ", group, module.empty() ? "" : ", in " + module, ": ", outcome(), fused ? ": " : ", ",
+      reason);
+}
+
+std::string OverlapDecision::to_json() const {
+  const nlohmann::ordered_json json = {
+      {"node", node},     {"module", module},   {"kind", kind},     {"group", group},
+      {"fused", fused},   {"matmuls", matmuls}, {"chunks", chunks}, {"predicted_gain_seconds", predicted_gain_seconds},
+      {"reason", reason}, {"text", to_string()}};
+  return json.dump();
 }
 
 OverlapGate::OverlapGate(const Program& program, const OverlapOptions& options)
     : program_(program), options_(options), hints_(hints(program)) {
-  if (options.mode == OverlapMode::Auto) {
+  const auto& modes = options.modes_of_groups;
+  if (options.mode == OverlapMode::Auto ||
+      std::any_of(modes.begin(), modes.end(), [](const auto& each) { return each.second == OverlapMode::Auto; })) {
     find_hidden();
   }
 }
@@ -54,6 +80,9 @@ OverlapGate::OverlapGate(const Program& program, const OverlapOptions& options)
 OverlapGate::Rates OverlapGate::rates_for(const Node& collective, const std::string& group, int64_t members) const {
   if (options_.link && options_.compute) {
     return {*options_.link, *options_.compute};
+  }
+  if (const auto measured = options_.rates_of_groups.find(group); measured != options_.rates_of_groups.end()) {
+    return {options_.link.value_or(measured->second.link), options_.compute.value_or(measured->second.compute)};
   }
   const auto mesh = mesh_of(program_, members);
   const auto rates = rates_of(mesh, collective.operand(0)->tensor().dtype);
@@ -77,7 +106,8 @@ void OverlapGate::find_hidden() {
   if (largest == nullptr) {
     return;
   }
-  const auto rates = rates_for(*largest, "", 2);
+  const auto group = largest->op() == nullptr ? std::nullopt : CallArguments(*largest).text("group_name");
+  const auto rates = rates_for(*largest, group.value_or(""), 2);
   const NodeTimes times(program_, rates.link, rates.compute);
   const auto exposures = find_exposure(
       program_,
@@ -95,10 +125,29 @@ OverlapGate::Verdict OverlapGate::decide(
     const Node& collective,
     const std::string& group,
     int64_t more_collectives) const {
+  auto verdict = own_verdict(overlap, collective, group, more_collectives);
+  if (verdict.fuse && options_.agreed_chunks) {
+    const auto agreed = options_.agreed_chunks->find(collective.output()->name());
+    verdict.fuse = agreed != options_.agreed_chunks->end();
+    verdict.chunks = verdict.fuse ? agreed->second : verdict.chunks;
+    verdict.reason = verdict.fuse ? verdict.reason : "not all members of its group can fuse it";
+  }
+  return verdict;
+}
+
+OverlapGate::Verdict OverlapGate::own_verdict(
+    const OverlapCase& overlap,
+    const Node& collective,
+    const std::string& group,
+    int64_t more_collectives) const {
   if (overlap.members < 2) {
     return {.reason = "a group of one sends nothing"};
   }
-  const bool is_forced = options_.mode == OverlapMode::Force;
+  const auto mode = options_.mode_of(group);
+  if (mode == OverlapMode::Off) {
+    return {.reason = "overlap is off for its group"};
+  }
+  const bool is_forced = mode == OverlapMode::Force;
   if (!is_forced && too_small_to_overlap(overlap)) {
     return {.reason = "too little is sent or computed for any link"};
   }
@@ -108,7 +157,7 @@ OverlapGate::Verdict OverlapGate::decide(
   const auto latencies = static_cast<double>(more_collectives) * rates.link.latency_seconds;
   const auto hidden = hidden_.find(collective.output()->name());
   const auto hidden_seconds = hidden == hidden_.end() ? 0 : hidden->second.seconds;
-  Verdict verdict{choice.fuse, choice.chunks, gain - latencies - hidden_seconds, choice.reason};
+  Verdict verdict{choice.fuse, choice.chunks, gain - latencies - hidden_seconds, choice.reason, !is_forced};
   if (is_forced) {
     verdict.reason = choice.fuse ? choice.reason : "forced, although " + choice.reason;
     verdict.fuse = true;

@@ -87,10 +87,6 @@ Value* ProgramRewriter::repeat(const Node& node, Value* value) {
 Value* ProgramRewriter::permute(Value* value, const std::vector<int64_t>& permutation) {
   auto type = permuted(value->tensor(), permutation);
   auto layout = permuted(value->layout, permutation);
-  if (permutation == std::vector<int64_t>{1, 0}) {
-    return insert("aten::t", {Argument::operand(0)}, {value}, {.types = {std::move(type)}}, {std::move(layout)})
-        ->output();
-  }
   return insert(
              "aten::permute", {Argument::operand(0), c10::IValue(permutation)}, {value}, {.types = {std::move(type)}},
              {std::move(layout)})

@@ -45,12 +45,12 @@ std::optional<int64_t> dim_that_divides(const Value& value, int64_t members, con
   const auto& sizes = value.tensor().sizes;
   for (int64_t d = 0; d + 1 < value.tensor().dim(); ++d) {
     auto count = members;
-    bool is_strided = false;
+    bool is_irregular = false;
     for (const auto m : value.layout->shard_order(d)) {
       count *= mesh.size(m);
-      is_strided = is_strided || (*value.layout)[m].is_strided();
+      is_irregular = is_irregular || ((*value.layout)[m].is_shard() && !(*value.layout)[m].is_plain_shard());
     }
-    if (!is_strided && sizes[d].is_number() && sizes[d].number() > 0 && sizes[d].number() % count == 0) {
+    if (!is_irregular && sizes[d].is_number() && sizes[d].number() > 0 && sizes[d].number() % count == 0) {
       return d;
     }
   }
@@ -172,8 +172,8 @@ Value* permuted_shard(ProgramRewriter& rewriter, Value* shard, const std::vector
   const auto& type = permuted->tensor();
   return rewriter
       .insert(
-          "aten::contiguous", {Argument::operand(0)}, {permuted},
-          {.types = {contiguous_type(type.dtype, type.sizes, type.device)}}, {permuted->layout})
+          "aten::clone", {Argument::operand(0), c10::IValue(static_cast<int64_t>(c10::MemoryFormat::Contiguous))},
+          {permuted}, {.types = {contiguous_type(type.dtype, type.sizes, type.device)}}, {permuted->layout})
       ->output();
 }
 
@@ -240,6 +240,7 @@ void replace(ProgramRewriter& rewriter, const Form& form, Value* result, Value* 
 void take(OverlapDecision& decision, const OverlapGate::Verdict& verdict, const ScatterProducers& producers) {
   decision.reason = verdict.reason;
   decision.predicted_gain_seconds = verdict.gain_seconds;
+  decision.is_by_rates = verdict.is_by_rates;
   decision.fused = verdict.fuse;
   if (verdict.fuse) {
     decision.chunks = verdict.chunks;

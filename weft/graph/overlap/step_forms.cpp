@@ -84,6 +84,11 @@ ShardedDim dim_of_size(
     const DeviceMesh& mesh,
     int64_t members) {
   ShardedDim result{.dim = tensor_dim};
+  for (const auto m : outer) {
+    if (layout[m].has_unequal_blocks() || layout[m].is_ragged()) {
+      return refuse(c10::str("dim ", tensor_dim, " is sharded over ", mesh.name(m), " too, as ", layout[m]));
+    }
+  }
   const auto outer_ranks = mesh.group_size(outer);
   auto outer_blocks = outer_ranks;
   for (const auto m : outer) {
@@ -124,8 +129,8 @@ ShardedDim dim_of_group(
     if (sharded[m].dim() != tensor_dim) {
       return refuse(c10::str("dims ", tensor_dim, " and ", sharded[m].dim(), " are sharded at once"));
     }
-    if (sharded[m].is_strided()) {
-      return refuse(c10::str("the shards of dim ", tensor_dim, " are strided"));
+    if (!sharded[m].is_plain_shard()) {
+      return refuse(c10::str("the shards of dim ", tensor_dim, " are ", sharded[m].is_ragged() ? "ragged" : "strided"));
     }
   }
   const auto order = effective_shard_order(sharded, tensor_dim, mesh.shape());

@@ -1,6 +1,9 @@
 #include "weft/graph/parallelize/module_boundaries.h"
 
 #include "weft/core/layout_algebra.h"
+#include "weft/graph/parallelize/keyword_values.h"
+
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
 
@@ -14,12 +17,6 @@ constexpr std::string_view kWhere = "tensor_parallel";
 nn::ParallelPlan without_local_tensors(const nn::ParallelPlan& plan) {
   auto entries = plan.entries();
   for (auto& [pattern, style] : entries) {
-    TORCH_CHECK_VALUE(
-        style.keyword_inputs.empty(), "[", kWhere, "] plan entry \"", pattern,
-        "\": a module's inputs must be given by position, since an exported program does not say by which keywords a "
-        "module was called, but got the keyword \"",
-        style.keyword_inputs.begin()->first,
-        "\". Say it with \"inputs\" (input_layouts), in the order in which the module uses them.");
     style.local_inputs = false;
     style.local_outputs = false;
   }
@@ -31,6 +28,37 @@ std::vector<const Value*>& of_call(std::vector<std::vector<const Value*>>& cross
     crossed.resize(call + 1);
   }
   return crossed[call];
+}
+
+/// The crossings of the values that a module was called with by the keywords of its style, by the values' names.
+std::unordered_map<std::string, nn::Crossing> crossings_by_value(
+    const nn::ParallelPlan::Entry& entry,
+    const std::string& path,
+    const KeywordValues& called) {
+  std::unordered_map<std::string, nn::Crossing> result;
+  const auto where = nn::entry_text(entry, path, kWhere);
+  const auto& keywords = entry.style.keyword_inputs;
+  const auto known = called.find(path);
+  TORCH_CHECK_VALUE(
+      keywords.empty() || known != called.end(), where,
+      "the program must say by which keywords the module was called, but it does not, and the style has the keyword \"",
+      keywords.begin()->first, "\". Export it with preserve_module_call_signature=(\"", path,
+      "\",), or say it with \"inputs\" (input_layouts), in the order in which the module uses them.");
+  for (const auto& [keyword, crossing] : keywords) {
+    const auto values = known->second.find(keyword);
+    std::vector<std::string> names;
+    for (const auto& each : known->second) {
+      names.push_back(each.first);
+    }
+    TORCH_CHECK_VALUE(
+        values != known->second.end(), where, "the module must be called with the keywords of the style, but \"",
+        keyword, "\" is none of those that it is called with: ", names.empty() ? "none" : c10::Join(", ", names),
+        ". Say it with \"inputs\" (input_layouts) if it is given by position.");
+    for (const auto& value : values->second) {
+      result.emplace(value, crossing);
+    }
+  }
+  return result;
 }
 
 bool may_redistribute(const std::vector<nn::Crossing>& crossings) {
@@ -51,9 +79,14 @@ ModuleBoundaries::ModuleBoundaries(
       mesh_dim_(nn::plan_mesh_dim(mesh, mesh_dim, kWhere)) {
   const auto global_plan = without_local_tensors(plan);
   layouts_ = nn::lay_out(global_plan, modules_.modules(), mesh, mesh_dim_, kWhere);
-  for (auto& layout : layouts_) {
+  const auto called = keyword_values(program);
+  for (size_t m = 0; m < layouts_.size(); ++m) {
+    auto& layout = layouts_[m];
+    keywords_.push_back(
+        layout.entry == nullptr ? std::unordered_map<std::string, nn::Crossing>()
+                                : crossings_by_value(*layout.entry, modules_.modules()[m].path, called));
     layout.entry = nullptr; // points into the plan, which ends here
-    has_inputs_.push_back(may_redistribute(layout.inputs) ? 1 : 0);
+    has_inputs_.push_back(may_redistribute(layout.inputs) || !keywords_.back().empty() ? 1 : 0);
     has_outputs_.push_back(may_redistribute(layout.outputs) ? 1 : 0);
   }
   for (const auto& input : program.inputs) {
@@ -76,8 +109,13 @@ Layout ModuleBoundaries::parameter_layout(const Input& input) const {
 
 Layout ModuleBoundaries::user_input_layout(size_t position, const Value& value) const {
   const auto& inputs = layouts_[0].inputs;
-  const bool is_said = position < inputs.size() && inputs[position].from;
-  return is_said ? replicated().with(mesh_dim_, inputs[position].from->normalized(value.tensor().dim())) : replicated();
+  const auto named = keywords_[0].find(value.name());
+  const auto* crossing = named != keywords_[0].end() ? &named->second
+      : position < inputs.size()                     ? &inputs[position]
+                                                     : nullptr;
+  return crossing != nullptr && crossing->from
+      ? replicated().with(mesh_dim_, crossing->from->normalized(value.tensor().dim()))
+      : replicated();
 }
 
 void ModuleBoundaries::enter_model(const std::vector<Value*>& inputs, Node* first) {
@@ -85,7 +123,7 @@ void ModuleBoundaries::enter_model(const std::vector<Value*>& inputs, Node* firs
     return;
   }
   for (auto* value : inputs) {
-    auto* const crossed = cross(value, layouts_[0].inputs, of_call(entered_, 0), first);
+    auto* const crossed = cross_in(value, {0, 0}, first);
     const auto uses = value->uses();
     for (const auto& use : uses) {
       if (use.node->step() == nullptr) {
@@ -127,11 +165,22 @@ Value* ModuleBoundaries::cross(
     found = order.end() - 1;
   }
   const auto position = static_cast<size_t>(found - order.begin());
-  if (position >= crossings.size() || !crossings[position].to) {
+  return position < crossings.size() ? cross(value, crossings[position], before) : value;
+}
+
+Value* ModuleBoundaries::cross_in(Value* value, const Call& call, Node* before) {
+  const auto& keywords = keywords_[call.module];
+  const auto named = keywords.find(redistributions_.source_of(value)->name());
+  return named != keywords.end() ? cross(value, named->second, before)
+                                 : cross(value, layouts_[call.module].inputs, of_call(entered_, call.call), before);
+}
+
+Value* ModuleBoundaries::cross(Value* value, const nn::Crossing& crossing, Node* before) {
+  if (!crossing.to) {
     return value;
   }
   const auto rank = value->tensor().dim();
-  const auto& wanted = *crossings[position].to;
+  const auto& wanted = *crossing.to;
   // The plan's layout is for the main tensors; a mask with fewer dims is not one of them.
   if (wanted.is_shard() && (wanted.dim() >= rank || wanted.dim() < -rank)) {
     return value;
@@ -150,7 +199,7 @@ void ModuleBoundaries::enter(Node* node) {
       const auto* source = redistributions_.source_of(value);
       const bool comes_from_outside = source->producer() == nullptr || !is_in(*source->producer(), call);
       if (comes_from_outside && !is_own(source, call)) {
-        node->set_operand(operand, cross(value, layouts_[call.module].inputs, of_call(entered_, call.call), node));
+        node->set_operand(operand, cross_in(value, call, node));
       }
     }
   }

@@ -39,14 +39,20 @@ class ModuleBoundaries {
   /// Whether a graph input belongs to the module and thus is not one of its inputs. Buffers of other modules can be
   /// inputs.
   bool is_own(const Value* value, const Call& call) const;
+  /// The crossing of a value is that of its position among the values that crossed before.
   Value* cross(Value* value, const Crossings& crossings, std::vector<const Value*>& order, Node* before);
+  Value* cross(Value* value, const nn::Crossing& crossing, Node* before);
+  /// The crossing of an input is that of its keyword, or of its position.
+  Value* cross_in(Value* value, const Call& call, Node* before);
   Layout replicated() const;
 
   const DeviceMesh mesh_;
   Redistributions& redistributions_;
   ProgramModules modules_;
   int64_t mesh_dim_;
-  std::vector<nn::ModuleLayout> layouts_;          // by module
+  std::vector<nn::ModuleLayout> layouts_; // by module
+  /// For every module, the crossings of inputs by keyword, by the names of the values.
+  std::vector<std::unordered_map<std::string, nn::Crossing>> keywords_;
   std::vector<std::vector<const Value*>> entered_; // for every call, the values that entered, in order
   std::vector<std::vector<const Value*>> left_;
   std::vector<char> has_inputs_; // for every module: whether its inputs may need a redistribution

@@ -305,17 +305,7 @@ std::string Explanation::to_json(const std::string& node) const {
   json["overlap"] = Json::array();
   for (const auto& decision : overlap) {
     if (node.empty() || decision.node == node || is_inside(decision.module, node)) {
-      json["overlap"].push_back(
-          {{"node", decision.node},
-           {"module", decision.module},
-           {"kind", decision.kind},
-           {"group", decision.group},
-           {"fused", decision.fused},
-           {"matmuls", decision.matmuls},
-           {"chunks", decision.chunks},
-           {"predicted_gain_seconds", decision.predicted_gain_seconds},
-           {"reason", decision.reason},
-           {"text", decision.to_string()}});
+      json["overlap"].push_back(Json::parse(decision.to_json()));
     }
   }
   json["nodes"] = Json::array();
