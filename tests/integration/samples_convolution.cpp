@@ -40,6 +40,14 @@ void add_convolution_samples(Samples& samples) {
   samples.add("aten::convolution", {{2, 6, 3, 3}, {6, 2, 2, 2}, {6}}, [](const Inputs& t) {
     return at::conv_transpose2d(t[0], t[1], t[2], 1, 0, 0, /*groups=*/3);
   });
+  // Large enough for a halo along the spatial dims.
+  samples.add("aten::convolution", {{1, 2, 16}, {3, 2, 3}, {3}}, [](const Inputs& t) {
+    return at::conv1d(t[0], t[1], t[2], 2, 1, /*dilation=*/2);
+  });
+  samples.add("aten::convolution", {{1, 4, 12, 12}, {4, 2, 3, 3}}, [](const Inputs& t) {
+    return at::conv2d(t[0], t[1], {}, 1, at::IntArrayRef{1}, 1, /*groups=*/2);
+  });
+  add_backward(samples, {{1, 3, 10, 10}, {1, 2, 12, 12}, {3, 2, 3, 3}}, 1, false, {true, true, true});
   add_backward(samples, {{3, 6, 3, 3}, {3, 4, 5, 5}, {6, 4, 3, 3}}, 1, false, {true, true, true});
   add_backward(samples, {{3, 6, 3, 3}, {3, 4, 5, 5}, {6, 4, 3, 3}}, 1, false, {true, true, false});
   add_backward(samples, {{4, 6, 3, 3}, {4, 4, 5, 5}, {6, 4, 3, 3}}, 1, false, {true, false, false});

@@ -37,6 +37,16 @@ void add_matmul_samples(Samples& samples) {
     inputs.push_back(ends);
     samples.add_with("aten::_grouped_mm", inputs, grouped);
   }
+  const auto scaled = [](at::ScalarType out_dtype) {
+    return without_gradients([=](const Inputs& t) {
+      const auto left = t[0].to(at::kFloat8_e4m3fn);
+      const auto right = t[1].to(at::kFloat8_e4m3fn).t();
+      return Inputs{at::_scaled_mm(left, right, t[2], t[3], {}, {}, out_dtype).to(at::kFloat)};
+    });
+  };
+  samples.add_with("aten::_scaled_mm", floats({{6, 32}, {48, 32}, {}, {}}), scaled(at::kFloat));
+  samples.add_with("aten::_scaled_mm", floats({{6, 32}, {48, 32}, {6, 1}, {1, 48}}), scaled(at::kFloat));
+  samples.add_with("aten::_scaled_mm", floats({{6, 32}, {32, 32}, {}, {}}), scaled(at::kFloat8_e4m3fn));
   samples.add("aten::linalg_cross", {{5, 3}, {1, 3}}, [](const Inputs& t) { return at::linalg_cross(t[0], t[1]); });
   samples.add("aten::matmul", {{2, 3, 4}, {4}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
 }

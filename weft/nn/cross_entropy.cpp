@@ -22,13 +22,13 @@ using torch::autograd::variable_list;
 
 constexpr const char* kName = "aten::cross_entropy_loss";
 
-/// The logits' layout with shards of consecutive classes: no partial placements, no strided shards of the classes.
+/// The logits' layout with plain shards of the classes: no partial placements, no strided or ragged ones.
 Layout class_layout(const TensorSpec& spec, int64_t class_dim) {
   auto layout = spec.layout();
   for (int64_t m = 0; m < layout.ndim(); ++m) {
     const auto& placement = layout[m];
-    const bool is_strided = placement.is_shard(class_dim) && placement.is_strided();
-    layout = placement.is_partial() || is_strided ? layout.with(m, Shard(class_dim)) : layout;
+    const bool is_irregular = placement.is_shard(class_dim) && !placement.is_plain_shard();
+    layout = placement.is_partial() || is_irregular ? layout.with(m, Shard(class_dim)) : layout;
   }
   return layout;
 }

@@ -39,7 +39,7 @@ struct Role {
   Kind kind = Kind::Replicate;
   Rule::Factor factor = 0;                         // the factor that is sharded
   int64_t split = 1;                               // the split factor of the shard
-  std::optional<Placement> unequal = std::nullopt; // of a shard with unequal blocks, along any dim
+  std::optional<Placement> unequal = std::nullopt; // of a shard with unequal blocks or ragged, along any dim
   size_t linear_set = 0;
   ReduceOp op = ReduceOp::Sum;     // of the partial operands and, of a linear role, the outputs
   int64_t operand = 0;             // the partial one of a monotone role
@@ -116,7 +116,7 @@ class Chooser {
         for (const auto split : is_looked_up ? std::vector<int64_t>{} : present_splits(m, factor)) {
           roles.push_back({.kind = Role::Kind::Shard, .factor = factor, .split = split});
         }
-        for (const auto& unequal : is_looked_up ? std::vector<Placement>{} : present_unequal_blocks(m, factor)) {
+        for (const auto& unequal : is_looked_up ? std::vector<Placement>{} : present_unequal_shards(m, factor)) {
           roles.push_back({.kind = Role::Kind::Shard, .factor = factor, .unequal = unequal});
         }
       }
@@ -195,12 +195,13 @@ class Chooser {
     return splits;
   }
 
-  /// The shards with unequal blocks that operands have over a mesh dim now, along dims of which this factor is the slowest.
-  std::vector<Placement> present_unequal_blocks(int64_t m, Rule::Factor factor) const {
+  /// The ragged shards, and those with unequal blocks, that operands have over a mesh dim now, along dims of which this factor is
+  /// the slowest.
+  std::vector<Placement> present_unequal_shards(int64_t m, Rule::Factor factor) const {
     std::vector<Placement> found;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const auto& placement = operands_[i].spec->layout()[m];
-      if (!placement.has_unequal_blocks()) {
+      if (!placement.has_unequal_blocks() && !placement.is_ragged()) {
         continue;
       }
       const auto& dim = rule_.inputs[i][placement.dim()];

@@ -17,6 +17,8 @@ struct Decomposition {
   using Applies = bool (*)(const OpCall& call, c10::ArrayRef<SpecPtr> operands);
   Applies applies;
   c10::KernelFunction kernel;
+  /// False if the kernel communicates in a way that no operators of a program express: programs run the operator by its rule.
+  bool is_in_programs = true;
 };
 
 /// By full name: "aten::mean.dim".

@@ -77,11 +77,12 @@ Rule::Dims broadcast_dims(const Rule& rule, const std::vector<Rule::Factor>& fac
 }
 
 bool has_terms(c10::ScalarType dtype) {
-  return c10::isFloatingType(dtype) || c10::isComplexType(dtype) || dtype == c10::kLong;
+  const bool is_float = c10::isFloatingType(dtype) && c10::elementSize(dtype) > 1; // those of 8 bits cannot be added
+  return is_float || c10::isComplexType(dtype) || dtype == c10::kLong;
 }
 
 bool casts_terms(c10::ScalarType from, c10::ScalarType to) {
-  return from == to || (c10::isFloatingType(from) && c10::isFloatingType(to));
+  return from == to || (c10::isFloatingType(from) && c10::isFloatingType(to) && has_terms(to));
 }
 
 RuleFunction pointwise(const OperandSets& linear, int64_t output_count) {

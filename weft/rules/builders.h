@@ -54,7 +54,7 @@ Rule::Dims broadcast_dims(const Rule& rule, const std::vector<Rule::Factor>& fac
 Rule::Dims own_factors(Rule& rule, c10::IntArrayRef sizes);
 
 /// Whether a tensor of this dtype may be partial with a sum. Sums of narrow integers wrap around and sums of bools
-/// saturate, so an operator on the terms would give another result than on the sum.
+/// saturate, so an operator on the terms would give another result than on the sum; floats of 8 bits are not summed at all.
 bool has_terms(c10::ScalarType dtype);
 /// Whether casting every term gives the terms of the cast value.
 bool casts_terms(c10::ScalarType from, c10::ScalarType to);

@@ -127,9 +127,17 @@ std::optional<Rule> einsum_rule(const OpCall& call) {
   return equation && equation->is_contraction() ? contraction(call.text("equation"))(call) : std::nullopt;
 }
 
+/// A dim that is sharded by blocks of 16 bytes, because the kernels want rows of a multiple of that; not at all if its size is none.
+Rule::Dim in_blocks(Rule& rule, int64_t size, c10::ScalarType dtype) {
+  const auto block = 16 / static_cast<int64_t>(c10::elementSize(dtype));
+  const bool is_divided = size % block == 0;
+  const auto blocks = is_divided ? Rule::Dim{rule.add_factor(size / block)} : Rule::Dim{};
+  rule.unsharded.push_back(rule.add_factor(is_divided ? block : size));
+  return is_divided ? Rule::Dim{blocks[0], rule.unsharded.back()} : Rule::Dim{rule.unsharded.back()};
+}
+
 /// Products of groups of rows or columns, whose ends the third operand holds: (t, k) times (e, k, n), (e, m, k) times
 /// (k, t), or (m, t) times (t, n), which gives (e, m, n). The groups are along t, which therefore must not be sharded.
-/// The kernels want rows of a multiple of 16 bytes, so that the other dims are sharded by blocks of that length.
 std::optional<Rule> grouped_mm_rule(const OpCall& call) {
   const auto& a = call.operand(0).sizes;
   const auto& b = call.operand(1).sizes;
@@ -141,24 +149,54 @@ std::optional<Rule> grouped_mm_rule(const OpCall& call) {
     rule.unsharded.push_back(rule.add_factor(size));
     return Rule::Dim{rule.unsharded.back()};
   };
-  const auto in_blocks = [&](int64_t size) {
-    const auto block = 16 / static_cast<int64_t>(c10::elementSize(call.operand(0).dtype));
-    if (size % block != 0) {
-      return whole(size);
-    }
-    const auto blocks = rule.add_factor(size / block);
-    return Rule::Dim{blocks, whole(block)[0]};
-  };
+  const auto blocks = [&](int64_t size) { return in_blocks(rule, size, call.operand(0).dtype); };
   const auto ends = whole(call.operand(2).sizes[0]);
-  const auto m = a.size() == 3 || b.size() == 2 ? in_blocks(a[a.size() - 2]) : whole(a[0]);
-  const auto k = a.size() + b.size() == 4 ? whole(a[1]) : in_blocks(a.back());
-  const auto n = a.size() == 3 ? whole(b[1]) : in_blocks(b.back());
+  const auto m = a.size() == 3 || b.size() == 2 ? blocks(a[a.size() - 2]) : whole(a[0]);
+  const auto k = a.size() + b.size() == 4 ? whole(a[1]) : blocks(a.back());
+  const auto n = a.size() == 3 ? whole(b[1]) : blocks(b.back());
   const auto dims_of = [&](size_t ndim, const Rule::Dim& first, const Rule::Dim& second) {
     return ndim == 3 ? Rule::Dims{ends, first, second} : Rule::Dims{first, second};
   };
   rule.inputs = {dims_of(a.size(), m, k), dims_of(b.size(), k, n), {ends}};
   rule.outputs = {dims_of(a.size() + b.size() == 4 ? 3 : 2, m, n)};
   rule.linear = {{0}, {1}};
+  return rule;
+}
+
+/// (m, k) times (k, n), of numbers with 8 bits. The left operand has one scale, or one per row, the right operand one scale, or one
+/// per column. Scales of blocks have no rule. Terms are summed over k unless the result has 8 bits too.
+std::optional<Rule> scaled_mm_rule(const OpCall& call) {
+  const auto& a = call.operand(0);
+  const auto& b = call.operand(1);
+  Rule rule;
+  const auto m = rule.add_factor(a.sizes[0]);
+  const auto k = in_blocks(rule, a.sizes[1], a.dtype);
+  const auto n = in_blocks(rule, b.sizes[1], b.dtype);
+  rule.filled = {m, k[0], n[0]};
+  rule.inputs = {{{m}, k}, {k, n}};
+  rule.outputs = {{{m}, n}};
+  const auto is_number = [&](int64_t operand) { return c10::multiply_integers(call.operand(operand).sizes) == 1; };
+  const std::array<std::vector<int64_t>, 2> per_line = {{{a.sizes[0], 1}, {1, b.sizes[1]}}};
+  const std::array<Rule::Dims, 2> lines = {Rule::Dims{{m}, {}}, Rule::Dims{{}, n}};
+  for (const int64_t side : {0, 1}) {
+    const auto operand = *call.operand_of(side == 0 ? "scale_a" : "scale_b");
+    const auto& sizes = call.operand(operand).sizes;
+    if (!is_number(operand) && sizes != c10::IntArrayRef(per_line[side])) {
+      return std::nullopt;
+    }
+    rule.inputs.push_back(is_number(operand) ? Rule::Dims(sizes.size()) : lines[side]);
+  }
+  if (call.has("bias")) {
+    rule.inputs.push_back({n});
+    rule.added = {*call.operand_of("bias")};
+  }
+  if (call.has("scale_result")) {
+    rule.inputs.emplace_back(call.operand(*call.operand_of("scale_result")).sizes.size());
+  }
+  const auto dtype = call.dtype("out_dtype", a.dtype);
+  if (call.has("scale_result") || !has_terms(dtype)) {
+    rule.unsharded.push_back(k[0]);
+  }
   return rule;
 }
 
@@ -179,6 +217,7 @@ void add_matmul_rules(RuleRegistry& registry) {
   registry.add({"einsum"}, einsum_rule);
   registry.add({"linear"}, linear_rule);
   registry.add({"_grouped_mm"}, grouped_mm_rule);
+  registry.add({"_scaled_mm"}, scaled_mm_rule);
   registry.add({"outer", "ger"}, contraction("m,n->mn"));
   registry.add({"matmul", "linalg_matmul"}, matmul_rule);
 }

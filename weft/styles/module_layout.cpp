@@ -140,8 +140,7 @@ class Tied {
   /// columns.
   bool is_sharded_by_module(const ParameterInfo& weight) const {
     const auto found = given_.find(weight.identity);
-    return found != given_.end() && found->second.is_by_module && found->second.placement.is_shard() &&
-        !found->second.placement.is_strided();
+    return found != given_.end() && found->second.is_by_module && found->second.placement.is_plain_shard();
   }
 
  private:

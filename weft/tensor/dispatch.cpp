@@ -43,6 +43,7 @@ void register_all() {
   register_random(*library);
   register_as_strided(*library);
   register_is_same_size(*library);
+  register_one_hot(*library);
   register_slice_backward(*library);
   register_in_place_views(*library);
   register_unscale(*library);

@@ -26,6 +26,29 @@ TEST(Composite, TensorsThatAnOperatorMakesOfShapesCountAsReplicated) {
   expect_with_gradient_as_plain([](const at::Tensor& x) { return at::combinations(x.flatten(), 2); });
 }
 
+TEST(Composite, LengthsGivenAsNumbersCountAsReplicated) {
+  expect_as_plain(
+      {parameter({6, 2, 5}), at::tensor({1, 2, 3, 4, 1, 2}, at::kLong).view({2, 3})}, [](const Values& in) -> Values {
+        const auto loss = at::ctc_loss(in[0].log_softmax(2), in[1], {6, 4}, {3, 2});
+        loss.backward();
+        return {loss.detach(), in[0].grad()};
+      });
+}
+
+TEST(Composite, SpectraAreMadeWithAndWithoutAWindow) {
+  for (const bool has_window : {false, true}) {
+    expect_as_plain({parameter({2, 16}), parameter({6})}, [&](const Values& in) -> Values {
+      const auto window = has_window ? std::optional<at::Tensor>(in[1].square().add(1)) : std::nullopt;
+      const auto spectrum = at::stft(
+          in[0], 8, 4, 6, window, /*center=*/true, "reflect", /*normalized=*/false, std::nullopt,
+          /*return_complex=*/true);
+      const auto signal = at::istft(spectrum, 8, 4, 6, window);
+      signal.pow(2).sum().backward();
+      return {at::view_as_real(spectrum).detach(), signal.detach(), in[0].grad()};
+    });
+  }
+}
+
 TEST(Composite, CausalAttentionMakesItsMask) {
   const Values inputs = {parameter({2, 2, 4, 8}), parameter({2, 2, 4, 8}), parameter({2, 2, 4, 8})};
   const AgainstPlainOptions options{.shard_dims = std::vector<int64_t>{0, 2}};

@@ -37,8 +37,14 @@ SpecPtr spec_for(
       " alone. Give both where the local tensors differ in size, and none where they do not.");
   if (!options.shape) {
     c10::DimVector sizes(local.sizes());
+    for (const auto& placement : layout.placements()) {
+      if (placement.is_ragged()) {
+        const auto lengths = placement.lengths();
+        sizes[placement.dim()] = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+      }
+    }
     for (int64_t m = 0; m < mesh.ndim(); ++m) {
-      if (layout[m].is_shard()) {
+      if (layout[m].is_shard() && !layout[m].is_ragged()) {
         sizes[layout[m].dim()] *= mesh.size(m);
       }
     }
@@ -128,11 +134,12 @@ class FromLocalNode : public UnaryNode {
   std::optional<Layout> gradient_layout_; // if the user gave one
 };
 
-/// A global shape that was computed from a local one gives every rank that local shape, except where a strided shard is
-/// uneven: then the local shape has to be checked.
-bool has_strided_shard(const Layout& layout) {
+/// A global shape that was computed from a local one gives every rank that local shape, except where a shard is strided and
+/// uneven, or ragged: then the local shape has to be checked.
+bool has_uneven_shard(const Layout& layout) {
   const auto placements = layout.placements();
-  return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.is_strided(); });
+  return std::any_of(
+      placements.begin(), placements.end(), [](const Placement& p) { return p.is_strided() || p.is_ragged(); });
 }
 
 at::Tensor outside_of_mesh(const at::Tensor& local, const SpecPtr& spec) {
@@ -148,7 +155,7 @@ PreparedOutput prepare_wrap(
   const auto ndim = options.shape ? static_cast<int64_t>(options.shape->size()) : local.dim();
   const auto placements = checked_layout("from_local", mesh, layout, ndim);
   auto output = PreparedOutput::of(spec_for(local, mesh, placements, options), local.device());
-  if (!options.run_check && mesh.is_member() && (options.shape || has_strided_shard(placements))) {
+  if (!options.run_check && mesh.is_member() && (options.shape || has_uneven_shard(placements))) {
     check_local_shape(
         "from_local", local.sizes(), output.spec->local_shape_and_offset().shape, mesh.world()->rank(), *output.spec);
   }
@@ -215,6 +222,10 @@ at::Tensor from_local(
   if (!mesh.is_member()) {
     return outside_of_mesh(local, spec);
   }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !options.run_check || !is_traced(local),
+      "[from_local] run_check compares values, which a traced tensor has none of, but got it for ", *spec,
+      ". Leave it out, or call from_local outside of the compiled function.");
   if (options.run_check) {
     check_locals_agree("from_local", local, *spec, options.shape.has_value());
   }

@@ -2,6 +2,8 @@
 
 #include "weft/comm/collectives.h"
 #include "weft/comm/comm_log.h"
+#include "weft/core/traced_tensor.h"
+#include "weft/redistribute/functional_group.h"
 #include "weft/redistribute/plan.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/impl/dtensor_impl.h"
@@ -50,7 +52,8 @@ at::Tensor reduce_implicitly(
     tell_scopes(explanation, /*communicates=*/true);
   }
   const OperatorScope scope(op);
-  return all_reduce(local, mesh, mesh_dims, reduction).wait();
+  return is_traced(local) ? FunctionalGroup(mesh, mesh_dims).all_reduce(local, reduction)
+                          : all_reduce(local, mesh, mesh_dims, reduction).wait();
 }
 
 } // namespace weft

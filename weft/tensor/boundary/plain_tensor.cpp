@@ -1,5 +1,7 @@
 #include "weft/tensor/boundary/plain_tensor.h"
 
+#include "weft/core/traced_tensor.h"
+
 namespace weft {
 
 void check_has_dense_memory(const char* where, const at::Tensor& tensor) {
@@ -12,8 +14,9 @@ void check_has_dense_memory(const char* where, const at::Tensor& tensor) {
   using Key = c10::DispatchKey;
   const auto keys = tensor.key_set();
   TORCH_CHECK_TYPE(
-      !keys.has(Key::Python), "[", where, "] a tensor with memory of its own is required, but got one of shape ",
-      tensor.sizes(), " whose subclass runs operators by itself (__torch_dispatch__). Give the tensor that it wraps.");
+      !keys.has(Key::Python) || is_of_tracer(tensor), "[", where,
+      "] a tensor with memory of its own is required, but got one of shape ", tensor.sizes(),
+      " whose subclass runs operators by itself (__torch_dispatch__). Give the tensor that it wraps.");
   TORCH_CHECK_TYPE(
       !keys.has(Key::Functionalize), "[", where,
       "] a tensor with memory of its own is required, but got a functional one of shape ", tensor.sizes(),

@@ -124,7 +124,11 @@ at::Tensor alias_for(const PreparedCall& call, const at::Tensor& tensor) {
   // neither restriction, therefore memory of its own. A recorder of operators sees redistribution plans only.
   const auto& impl = *as_dtensor(tensor);
   const bool relabels = call.outputs.size() > 1 && !impl.is_copy_of_base() && MoveObserver::of_thread() == nullptr;
-  return relabels ? at::Tensor(impl.relabelled(*call.outputs[1].like)) : at::Tensor();
+  if (!relabels) {
+    return {};
+  }
+  auto alias = at::Tensor(impl.relabelled(*call.outputs[1].like));
+  return is_traced(tensor) ? show_to_tracer(std::move(alias)) : alias;
 }
 
 /// Redistributes the gradient to the layout of the tensor. Terms of a gradient are reduced here if the tensor's were:

@@ -8,6 +8,12 @@ namespace weft {
 void add_moment_decompositions(Decompositions& all);
 void add_norm_decompositions(Decompositions& all);
 void add_batch_norm_decompositions(Decompositions& all);
+/// Convolutions of spatially sharded inputs: ranks exchange the rows that windows at the borders of their shards reach (halo.h),
+/// and the output is sharded as the input. By the rule such an input would be gathered or sharded along another dim, as it is where
+/// that transfers less, where weights or channels are sharded too, and in programs.
+///
+///   convolution(f32[1,3,64,64] {S(2)}, f32[8,3,3,3] {R}, padding 1)   ->   f32[1,8,64,64] {S(2)}, a row to each neighbour
+void add_convolution_decompositions(Decompositions& all);
 void add_loss_decompositions(Decompositions& all);
 void add_comparison_decompositions(Decompositions& all);
 void add_view_decompositions(Decompositions& all);

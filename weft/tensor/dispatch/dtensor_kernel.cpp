@@ -104,12 +104,13 @@ OperatorTraits DTensorKernel::current_traits() const {
 }
 
 bool DTensorKernel::keep_linear(c10::ArrayRef<c10::IValue> arguments, const OperandRefs& operands) const {
+  const UntracedScope untraced;
   const auto is_number = [](const OperandRef& ref) {
     return ref.impl == nullptr && ref.tensor->dim() == 0 && ref.tensor->is_cpu(); // others would have to be waited for
   };
   return weft::keep_linear(op_.schema(), arguments) &&
       std::all_of(operands.begin(), operands.end(), [&](const OperandRef& ref) {
-           return !is_number(ref) || keeps_linear(op_.schema(), ref.tensor->item());
+           return !is_number(ref) || (!is_traced(*ref.tensor) && keeps_linear(op_.schema(), ref.tensor->item()));
          });
 }
 

@@ -155,7 +155,7 @@ class LocalCall {
     if (C10_LIKELY(!reads_ahead)) {
       put_arguments(
           arguments, schema_, operands_, [&](size_t i) -> const at::Tensor& { return local_of(operands_[i]); });
-    } else if (call_.overlapped != nullptr && runs_overlapped(call_)) {
+    } else if (call_.overlapped != nullptr && !is_traced(local_of(operands_[0])) && runs_overlapped(call_)) {
       run_with_overlap(arguments);
       put_results();
       return;

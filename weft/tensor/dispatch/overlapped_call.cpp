@@ -45,7 +45,7 @@ std::optional<int64_t> gathering_mesh_dim(const Plan& plan) {
   const auto& step = plan.steps[0];
   const auto mesh_dim = step.mesh_dims[0];
   const auto& placement = step.before[mesh_dim];
-  const bool is_plain = placement.is_shard() && step.after[mesh_dim].is_replicate() &&
+  const bool is_plain = placement.is_plain_shard() && step.after[mesh_dim].is_replicate() &&
       effective_shard_order(step.before, placement.dim(), plan.source->mesh().shape()) == MeshDims{mesh_dim};
   return is_plain ? std::optional(mesh_dim) : std::nullopt;
 }

@@ -2,6 +2,7 @@
 
 #include "weft/core/layout_algebra.h"
 #include "weft/core/same_locals.h"
+#include "weft/core/traced_tensor.h"
 #include "weft/propagation/decide.h"
 #include "weft/propagation/global_meta.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
@@ -366,6 +367,7 @@ PreparedCall prepare(
     c10::ArrayRef<c10::IValue> arguments,
     c10::ArrayRef<OperandRef> operands,
     bool numbers_keep_linear) {
+  const UntracedScope untraced;
   return Preparation(op, traits, arguments, operands, numbers_keep_linear).run();
 }
 

@@ -159,6 +159,11 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::detached_copy(
   return copy;
 }
 
+bool DTensorImpl::is_dispatched_by_python() const {
+  constexpr auto kPython = c10::DispatchKey::Python;
+  return C10_UNLIKELY(key_set_.has(kPython)) && !c10::impl::tls_is_dispatch_key_excluded(kPython);
+}
+
 c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::relabelled(const DTensorImpl& like) const {
   return detached_copy(like, version_counter_, /*allow_tensor_metadata_change=*/true);
 }
@@ -166,13 +171,16 @@ c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::relabelled(const DTensorImpl& l
 c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
     const c10::VariableVersion& version,
     bool allow_tensor_metadata_change) const {
-  return detached_copy(*this, version, allow_tensor_metadata_change);
+  return is_dispatched_by_python() ? TensorImpl::shallow_copy_and_detach(version, allow_tensor_metadata_change)
+                                   : detached_copy(*this, version, allow_tensor_metadata_change);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> DTensorImpl::shallow_copy_and_detach(
     c10::VariableVersion&& version,
     bool allow_tensor_metadata_change) const {
-  return detached_copy(*this, std::move(version), allow_tensor_metadata_change);
+  return is_dispatched_by_python()
+      ? TensorImpl::shallow_copy_and_detach(std::move(version), allow_tensor_metadata_change)
+      : detached_copy(*this, std::move(version), allow_tensor_metadata_change);
 }
 
 void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other) {
@@ -196,8 +204,27 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   take_lazy_signs(*this, if_there(local_));
 }
 
+namespace {
+
+void (*show)(const at::Tensor&) = nullptr;
+
+} // namespace
+
+void show_to_tracer_by(void (*given)(const at::Tensor&)) {
+  show = given;
+}
+
+at::Tensor show_to_tracer(at::Tensor tensor) {
+  if (show != nullptr) {
+    show(tensor);
+  }
+  return tensor;
+}
+
 at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device) {
-  return at::detail::make_tensor<DTensorImpl>(std::move(local), std::move(spec), device);
+  const bool traced = is_traced(if_there(local));
+  auto result = at::detail::make_tensor<DTensorImpl>(std::move(local), std::move(spec), device);
+  return C10_UNLIKELY(traced) ? show_to_tracer(std::move(result)) : result;
 }
 
 } // namespace weft

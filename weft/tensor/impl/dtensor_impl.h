@@ -2,6 +2,7 @@
 
 #include "weft/comm/pending.h"
 #include "weft/core/tensor_spec.h"
+#include "weft/core/traced_tensor.h"
 #include "weft/tensor/impl/local_memory.h"
 
 #include <ATen/core/Tensor.h>
@@ -116,6 +117,8 @@ class DTensorImpl : public c10::TensorImpl {
       const DTensorImpl& like,
       Version&& version,
       bool allow_tensor_metadata_change) const;
+  /// Whether a tracer sees that this tensor is copied.
+  bool is_dispatched_by_python() const;
   void take_sizes_from_spec();
   void take_sizes_from(const DTensorImpl& like);
   bool has_changed_since_copied() const;
@@ -159,9 +162,17 @@ inline DTensorImpl* as_dtensor(const at::TensorBase& tensor) {
   return is_dtensor(tensor) ? static_cast<DTensorImpl*>(tensor.unsafeGetTensorImpl()) : nullptr;
 }
 
+/// A distributed tensor of a traced local tensor is an object of a Python class, so that the tracer gives operators on it
+/// back to Weft's kernels instead of recording them. Every function that makes a tensor calls this. `show` gives a tensor
+/// that class; it is set by the Python package.
+void show_to_tracer_by(void (*show)(const at::Tensor&));
+at::Tensor show_to_tracer(at::Tensor tensor);
+
 at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device);
 inline at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor&& local) {
-  return at::detail::make_tensor<DTensorImpl>(like, std::move(local));
+  const bool traced = is_traced(local);
+  auto result = at::detail::make_tensor<DTensorImpl>(like, std::move(local));
+  return C10_UNLIKELY(traced) ? show_to_tracer(std::move(result)) : result;
 }
 inline at::Tensor make_dtensor(const at::Tensor& local, SpecPtr spec) {
   const auto device = local.device();

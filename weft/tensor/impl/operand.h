@@ -1,5 +1,6 @@
 #pragma once
 
+#include "weft/core/traced_tensor.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 
 #include <c10/util/SmallVector.h>
@@ -16,9 +17,10 @@ struct OperandRef {
 
 using OperandRefs = c10::SmallVector<OperandRef, 8>;
 
-/// Whether the tensor is a leaf that requires a gradient.
+/// Whether the tensor is a leaf that requires a gradient. A tracer makes leaves of everything that it is given, so that a
+/// traced parameter is marked as one instead (is_cast_parameter).
 inline bool is_parameter(const at::Tensor& tensor) {
-  return tensor.requires_grad() && tensor.is_leaf();
+  return tensor.requires_grad() && tensor.is_leaf() && !is_traced(tensor);
 }
 
 } // namespace weft

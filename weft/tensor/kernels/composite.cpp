@@ -13,16 +13,20 @@ namespace {
 
 using Names = std::vector<std::string_view>;
 
-/// The composite operators by name: all overloads, or, where arguments are listed whose numbers the operator reads,
-/// those overloads that have one of them as a tensor. None of the operators draws random numbers.
+/// The composite operators by name, with the overload or without: all overloads, or, where arguments are listed whose
+/// numbers the operator reads, those overloads that have one of them as a tensor. None of the operators draws random
+/// numbers.
 const std::vector<std::pair<std::string_view, Names>>& composites() {
   static const std::vector<std::pair<std::string_view, Names>> all = {
       {"aten::_scaled_dot_product_attention_math", {}},
       {"aten::combinations", {}},
+      {"aten::ctc_loss.IntList", {}},
       {"aten::ctc_loss", {"input_lengths", "target_lengths"}},
+      {"aten::istft", {}},
       {"aten::linalg_matrix_power", {}},
       {"aten::nanquantile", {}},
       {"aten::quantile", {}},
+      {"aten::stft", {}},
       {"aten::tensor_split", {"tensor_indices_or_sections"}},
   };
   return all;
@@ -72,14 +76,14 @@ class Composite final : public c10::OperatorKernel {
 void register_composites(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
-    const auto found = std::find_if(
-        composites().begin(), composites().end(), [&](const auto& each) { return each.first == name.name; });
+    const auto full = c10::toString(name);
+    const auto found = std::find_if(composites().begin(), composites().end(), [&](const auto& each) {
+      return each.first == name.name || each.first == full;
+    });
     const auto op = found == composites().end() ? std::nullopt : dispatcher.findSchema(name);
     if (op && is_listed(op->schema(), found->second) &&
         op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
-      library.impl(
-          c10::toString(name).c_str(),
-          torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Composite>(found->second)));
+      library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Composite>(found->second)));
     }
   }
 }

@@ -26,7 +26,7 @@ bool is_sharded_table(const TensorSpec& table) {
   bool result = false;
   for (int64_t m = 0; m < table.mesh().ndim(); ++m) {
     const auto& placement = table.layout()[m];
-    if (placement.is_shard(0) && placement.is_strided()) {
+    if (placement.is_shard(0) && !placement.is_plain_shard()) {
       return false;
     }
     result = result || (placement.is_shard() && table.mesh().size(m) > 1);

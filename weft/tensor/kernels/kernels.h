@@ -61,6 +61,12 @@ void register_linear_backward(torch::Library& library);
 /// the derivative lacks, which are complex matrices (matmul) and the tangents of forward mode AD (both).
 void register_products(torch::Library& autograd);
 
+/// one_hot by a comparison with the classes, which keeps the layout of the index. ATen would write to a plain tensor of zeros.
+/// On CPUs the smallest and the largest class are read, as on a plain tensor, at the cost of one number from each rank.
+///
+///   one_hot(i64[6] {S(0)}, 4)   ->   i64[6,4] {S(0)}
+void register_one_hot(torch::Library& library);
+
 /// Operators without a rule that run on the local tensors of the replicated inputs, as on plain tensors, because ATen's code
 /// would not take distributed ones:
 ///   the derivative formulas of Householder products write to views of new tensors with the layouts of the inputs. A view

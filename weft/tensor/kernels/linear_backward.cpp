@@ -33,7 +33,8 @@ at::Tensor gradient_of(const at::Tensor& tensor, const at::Tensor& local) {
   const bool is_alike = spec.is_contiguous() && local.is_contiguous() && spec.dtype() == local.scalar_type() &&
       !spec.layout().has_partial();
   if (C10_LIKELY(is_alike)) {
-    return at::detail::make_tensor<DTensorImpl>(impl, AsyncTensor(local), local.device());
+    auto gradient = at::detail::make_tensor<DTensorImpl>(impl, AsyncTensor(local), local.device());
+    return is_traced(local) ? show_to_tracer(std::move(gradient)) : gradient;
   }
   const auto layout = without_partial(spec.layout());
   return make_dtensor(local.contiguous(), TensorSpec::make(spec.mesh(), layout, spec.sizes(), local.scalar_type()));

@@ -133,9 +133,9 @@ at::Tensor scattered_matmul(const at::Tensor& gradient, const at::Tensor& matrix
   const auto* right = as_dtensor(matrix);
   const auto* target = as_dtensor(like);
   // Falls back to operators if the product is to be differentiated again or recorded, which this function does not
-  // support, and for stale tensors, for which operators raise.
+  // support, and for stale tensors, for which operators raise. A compiler has a pass of its own for this.
   if (left == nullptr || right == nullptr || target == nullptr || left->is_stale() || right->is_stale() ||
-      c10::GradMode::is_enabled() || MoveObserver::of_thread() != nullptr ||
+      is_traced(gradient) || c10::GradMode::is_enabled() || MoveObserver::of_thread() != nullptr ||
       Scopes::of_thread().overlap == OverlapMode::Off || Scopes::of_thread().strict) {
     return {};
   }

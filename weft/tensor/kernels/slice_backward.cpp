@@ -1,4 +1,6 @@
 #include "weft/comm/communicator.h"
+#include "weft/core/traced_tensor.h"
+#include "weft/redistribute/functional_group.h"
 #include "weft/tensor/dispatch/kernel_table.h"
 #include "weft/tensor/impl/explain.h"
 #include "weft/tensor/impl/inspect.h"
@@ -25,7 +27,7 @@ int64_t only_mesh_dim_along(int64_t tensor_dim, const TensorSpec& spec) {
     if (!placement.is_shard(tensor_dim)) {
       continue;
     }
-    if (found >= 0 || placement.is_strided() || spec.mesh().size(m) == 1) {
+    if (found >= 0 || !placement.is_plain_shard() || spec.mesh().size(m) == 1) {
       return -1;
     }
     found = m;
@@ -42,12 +44,13 @@ class ShiftedShards {
 
   /// Puts the gradient's elements into `result`, this rank's shard of the sliced tensor.
   void exchange(const at::Tensor& local, const at::Tensor& result) const {
-    const auto group = Communicator::of(gradient_.mesh()).group(gradient_.mesh(), {mesh_dim_});
-    std::vector<at::Tensor> sends(group->size());
-    std::vector<at::Tensor> recvs(group->size());
-    for (int64_t i = 0; i < group->size(); ++i) {
-      const auto sent = intersect(of_gradient(group->rank()), of_result(i));
-      const auto received = intersect(of_gradient(i), of_result(group->rank()));
+    const auto size = gradient_.mesh().size(mesh_dim_);
+    const auto rank = gradient_.mesh().rank(mesh_dim_);
+    std::vector<at::Tensor> sends(size);
+    std::vector<at::Tensor> recvs(size);
+    for (int64_t i = 0; i < size; ++i) {
+      const auto sent = intersect(of_gradient(rank), of_result(i));
+      const auto received = intersect(of_gradient(i), of_result(rank));
       if (!sent.empty()) {
         sends[i] = local.narrow(dim_, sent[0].held_begin, sent[0].length);
       }
@@ -55,10 +58,29 @@ class ShiftedShards {
         recvs[i] = result.narrow(dim_, received[0].wanted_begin, received[0].length);
       }
     }
-    group->all_to_all(sends, recvs).wait();
+    if (is_traced(local)) {
+      receive_traced(sends, recvs, local.options());
+      return;
+    }
+    Communicator::of(gradient_.mesh()).group(gradient_.mesh(), {mesh_dim_})->all_to_all(sends, recvs).wait();
   }
 
  private:
+  void receive_traced(
+      const std::vector<at::Tensor>& sends,
+      const std::vector<at::Tensor>& recvs,
+      const at::TensorOptions& options) const {
+    std::vector<c10::DimVector> shapes;
+    for (const auto& each : recvs) {
+      shapes.emplace_back(each.defined() ? c10::DimVector(each.sizes()) : c10::DimVector{0});
+    }
+    const auto messages = FunctionalGroup(gradient_.mesh(), {mesh_dim_}).all_to_all(sends, shapes, options);
+    for (size_t i = 0; i < recvs.size(); ++i) {
+      if (messages[i].defined()) {
+        recvs[i].copy_(messages[i]);
+      }
+    }
+  }
   Runs of_result(int64_t member) const {
     return runs(sizes_[dim_], member);
   }
