@@ -40,7 +40,7 @@ def run(folder, program, *options):
 def test_the_programs_run(tmp_path):
     ARCHITECTURES["Llama"].make().save_pretrained(tmp_path / "model")
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     before = BEFORE.format(path=str(tmp_path / "model"), new_path=str(tmp_path / "trained"))
     printed = run(tmp_path, before + "".join(blocks).replace("(2, 2)", "(2, 1)"))
     assert "tensor([[ 3, 14, 15,  9,  2," in printed

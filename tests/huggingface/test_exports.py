@@ -1,6 +1,7 @@
 """Models of transformers, exported as they are, go through `weft plan`, `explain`, `shard` and `run` and compute what one device
 computes."""
 
+import functools
 import json
 import re
 
@@ -27,10 +28,15 @@ WITHOUT_LOGITS = ("ViT", "CLIP")
 STRICT = ["Llama", "Gemma", "GPT-2", "Phi-3", "Mixtral", "BERT", "ViT"]
 
 
-def proposed_for(program):
-    done = command("plan", program.path, "--mesh", MESH, "--json")
+@functools.cache
+def _proposed_for(path):
+    done = command("plan", path, "--mesh", MESH, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def proposed_for(program):
+    return _proposed_for(program.path)
 
 
 def collectives_of(summary):
