@@ -16,7 +16,7 @@ help:
 	@echo "make format          format all sources"
 	@echo "make bench [ONLY=x]  build and run the benchmarks, or only x"
 	@echo "make asan, tsan      run all tests under the address (and undefined) or the thread sanitizer"
-	@echo "make fuzz            run the fuzzers over their corpus, each for FUZZ_SECONDS (600); -j2 runs both at once"
+	@echo "make fuzz            run the fuzzers over their corpus, each for FUZZ_SECONDS (600); -j2 runs two at once"
 	@echo "make differential    run PROGRAMS (20000) random Python programs on distributed and on plain tensors, and compare"
 	@echo "make mutate          give each reader COUNT (5000) files that were changed somewhere; make test gives it 300"
 	@echo "make clean           remove build/"

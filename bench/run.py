@@ -7,9 +7,11 @@ import os
 import sys
 from pathlib import Path
 
+import checkpoint
 import collectives
 import dispatch
 import executor
+import fully_sharded
 import host_step
 import huggingface
 import instructions
@@ -26,6 +28,7 @@ from rows import table
 # a table(rows) of its own where they are not those of rows.py.
 BENCHES = {
     "redistribute": redistribute,
+    "checkpoint": checkpoint,
     "collectives": collectives,
     "plan": plan,
     "local": local,
@@ -33,6 +36,7 @@ BENCHES = {
     "instructions": instructions,
     "host_step": host_step,
     "training": training,
+    "fully_sharded": fully_sharded,
     "huggingface": huggingface,
     "executor": executor,
     "transform": transform,

@@ -14,5 +14,7 @@ void add_explain_command(CLI::App& app);
 void add_check_plan_command(CLI::App& app);
 void add_redistribute_command(CLI::App& app);
 void add_show_command(CLI::App& app);
+void add_overlap_command(CLI::App& app);
+void add_checkpoint_command(CLI::App& app);
 
 } // namespace weft

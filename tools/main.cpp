@@ -76,9 +76,11 @@ int main(int argc, char** argv) {
   weft::add_explain_command(app);
   weft::add_shard_command(app);
   weft::add_run_command(app);
+  weft::add_overlap_command(app);
   weft::add_check_plan_command(app);
   weft::add_redistribute_command(app);
   weft::add_show_command(app);
+  weft::add_checkpoint_command(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

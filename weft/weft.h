@@ -1,7 +1,10 @@
 #pragma once
 
-/// Everything a program needs: meshes and placements, communication, redistribution, distributed tensors, modules.
+/// Everything a program needs: meshes and placements, communication, redistribution, distributed tensors, modules,
+/// checkpoints.
 
+#include "weft/checkpoint/retention.h"
+#include "weft/checkpoint/state/save.h"
 #include "weft/comm/collectives.h"
 #include "weft/comm/comm_log.h"
 #include "weft/comm/world/current_world.h"
@@ -16,6 +19,7 @@
 #include "weft/nn/checkpoint.h"
 #include "weft/nn/clip_grad_norm.h"
 #include "weft/nn/distribute_module.h"
+#include "weft/nn/load_pretrained.h"
 #include "weft/nn/loss_parallel.h"
 #include "weft/nn/materialize.h"
 #include "weft/nn/on_meta.h"

@@ -27,8 +27,12 @@ void bind_fused_matmul(py::module_& module);
 void bind_rates(py::module_& module);
 void bind_comm_log(py::module_& module);
 void bind_parallel(py::module_& module);
+void bind_fully_sharded(py::module_& module);
 void bind_sharded_program(py::module_& module);
 void bind_graph(py::module_& module);
+void bind_fx_program(py::module_& module);
+void bind_checkpoint(py::module_& module);
+void bind_tracing(py::module_& module);
 
 /// A Shard, Replicate, StridedShard or Partial object.
 py::object placement_object(const Placement& placement);

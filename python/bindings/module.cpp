@@ -21,7 +21,11 @@ PYBIND11_MODULE(_C, module) {
   bind_fused_matmul(module);
   bind_rates(module);
   bind_parallel(module);
+  bind_fully_sharded(module);
   bind_sharded_program(module);
+  bind_checkpoint(module);
+  bind_tracing(module);
 
   bind_graph(module);
+  bind_fx_program(module);
 }

@@ -128,7 +128,7 @@ class ListedStrategy {
 
   Placement placement(py::handle object) const {
     const auto result = placement_from(kWhere, object);
-    check(!result.is_strided(), "Replicate, Shard or Partial is required");
+    check(!result.is_shard() || result.is_plain_shard(), "Replicate, Shard or Partial is required");
     return result;
   }
 

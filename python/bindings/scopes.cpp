@@ -85,6 +85,10 @@ void bind_scopes(py::module_& module) {
       "in_parallel_forward", &ParallelForward::is_active,
       "Whether this thread runs the forward of a parallelised module.");
   module.def(
+      "enter_vmap", &enter_vmap,
+      "torch.vmap begins: plain tensors that its rules in C++ make count as replicated until leave_vmap().");
+  module.def("leave_vmap", &leave_vmap, "torch.vmap ends.");
+  module.def(
       "counts_as_replicated", &counts_as_replicated, py::arg("plain"),
       "Whether a plain tensor may be used among distributed ones here.");
   bind_switch<&Scopes::debug>(

@@ -23,9 +23,9 @@ const at::Tensor& tensor_from(const char* where, py::handle object) {
 
 /// A tensor to be distributed. Raises for a subclass that runs operators by itself, such as torch's DTensor: its memory is
 /// that of another tensor. What is still on its way (torch's functional collectives) is waited for.
-at::Tensor given_tensor(const char* where, py::handle object) {
+at::Tensor given_tensor(const char* where, py::handle object, bool may_be_traced = false) {
   const auto& tensor = tensor_from(where, object);
-  if (!tensor.key_set().has(c10::DispatchKey::Python)) {
+  if (!tensor.key_set().has(c10::DispatchKey::Python) || (may_be_traced && is_of_tracer(tensor))) {
     return tensor;
   }
   const auto type = type_name(object);
@@ -45,7 +45,7 @@ at::Tensor from_local_tensor(
     std::optional<std::vector<int64_t>> shape,
     std::optional<std::vector<int64_t>> stride,
     py::handle grad_placements) {
-  const auto local = given_tensor("from_local", local_tensor);
+  const auto local = given_tensor("from_local", local_tensor, /*may_be_traced=*/true);
   const auto mesh = mesh_from("from_local", device_mesh);
   const auto layout = layout_from("from_local", placements, mesh);
   auto options = shape && !stride ? with_global_shape(*shape) : FromLocalOptions{};

@@ -29,6 +29,7 @@ from weft._C import (
     ParallelPlan,
     Partial,
     Placement,
+    RaggedShard,
     Replicate,
     Shard,
     StridedShard,
@@ -71,13 +72,17 @@ from weft._comm_debug import comm_debug
 from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
 from weft._export import tensor_parallel, tensor_parallel_transformation
+from weft._fully_shard import FullyShardedModule, fully_shard
 from weft._groups import init_device_mesh
 from weft._install import install, uninstall
 from weft._local import local, local_map
 from weft._materialize import materialize
+from weft._micro_pipeline import micro_pipeline, micro_pipeline_tp_pass
 from weft._module import distribute_module
 from weft._parallelize import parallelize_module
 from weft._redistribution import ExplicitRedistributionContext, implicit_replication
+from weft._pretrained import load_pretrained
+from weft._save import AsyncSaver, latest_checkpoint, load, save
 from weft._register_sharding import check_rule, register_sharding, unregister_sharding
 from weft._styles import (
     ColwiseParallel,
@@ -89,6 +94,7 @@ from weft._styles import (
     RowwiseParallel,
     SequenceParallel,
 )
+from weft._transform_pass import TensorParallelTransformPass
 from weft._visualize import visualize_sharding
 
 if TYPE_CHECKING:
@@ -129,12 +135,14 @@ def __getattr__(name):
 
 
 __all__ = [
+    "AsyncSaver",
     "ColwiseParallel",
     "CommDebugMode",
     "DTensor",
     "DeviceMesh",
     "ExplicitRedistributionContext",
     "Explanation",
+    "FullyShardedModule",
     "MeshRates",
     "ParallelPlan",
     "ParallelStyle",
@@ -143,12 +151,14 @@ __all__ = [
     "PrepareModuleInput",
     "PrepareModuleInputOutput",
     "PrepareModuleOutput",
+    "RaggedShard",
     "Replicate",
     "ReplicateParallel",
     "RowwiseParallel",
     "SequenceParallel",
     "Shard",
     "StridedShard",
+    "TensorParallelTransformPass",
     "TensorSpec",
     "all_gather_matmul",
     "check_rule",
@@ -164,11 +174,15 @@ __all__ = [
     "from_torch",
     "full",
     "full_tensor",
+    "fully_shard",
     "gradient_bucket_bytes",
     "implicit_replication",
     "init_device_mesh",
     "install",
     "is_dtensor",
+    "latest_checkpoint",
+    "load",
+    "load_pretrained",
     "local",
     "local_map",
     "local_shape_and_offset",
@@ -177,6 +191,8 @@ __all__ = [
     "materialize",
     "matmul_reduce_scatter",
     "measure_rates",
+    "micro_pipeline",
+    "micro_pipeline_tp_pass",
     "ones",
     "overlap",
     "parallelize_module",
@@ -188,6 +204,7 @@ __all__ = [
     "register_sharding",
     "replicate_plain",
     "run_on_ranks",
+    "save",
     "set_gradient_bucket_bytes",
     "set_random_state",
     "shard_batch",

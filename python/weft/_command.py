@@ -1,12 +1,28 @@
-"""The command weft, which is a program of its own inside the package."""
+"""The command weft, which is a program of its own inside the package, but for what only Python can read."""
 
 import os
 import sys
 from pathlib import Path
 
 
+def _is_of_python(arguments):
+    return arguments[:1] == ["checkpoint"] and ("--format=dcp" in arguments or "dcp" in arguments[1:])
+
+
 def main():
+    arguments = sys.argv[1:]
+    if _is_of_python(arguments):
+        from weft._dcp import main as convert
+
+        try:
+            return convert(arguments[1:])
+        except (ValueError, TypeError, OSError) as error:
+            sys.exit(f"weft: {error}")
     program = Path(__file__).parent / "bin" / "weft"
     if not program.exists():
         sys.exit("weft: this wheel was built without the command. Install libcli11-dev and build it again.")
-    os.execv(program, ["weft", *sys.argv[1:]])
+    os.execv(program, ["weft", *arguments])
+
+
+if __name__ == "__main__":
+    main()

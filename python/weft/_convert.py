@@ -13,19 +13,20 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 
-def _has_unequal_blocks(placement):
-    return isinstance(placement, _C.StridedShard) and len(set(placement.blocks)) > 1
+def _is_unknown_to_torch(placement):
+    has_unequal_blocks = isinstance(placement, _C.StridedShard) and len(set(placement.blocks)) > 1
+    return has_unequal_blocks or isinstance(placement, _C.RaggedShard)
 
 
 def _torch_placement(placement):
     def of_torch(name):
         return original("torch.distributed.tensor.placement_types", name)
 
+    if _is_unknown_to_torch(placement):
+        return placement
     if isinstance(placement, _C.Shard):
         return of_torch("Shard")(placement.dim)
     if isinstance(placement, _C.StridedShard):
-        if _has_unequal_blocks(placement):
-            return placement  # PyTorch has none like it
         return of_torch("_StridedShard")(placement.dim, split_factor=placement.split_factor)
     if isinstance(placement, _C.Partial):
         return of_torch("Partial")(placement.reduce_op)
@@ -83,9 +84,10 @@ def to_torch(tensor: Tensor) -> DTensor:
     DTensor = original("torch.distributed.tensor", "DTensor")
     spec = _C.spec(tensor)
     check_shard_orders("to_torch", spec)
-    if any(map(_has_unequal_blocks, spec.placements)):
+    if any(map(_is_unknown_to_torch, spec.placements)):
         raise NotImplementedError(
-            f"[to_torch] PyTorch has no shard with blocks of different sizes, but got {spec}. Redistribute it first."
+            f"[to_torch] PyTorch has no ragged shard and none with blocks of different sizes, but got {spec}. Redistribute it "
+            "first."
         )
     return DTensor.from_local(
         _C.to_local(tensor),

@@ -69,3 +69,7 @@ class DTensor(torch.Tensor, metaclass=_DTensorType):
         def placements(self) -> tuple[_C.Placement, ...]: ...
         @property
         def device_mesh(self) -> _C.DeviceMesh: ...
+
+
+# As PyTorch's: what a distributed tensor is made of, for code that goes through the attributes of a class.
+DTensor.__slots__ = ["_local_tensor", "_spec"]

@@ -24,6 +24,7 @@ _NAMES = {
     "torch.distributed.device_mesh": ["init_device_mesh"],
     "torch.distributed.tensor": _TENSORS,
     "torch.distributed._tensor": _TENSORS,  # the older name of torch.distributed.tensor
+    "torch.distributed._tensor.api": _DEFINED,
     "torch.distributed.tensor._api": _DEFINED,
     "torch.distributed.tensor._utils": ["ExplicitRedistributionContext"],
     "torch.distributed.tensor.device_mesh": ["init_device_mesh"],

@@ -22,8 +22,19 @@ def _plain_device(module, device):
     return torch.get_default_device()
 
 
-def _give_memory(module, device):
-    """Allocates every tensor that is on meta. Returns these: text, where it is registered, name, tensor."""
+def has_meta(module):
+    return any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers()))
+
+
+def give_memory_to(module, names, device=None):
+    """Allocates the tensors of these names that are on meta, and what is tied to them."""
+    tensors = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    wanted = {id(tensors[name]) for name in names if name in tensors}
+    _give_memory(module, _plain_device(module, device), wanted)
+
+
+def _give_memory(module, device, wanted=None):
+    """Allocates every tensor that is on meta, or those with these ids. Returns these: text, where it is registered, name, tensor."""
     plain = {}  # by id, so that what was tied stays so
     made = []
 
@@ -42,7 +53,7 @@ def _give_memory(module, device):
     for path, owner in module.named_modules():
         for tensors in (owner._parameters, owner._buffers):
             for name, tensor in tensors.items():
-                if tensor is not None and tensor.is_meta:
+                if tensor is not None and tensor.is_meta and (wanted is None or id(tensor) in wanted):
                     tensors[name] = with_memory(tensor)
                     made.append((_described(owner, path, name), tensors, name, tensors[name]))
     return made
@@ -67,10 +78,17 @@ def _initialize(module, init_fn, made, seen):
         _initialize(child, init_fn, made, seen)
     if init_fn is not None and init_fn(module) is not NotImplemented:
         return
+    _initialize_module(module)
+
+
+def _initialize_module(module, otherwise=None):
+    """By the module's own method, else by `otherwise`."""
     for name in ("reset_parameters", "_reset_parameters"):
         if hasattr(module, name):
             getattr(module, name)()
             return
+    if otherwise is not None:
+        otherwise(module)
 
 
 def _left_without_values(module, made, scope):

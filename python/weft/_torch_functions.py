@@ -4,6 +4,9 @@ its distributed arguments. They count as replicated while the function runs on d
 caller gives is an error as everywhere.
 
 Where such a function draws random numbers, they come from Weft's stream, since torch's may differ between ranks.
+
+The rules of torch.vmap, in C++, make such tensors too, behind operators that make none by themselves (an embedding): in it
+plain tensors that Python has never held count as replicated.
 """
 
 import functools
@@ -13,7 +16,7 @@ import torch.utils._pytree as pytree
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from weft import _C
+from weft import _C, _imports
 
 # By owner: several owners hold the same function under one name.
 _FUNCTIONS = {
@@ -104,7 +107,24 @@ def _teach(name, function, draws):
     return on_both
 
 
+def _tell_of_vmap(vmap):
+    plain_begin, plain_end = vmap._vmap_increment_nesting, vmap._vmap_decrement_nesting
+
+    @functools.wraps(plain_begin)
+    def begin(*args):
+        _C.enter_vmap()
+        return plain_begin(*args)
+
+    @functools.wraps(plain_end)
+    def end():
+        _C.leave_vmap()
+        return plain_end()
+
+    vmap._vmap_increment_nesting, vmap._vmap_decrement_nesting = begin, end
+
+
 def install():
+    _imports.when_imported("torch._functorch.vmap", _tell_of_vmap)
     for table, draws in ((_FUNCTIONS, False), (_DRAWING_FUNCTIONS, True)):
         for owners, names in table.items():
             owners = [functools.reduce(getattr, owner.split(".")[1:], torch) for owner in owners]

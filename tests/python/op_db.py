@@ -69,8 +69,8 @@ class Worker:
 class Table:
     """Counts of outcomes by operator, and what was said of those that are not correct."""
 
-    def __init__(self, samples, torch_version, without_float32):
-        self.samples, self.torch_version, self.without_float32 = samples, torch_version, without_float32
+    def __init__(self, samples, torch_version, not_on_cpu):
+        self.samples, self.torch_version, self.not_on_cpu = samples, torch_version, not_on_cpu
         self.counts = {}
         self.texts = collections.defaultdict(collections.Counter)  # by operator and outcome
         self.unusable = {}  # operators with samples that plain tensors cannot run, and what those say
@@ -115,7 +115,7 @@ class Table:
             *(f"| {name} | {count} | {self.reason(name)} |" for name, count in sorted(refused.items())),
             "", "## What is not run",
             "", "No tensor goes in: " + ", ".join(without_tensors) + ".",
-            "", "No float32: " + ", ".join(self.without_float32) + ".",
+            "", "No kernel for CPUs: " + ", ".join(self.not_on_cpu) + ".",
             *(f"\n{name}: samples of which plain tensors raise ({text})" for name, text in sorted(self.unusable.items())),
             "", "## All operators",
             "", "| operator | " + " | ".join(OUTCOMES) + " |", "|---|" + "---|" * len(OUTCOMES),
@@ -135,8 +135,9 @@ class Table:
 INTRODUCTION = """\
 # Operators compared with plain tensors
 
-Every operator of PyTorch's OpInfo database that takes float32, on two ranks: the samples of the database with all
-tensors replicated, sharded by the first dim and sharded by the last, results and gradients, each a case. Made by
+Every operator of PyTorch's OpInfo database, on two ranks: the samples of the database with all tensors replicated,
+sharded by the first dim and sharded by the last, results and gradients, each a case. They are of float32, or, of
+operators that do not take it, of int64, complex64 or float8. Made by
 
     {command}
 

@@ -52,6 +52,13 @@ def name_of(op):
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
+def dtype_of(op):
+    """float32, or what an operator without it takes; None if it has no kernel for CPUs."""
+    supported = op.supported_dtypes("cpu")
+    preferred = (torch.float32, torch.int64, torch.complex64, torch.float16)
+    return next((dtype for dtype in (*preferred, *sorted(supported, key=str)) if dtype in supported), None)
+
+
 def widened(tensor):
     wide = {torch.float32: torch.float64, torch.complex64: torch.complex128}
     return tensor.to(wide.get(tensor.dtype, tensor.dtype))
@@ -70,14 +77,16 @@ class Runner:
     def __init__(self, say):
         self.say = say
         self.operators = {name_of(op): op for op in op_db}
-        self.names = [name_of(op) for op in op_db if torch.float32 in op.supported_dtypes("cpu")]
+        self.dtypes = {name: dtype for name, op in self.operators.items() if (dtype := dtype_of(op)) is not None}
 
     def run(self, name, samples, begin):
         """Skips samples that plain tensors cannot run, and gives what the last of them says."""
         unusable = None
         op = self.operators[name]
         torch.manual_seed(0)
-        all_samples = list(op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd))
+        dtype = self.dtypes[name]
+        differentiable = op.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
+        all_samples = list(op.sample_inputs("cpu", dtype, requires_grad=differentiable))
         number = 0
         for i, sample in enumerate(spread(all_samples, samples)):
             plain = None
@@ -338,7 +347,8 @@ class Case:
     def dense(self, tensor):
         tensor = tensor.detach()
         tensor = tensor.to_dense() if tensor.layout != torch.strided else tensor
-        return tensor.dequantize() if tensor.is_quantized else tensor.resolve_conj().resolve_neg()
+        tensor = tensor.dequantize() if tensor.is_quantized else tensor.resolve_conj().resolve_neg()
+        return tensor.float() if tensor.is_floating_point() and tensor.itemsize == 1 else tensor  # float8 has no comparison
 
     def close(self, a, e):
         if e.is_floating_point() or e.is_complex():
@@ -372,7 +382,7 @@ def work():
         channel.write(json.dumps(message) + "\n")
 
     runner = Runner(say)
-    say({"names": runner.names, "all": list(runner.operators), "torch": torch.__version__})
+    say({"names": list(runner.dtypes), "all": list(runner.operators), "torch": torch.__version__})
     for line in sys.stdin:
         name, samples, begin = json.loads(line)
         say({"done": name, "unusable": runner.run(name, samples, begin)})

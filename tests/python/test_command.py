@@ -144,6 +144,27 @@ def test_shard_keeps_the_text_after_each_pass(files, tmp_path):
     assert not (tmp_path / "out").exists() and len(list(texts.iterdir())) == 6
 
 
+def test_shard_takes_the_weights_of_a_folder(files, tmp_path):
+    program = torch.export.load(files.model)
+    weights = {name: torch.randn_like(value) for name, value in program.state_dict.items()}
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    stored = {f"m.{name}": value for name, value in weights.items()}
+    stored["m.blocks.0.up.weight_t"] = stored.pop("m.blocks.0.up.weight").t().contiguous()
+    save_file(stored, folder / "model.safetensors")
+    key_map = tmp_path / "map.json"
+    key_map.write_text(json.dumps({"blocks.0.up.weight": {"from": "m.blocks.0.up.weight_t", "transpose": True}, "*": "m.*"}))
+    out, result = tmp_path / "out", tmp_path / "y.safetensors"
+    given = ("shard", files.model, "--mesh", "tp=2", "--plan", files.plan, "-o", out, "--weights", folder)
+    done(*given, "--key-map", key_map)
+    done("run", out, "--input", files.input, "--output", result)
+    module = program.module()
+    module.load_state_dict(weights)
+    torch.testing.assert_close(load_file(result)["output_0"], module(*load_file(files.input).values()), rtol=1e-4, atol=1e-4)
+    code, text = refused(*given)
+    assert code == 1 and "[use_weights]" in text and "it lacks 'blocks.0" in text and text.endswith("if they have other names there.")
+
+
 def test_run_gives_what_the_model_gives(files, tmp_path):
     output = tmp_path / "y.safetensors"
     for program in (files.sharded, files.sharded_by_layouts, files.model):
@@ -267,7 +288,7 @@ def test_a_library_that_cannot_be_loaded_is_an_error():
 
 
 def test_every_command_has_help_with_an_example():
-    for name in ("plan", "explain", "shard", "run", "check-plan", "redistribute", "show"):
+    for name in ("plan", "explain", "shard", "run", "check-plan", "redistribute", "show", "overlap", "checkpoint"):
         assert re.search(rf"Examples?:\n  .*weft {name} ", done(name, "--help")), name
 
 

@@ -114,6 +114,9 @@ def test_what_rounding_decides_is_not_drawn():
     assert steps_operators.is_decided("{x}.amin()", x[1:] / 3) and steps_operators.is_decided("{x} + 1", x / 3)
     assert not steps_operators.is_decided("{x}.abs()", (x - 1) / 7)
     assert not steps_operators.is_decided("torch.maximum({x}, {y})", x / 3, x / 3)
+    rows = torch.tensor([[1.0, 0.0], [2.0, 0.0]])
+    assert steps_operators.divides_by_norm_of_zeros("F.normalize({x}, dim={d})", rows, 0)
+    assert not steps_operators.divides_by_norm_of_zeros("F.normalize({x}, dim={d})", rows, 1)
 
 
 @pytest.mark.parametrize(

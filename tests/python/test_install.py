@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed.device_mesh
 import torch.distributed.tensor as of_torch
-import torch.distributed._tensor
+import torch.distributed._tensor.api
 import torch.distributed.tensor.debug
 import torch.distributed.tensor.experimental
 import torch.distributed.tensor.parallel.input_reshard
@@ -28,6 +28,7 @@ def installed():
 NAMES = {
     "torch.distributed.tensor": "DTensor distribute_module distribute_tensor empty full init_device_mesh ones rand randn zeros",
     "torch.distributed.tensor.parallel": "loss_parallel",
+    "torch.distributed._tensor.api": "DTensor distribute_module distribute_tensor empty full ones rand randn zeros",
     "torch.distributed.tensor._api": "DTensor distribute_module distribute_tensor empty full ones rand randn zeros",
     "torch.distributed.tensor._utils": "ExplicitRedistributionContext",
     "torch.distributed.tensor.debug": "visualize_sharding",
@@ -126,6 +127,7 @@ def test_tensors_speak_of_themselves_as_pytorchs(installed):
         assert spec.mesh == mesh == spec.device_mesh and spec.placements == (of_torch.Shard(0),)
         assert (spec.shape, spec.stride, spec.ndim, spec.tensor_meta.dtype) == (t.shape, t.stride(), 2, t.dtype)
         assert (spec.dim_map, spec.num_shards, spec.num_shards_map, spec.sums) == ([0, -1], 2, [2, 1], [])
+        assert all(hasattr(t, name) for name in of_torch.DTensor.__slots__)
         local = t.requires_grad_()._local_tensor
         assert not local.requires_grad and local.shape == (2, 3)
         local.zero_()

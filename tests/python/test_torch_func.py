@@ -115,6 +115,11 @@ PROGRAMS = {
     "vmap of attention": lambda D: vmap(lambda q: F.scaled_dot_product_attention(q, q, q))(D(HEADS)),
     "vmap of cross_entropy": lambda D: vmap(F.cross_entropy)(D(LOGITS), D(CLASSES, Replicate())),
     "vmap of embedding": mapped(F.embedding, W, torch.tensor([[0, 1], [5, 3]]), Replicate()),
+    "vmap of embeddings, of tables": lambda D: vmap(F.embedding)(D(CLASSES % 4), D(LOGITS)),
+    "vmap of vmap of embeddings": lambda D: vmap(vmap(F.embedding))(D(CLASSES[None] % 4), D(LOGITS[None])),
+    "gradients of embeddings": lambda D: vmap(grad(lambda w, i: F.embedding(i, w).square().sum()))(D(LOGITS), D(CLASSES % 4)),
+    "vmap of batch_norm": lambda D: vmap(lambda x: F.batch_norm(x, None, None, training=True))(D(LOGITS)),
+    "vmap of one_hot": lambda D: vmap(lambda i: F.one_hot(i, 5))(D(CLASSES)),
     "vmap of writes": lambda D: vmap(written_in_place)(D(X)),
     "functionalize": lambda D: torch.func.functionalize(written_in_place)(D(X)),
     "autograd.functional.jacobian": lambda D: torch.autograd.functional.jacobian(torch.tanh, D(X)),
@@ -142,6 +147,21 @@ def test_batched_gradients(expect_as_plain, placement):
         return [batched, mapped, x.grad]
 
     expect_as_plain(program, placement)
+
+
+def test_a_plain_tensor_of_the_program_is_an_error_in_vmap_as_elsewhere():
+    def rank_program(rank):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        x = weft.distribute_tensor(X, mesh, [Shard(0)])
+        for program in (lambda x: x + torch.ones(6), lambda x: x + W[:, 0]):
+            with pytest.raises(ValueError, match="cannot be mixed"):
+                vmap(program)(x)
+        with pytest.raises(ValueError, match="cannot be mixed"):
+            vmap(torch.add)(x, X)
+        with weft.replicate_plain():
+            torch.testing.assert_close(vmap(torch.add)(x, X).full_tensor(), X + X)
+
+    weft.run_on_ranks(2, rank_program)
 
 
 def test_a_tensor_inside_of_a_transform_cannot_be_distributed():

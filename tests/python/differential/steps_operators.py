@@ -75,6 +75,12 @@ def is_decided(text, x, y=None):
     return is_chosen and is_beside_kinks
 
 
+def divides_by_norm_of_zeros(text, x, d):
+    """Whether a vector of zeros is normalized. Partial terms that add up to zero are divided by 1e-12 one by one, which leaves
+    their rounding as a number of any size."""
+    return "normalize" in text and bool((x.detach().double().norm(dim=d) <= ROUNDING).any())
+
+
 def unary(b):
     x, text = b.pick(is_number), b.random.choice(UNARY)
     if x is None or not is_decided(text, b.namespace[x]):
@@ -86,7 +92,8 @@ def along(b):
     x, text = b.pick(lambda value: is_number(value) and value.ndim > 0), b.random.choice(ALONG)
     if x is None or not is_decided(text, b.namespace[x]):
         return None
-    return f"{b.fresh()} = " + text.format(x=x, d=dim_of(b, x))
+    d = dim_of(b, x)
+    return None if divides_by_norm_of_zeros(text, b.namespace[x], d) else f"{b.fresh()} = " + text.format(x=x, d=d)
 
 
 def binary(b):
