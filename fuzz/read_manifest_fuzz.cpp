@@ -1,4 +1,4 @@
-// Any text as the manifest of a checkpoint: an error, or tensors of which every element can be found.
+// Any text as the manifest of a checkpoint: an error, or tensors whose every element has a place in a file.
 #include "weft/checkpoint/manifest.h"
 #include "weft/checkpoint/read_plan.h"
 
