@@ -21,6 +21,7 @@ TEST(SlidingWindow, KnowsOutputsAndInputs) {
   EXPECT_EQ(window.inputs_of({0, 2}), (weft::Run{-1, 7}));
   EXPECT_EQ(window.inputs_of({2, 2}), (weft::Run{3, 7}));
   EXPECT_EQ(window.inputs_of({2, 0}).length, 0);
+  EXPECT_EQ((SlidingWindow{.length = 5, .stride = 3}.outputs_of(3)), 0);
 }
 
 TEST(Halo, ARankTakesRowsOfItsNeighboursAndZerosAtTheEnds) {

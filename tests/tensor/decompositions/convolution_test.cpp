@@ -195,6 +195,17 @@ TEST(Convolution, InvalidCallsRaiseAsOnOneDevice) {
     const auto w = distribute_tensor(small_numbers({3, 2, 7}), mesh, {Replicate()});
     EXPECT_THROW(at::conv1d(x, w), c10::Error);
   });
+  // The padding of a sharded dim is in the window already, so that the kernel does not see it.
+  on_mesh({4}, [](const DeviceMesh& mesh) {
+    const auto x = distribute_tensor(small_numbers({1, 2, 9}), mesh, {Shard(2)}); // the last shard is empty
+    const auto w = distribute_tensor(small_numbers({3, 2, 3}), mesh, {Replicate()});
+    const auto gradient = distribute_tensor(small_numbers({1, 3, 8}), mesh, {Shard(2)});
+    EXPECT_THROW(at::conv1d(x, w, {}, 1, -1), c10::Error);
+    EXPECT_THROW(at::convolution(x, w, {}, {1}, {1, 1}, {1}, false, {0}, 1), c10::Error);
+    EXPECT_THROW(at::convolution(x.to(at::kBool), w.to(at::kBool), {}, {1}, {1}, {1}, false, {0}, 1), c10::Error);
+    EXPECT_THROW(
+        at::convolution_backward(gradient, x, w, {}, {1}, {1}, {1}, false, {0}, 1, {true, true, false}), c10::Error);
+  });
 }
 
 TEST(Convolution, ExplainsTheExchange) {

@@ -53,7 +53,8 @@ at::Tensor view_within(at::Tensor tensor, const Region& whole, const Region& par
 } // namespace
 
 int64_t SlidingWindow::outputs_of(int64_t inputs) const {
-  return (inputs + 2 * padding - dilation * (length - 1) - 1) / stride + 1;
+  const auto last = inputs + 2 * padding - dilation * (length - 1) - 1; // where the last window may begin
+  return last < 0 ? 0 : last / stride + 1;
 }
 
 Run SlidingWindow::inputs_of(Run outputs) const {

@@ -1,4 +1,5 @@
 #include "weft/core/layout_algebra.h"
+#include "weft/rules/builders.h"
 #include "weft/tensor/boundary/halo.h"
 #include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/decompositions/decompositions.h"
@@ -50,19 +51,32 @@ std::vector<SlidingWindow> windows_of(
   return result;
 }
 
-/// Whether the arguments fit each other. Others go by the rule, under which every rank raises.
+/// Whether each list has one number, or one per spatial dim.
+bool have_entries(const OpCall& call, int64_t spatial_dims) {
+  const std::array<std::string_view, 4> lists = {"stride", "padding", "dilation", "output_padding"};
+  return std::all_of(lists.begin(), lists.end(), [&](std::string_view name) {
+    const auto count = static_cast<int64_t>(call.integers(name).size());
+    return count == 1 || count == spatial_dims;
+  });
+}
+
+/// Whether the arguments fit each other, and the gradients may be terms. Other calls go by the rule, under which every rank raises:
+/// here a rank with an empty shard would not, and no kernel would see the padding of sharded dims.
 bool is_valid(
     const OpCall& call,
     const TensorSpec& input,
     const TensorSpec& weight,
     const std::vector<SlidingWindow>& windows) {
   const auto bias = call.operand_of("bias");
+  const auto gradient = call.operand_of("grad_output");
   for (auto d = kFirstSpatialDim; d < input.dim(); ++d) {
-    if (windows[d].stride < 1 || windows[d].outputs_of(input.sizes()[d]) < 1) {
+    const auto outputs = windows[d].outputs_of(input.sizes()[d]);
+    if (windows[d].stride < 1 || windows[d].padding < 0 || outputs < 1 ||
+        (gradient && call.operand(*gradient).sizes[d] != outputs)) {
       return false;
     }
   }
-  return input.numel() > 0 && weight.numel() > 0 && input.dtype() == weight.dtype() &&
+  return input.numel() > 0 && weight.numel() > 0 && input.dtype() == weight.dtype() && has_terms(input.dtype()) &&
       weight.sizes()[1] * call.integer("groups") == input.sizes()[kChannels] &&
       weight.sizes()[0] % call.integer("groups") == 0 &&
       (!bias || call.operand(*bias).sizes == weight.sizes().slice(0, 1));
@@ -76,7 +90,8 @@ bool takes_halo(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   const auto bias = call.operand_of("bias");
   const auto mesh_dims = spatial_mesh_dims(*input);
   if (mesh_dims.empty() || call.boolean("transposed") || input->dim() != weight->dim() ||
-      !is_replicated(weight->layout()) || (bias && !is_replicated(operands[*bias]->layout()))) {
+      !is_replicated(weight->layout()) || (bias && !is_replicated(operands[*bias]->layout())) ||
+      !have_entries(call, input->dim() - kFirstSpatialDim)) {
     return false;
   }
   const auto windows =
