@@ -58,7 +58,9 @@ def torch_spec(tensor):
     from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry, TensorMeta
 
     spec = _C.spec(tensor)
-    orders = [(dim, tuple(spec.shard_order(dim))) for dim in range(spec.ndim)]
+    # PyTorch checks that each mesh dim of an order has its Shard, which a ragged one is not.
+    is_ragged = [isinstance(placement, _C.RaggedShard) for placement in spec.placements]
+    orders = [(dim, tuple(m for m in spec.shard_order(dim) if not is_ragged[m])) for dim in range(spec.ndim)]
     return DTensorSpec(
         _groups.known_torch_mesh(spec.mesh),
         _torch_placements_of(spec.placements),
