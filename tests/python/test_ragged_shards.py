@@ -42,6 +42,8 @@ def test_every_rank_holds_its_rows():
         torch.testing.assert_close(terms.redistribute(placements=t.placements).to_local(), t.to_local())
         made = weft.from_local(t.to_local(), mesh, t.placements)
         assert made.shape == ROWS.shape and torch.equal(made.full_tensor(), ROWS)
+        made = weft.from_local(t.to_local(), mesh, t.placements, run_check=True)
+        assert torch.equal(made.full_tensor(), ROWS)
         assert t._spec.placements == t.placements and t._spec.shape == ROWS.shape and t._spec.shard_order == ()
         with pytest.raises(ValueError, match="a ragged shard requires one length for each of the 3 ranks"):
             weft.distribute_tensor(ROWS, mesh, [RaggedShard(0, (4, 4))])

@@ -42,6 +42,26 @@ TEST(FromLocal, WithoutAShapeLocalTensorsHaveTheSameSize) {
   });
 }
 
+TEST(FromLocal, TheLengthsOfARaggedShardSayWhatItsMeshDimDivides) {
+  const auto global = whole_numbers({8, 6});
+  for (const auto& layout :
+       {Layout({RaggedShard(0, {3, 5}), Shard(1)}), Layout({RaggedShard(0, {4, 4}), Shard(0)}),
+        Layout({Shard(0), RaggedShard(0, {1, 3})}), Layout({RaggedShard(0, {2, 6}), RaggedShard(0, {0, 6})}),
+        Layout({RaggedShard(0, {1, 3}), Shard(0)}, {1, 0}), Layout({RaggedShard(1, {6, 0}), RaggedShard(0, {8, 0})})}) {
+    SCOPED_TRACE(layout.to_string());
+    on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
+      const auto local = part_of(global, mesh, layout);
+      for (const bool run_check : {false, true}) {
+        const auto tensor = from_local(local, mesh, layout, {.run_check = run_check});
+        expect_equal(full_tensor(tensor), global);
+      }
+      EXPECT_THROW(
+          from_local(at::cat({local, local, at::ones({1, local.size(1)})}), mesh, layout, {.run_check = true}),
+          c10::ValueError);
+    });
+  }
+}
+
 TEST(FromLocal, SharesTheMemoryOfAContiguousLocalTensor) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto local = at::zeros({2, 3});

@@ -24,6 +24,30 @@ namespace weft {
 
 namespace {
 
+/// The global sizes if every rank holds as much as this one. A ragged shard says by its lengths how many indices its mesh dim
+/// divides; the mesh dims before it in shard order multiply them.
+///
+///   3 rows under {S(0), S(0|3:5)} on mesh(a=2,b=2)   ->   16 rows, since each rank of a has 8
+///   2 rows under {S(0|3:5), S(0)}                    ->   8 rows
+c10::DimVector sizes_of_all(c10::IntArrayRef local, const DeviceMesh& mesh, const Layout& layout) {
+  c10::DimVector sizes(local);
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const auto order = layout.shard_order(static_cast<int64_t>(d));
+    for (auto m = order.rbegin(); m != order.rend(); ++m) {
+      const auto& placement = layout[*m];
+      const auto lengths = placement.is_ragged() ? placement.lengths() : c10::IntArrayRef();
+      sizes[d] = placement.is_ragged() ? std::accumulate(lengths.begin(), lengths.end(), int64_t{0})
+                                       : sizes[d] * mesh.size(*m);
+    }
+  }
+  return sizes;
+}
+
+bool has_ragged_shard(const Layout& layout) {
+  const auto placements = layout.placements();
+  return std::any_of(placements.begin(), placements.end(), [](const Placement& p) { return p.is_ragged(); });
+}
+
 SpecPtr spec_for(
     const at::Tensor& local,
     const DeviceMesh& mesh,
@@ -36,18 +60,7 @@ SpecPtr spec_for(
                     : c10::str("the stride ", c10::IntArrayRef(options.stride.value_or(std::vector<int64_t>()))),
       " alone. Give both where the local tensors differ in size, and none where they do not.");
   if (!options.shape) {
-    c10::DimVector sizes(local.sizes());
-    for (const auto& placement : layout.placements()) {
-      if (placement.is_ragged()) {
-        const auto lengths = placement.lengths();
-        sizes[placement.dim()] = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-      }
-    }
-    for (int64_t m = 0; m < mesh.ndim(); ++m) {
-      if (layout[m].is_shard() && !layout[m].is_ragged()) {
-        sizes[layout[m].dim()] *= mesh.size(m);
-      }
-    }
+    const auto sizes = sizes_of_all(local.sizes(), mesh, layout);
     return local.is_contiguous()
         ? TensorSpec::make(mesh, layout, sizes, local.scalar_type())
         : TensorSpec::make(mesh, layout, sizes, strides_as_in(local, sizes), local.scalar_type());
@@ -227,7 +240,7 @@ at::Tensor from_local(
       "[from_local] run_check compares values, which a traced tensor has none of, but got it for ", *spec,
       ". Leave it out, or call from_local outside of the compiled function.");
   if (options.run_check) {
-    check_locals_agree("from_local", local, *spec, options.shape.has_value());
+    check_locals_agree("from_local", local, *spec, options.shape.has_value() || has_ragged_shard(spec->layout()));
   }
   const at::NoGradGuard no_graph;
   auto result = wrap(local, *prepared.like, options.run_check);
