@@ -103,7 +103,7 @@ TEST(Placement, ARaggedShardHasTheLengthsOfItsMembers) {
   EXPECT_NE(ragged.blocks_id(), StridedShard(-2, {4, 1, 1}).blocks_id());
   EXPECT_TRUE(Shard(0).is_plain_shard());
   EXPECT_FALSE(StridedShard(0, 2).is_ragged() || StridedShard(0, 2).is_plain_shard() || Replicate().is_plain_shard());
-  for (const auto* wrong : {"S(0|)", "S(0|3:)", "S(0|3:-1)", "S(0|3"}) {
+  for (const auto* wrong : {"S(0|)", "S(0|3:)", "S(0|3:-1)", "S(0|3", "S(0|9223372036854775807:1)"}) {
     EXPECT_ANY_THROW(Placement::parse(wrong)) << wrong;
   }
 }

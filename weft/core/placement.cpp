@@ -111,6 +111,13 @@ Placement Placement::ragged_shard(int64_t dim, c10::IntArrayRef lengths) {
   TORCH_CHECK_VALUE(
       !lengths.empty() && std::all_of(lengths.begin(), lengths.end(), [](int64_t length) { return length >= 0; }),
       "[RaggedShard] one length of at least 0 per member is required, but got ", lengths, " (dim ", dim, ").");
+  __int128 total = 0;
+  for (const auto length : lengths) {
+    total += length;
+  }
+  TORCH_CHECK_VALUE(
+      total <= std::numeric_limits<int64_t>::max(),
+      "[RaggedShard] lengths that are below 2^63 together are required, but got ", lengths, " (dim ", dim, ").");
   check_dim(dim);
   return {Kind::Shard, dim, kRagged - Lists::of_process().number_of(lengths.vec())};
 }
