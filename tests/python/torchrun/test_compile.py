@@ -353,3 +353,24 @@ def test_collectives_over_two_mesh_dims(mesh):
     x = weft.distribute_tensor(torch.randn(4, 4), both, [Shard(0), Shard(0)])
     got = torch.compile(function, backend="aot_eager", fullgraph=True)(x)
     assert torch.equal(got.to_local(), function(x).to_local()) and math.prod(got.shape) == 16
+
+
+def test_convolutions_of_sharded_images_exchange_halos(mesh):
+    x, w = torch.arange(48.0).view(2, 2, 12) % 5, torch.arange(18.0).view(3, 2, 3) % 3
+    results = []
+    for run in (F.conv1d, torch.compile(F.conv1d, backend="aot_eager", fullgraph=True)):
+        image = weft.distribute_tensor(x, mesh, [Shard(2)]).requires_grad_()
+        weight = weft.distribute_tensor(w, mesh, [Replicate()]).requires_grad_()
+        y = run(image, weight, padding=1)
+        y.square().sum().backward()
+        results.append([y, image.grad, weight.grad])
+    for a, b in zip(*results, strict=True):
+        assert a.placements == b.placements and torch.equal(a.full_tensor(), b.full_tensor())
+
+
+def test_one_hot_of_a_given_number_of_classes(mesh):
+    index = torch.tensor([0, 3, 1, 2])
+    got = torch.compile(lambda x: F.one_hot(x, 4) * 2, backend="aot_eager", fullgraph=True)(
+        weft.distribute_tensor(index, mesh, [Shard(0)])
+    )
+    assert got.placements == (Shard(0),) and torch.equal(got.full_tensor(), F.one_hot(index, 4) * 2)

@@ -1,7 +1,6 @@
 #include "weft/tensor/boundary/halo.h"
 
-#include "weft/comm/comm_log.h"
-#include "weft/comm/communicator.h"
+#include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/impl/explain.h"
 #include "weft/tensor/impl/scopes.h"
 
@@ -127,19 +126,16 @@ c10::DimVector Halo::window_shape() const {
   return shape_of(members_[own_].window);
 }
 
-void Halo::exchange(const char* op, const std::vector<at::Tensor>& sends, const std::vector<at::Tensor>& recvs) const {
-  const auto& mesh = input_->mesh();
+void Halo::tell(const char* op) const {
   if (Scopes::of_thread().any()) {
     auto explanation = std::make_shared<Explanation>();
     explanation->op = op;
     explanation->inputs = {input_->to_string()};
     explanation->strategy = input_->layout().to_string() + " stays";
-    explanation->plans = {"all_to_all over " + mesh.dims_text(mesh_dims_)};
+    explanation->plans = {"all_to_all over " + input_->mesh().dims_text(mesh_dims_)};
     explanation->why = "ranks exchange the rows next to a shard that windows reach";
     tell_scopes(explanation, /*communicates=*/true);
   }
-  const OperatorScope scope(op);
-  Communicator::of(mesh).group(mesh, mesh_dims_)->all_to_all(sends, recvs).wait();
 }
 
 at::Tensor Halo::gathered(const char* op, const at::Tensor& shard) const {
@@ -158,7 +154,8 @@ at::Tensor Halo::gathered(const char* op, const at::Tensor& shard) const {
     }
   }
   if (!shard.is_meta()) {
-    exchange(op, sends, recvs);
+    tell(op);
+    exchange_slices(op, shard, input_->mesh(), mesh_dims_, sends, recvs);
   }
   return window;
 }
@@ -181,7 +178,8 @@ at::Tensor Halo::scattered(const char* op, const at::Tensor& window) const {
   if (result.is_meta()) {
     return result;
   }
-  exchange(op, sends, recvs);
+  tell(op);
+  exchange_slices(op, window, input_->mesh(), mesh_dims_, sends, recvs);
   for (size_t i = 0; i < members_.size(); ++i) {
     if (recvs[i].defined()) {
       view_within(result, own.shard, common(own.shard, members_[i].window)).add_(recvs[i]);

@@ -52,7 +52,7 @@ class Halo {
   };
 
   Member member_at(c10::IntArrayRef coordinate, const std::vector<SlidingWindow>& windows) const;
-  void exchange(const char* op, const std::vector<at::Tensor>& sends, const std::vector<at::Tensor>& recvs) const;
+  void tell(const char* op) const;
 
   SpecPtr input_;
   MeshDims mesh_dims_;

@@ -2,6 +2,7 @@
 
 #include "weft/comm/collectives.h"
 #include "weft/comm/comm_log.h"
+#include "weft/comm/communicator.h"
 #include "weft/core/traced_tensor.h"
 #include "weft/redistribute/functional_group.h"
 #include "weft/redistribute/plan.h"
@@ -54,6 +55,30 @@ at::Tensor reduce_implicitly(
   const OperatorScope scope(op);
   return is_traced(local) ? FunctionalGroup(mesh, mesh_dims).all_reduce(local, reduction)
                           : all_reduce(local, mesh, mesh_dims, reduction).wait();
+}
+
+void exchange_slices(
+    const char* op,
+    const at::Tensor& like,
+    const DeviceMesh& mesh,
+    c10::IntArrayRef mesh_dims,
+    const std::vector<at::Tensor>& sends,
+    const std::vector<at::Tensor>& recvs) {
+  const OperatorScope scope(op);
+  if (!is_traced(like)) {
+    Communicator::of(mesh).group(mesh, mesh_dims)->all_to_all(sends, recvs).wait();
+    return;
+  }
+  std::vector<c10::DimVector> shapes;
+  for (const auto& each : recvs) {
+    shapes.emplace_back(each.defined() ? c10::DimVector(each.sizes()) : c10::DimVector{0});
+  }
+  const auto messages = FunctionalGroup(mesh, mesh_dims).all_to_all(sends, shapes, like.options());
+  for (size_t i = 0; i < recvs.size(); ++i) {
+    if (messages[i].defined()) {
+      recvs[i].copy_(messages[i]);
+    }
+  }
 }
 
 } // namespace weft

@@ -20,4 +20,14 @@ at::Tensor reduce_implicitly(
     c10::IntArrayRef mesh_dims,
     ReduceOp reduction);
 
+/// Exchanges slices of plain tensors with the ranks along these mesh dims, of which the caller has told the scopes: sends[i] goes to
+/// member i and recvs[i], which may be a view, takes what comes from it. Undefined ones are empty. `like` is any tensor of their kind.
+void exchange_slices(
+    const char* op,
+    const at::Tensor& like,
+    const DeviceMesh& mesh,
+    c10::IntArrayRef mesh_dims,
+    const std::vector<at::Tensor>& sends,
+    const std::vector<at::Tensor>& recvs);
+
 } // namespace weft

@@ -1,6 +1,7 @@
 #include "weft/tensor/kernels/kernels.h"
 
 #include "weft/core/layout_algebra.h"
+#include "weft/core/traced_tensor.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 
 #include <ATen/ATen.h>
@@ -16,18 +17,22 @@ at::Tensor classes_for(const DTensorImpl& index, int64_t count) {
   return make_dtensor(classes, TensorSpec::make(mesh, replicated(mesh), classes.sizes(), classes.strides(), at::kLong));
 }
 
-/// Raises on every rank for a class that is out of range. On a CUDA device, where reading a value would wait for the device,
+/// Raises on every rank of the mesh for a class that is out of range. A compiler that records the call has no values to look at. On a CUDA device, where reading a value would wait for the device,
 /// the device stops instead, as it does for a plain tensor.
 void check_range(const at::Tensor& index, int64_t classes) {
+  const auto& impl = *as_dtensor(index);
+  if (index.numel() == 0 || index.is_meta() || is_traced(impl.local()) || !impl.spec()->mesh().is_member()) {
+    return;
+  }
   if (!index.is_cpu()) {
-    const auto& local = as_dtensor(index)->local();
+    const auto& local = impl.local();
     at::_assert_async(local.ge(0).logical_and_(local.lt(classes)).all());
     return;
   }
   const auto least = index.min().item<int64_t>(), greatest = index.max().item<int64_t>();
   TORCH_CHECK_INDEX(
       least >= 0 && greatest < classes, "[aten::one_hot] classes from 0 to ", classes - 1, " are required, but got ",
-      least < 0 ? least : greatest, " in ", *as_dtensor(index)->spec(), ". Give a larger num_classes.");
+      least < 0 ? least : greatest, " in ", *impl.spec(), ". Give a larger num_classes.");
 }
 
 at::Tensor one_hot(const at::Tensor& index, int64_t num_classes) {
@@ -40,9 +45,7 @@ at::Tensor one_hot(const at::Tensor& index, int64_t num_classes) {
                          : "a positive number of classes is required, or -1 for the largest class plus one",
       ", but got ", num_classes, " for ", *as_dtensor(index)->spec(), ". Give num_classes.");
   const auto count = num_classes == -1 ? index.max().item<int64_t>() + 1 : num_classes;
-  if (index.numel() != 0 && !index.is_meta()) {
-    check_range(index, count);
-  }
+  check_range(index, count);
   return index.unsqueeze(-1).eq(classes_for(*as_dtensor(index), count)).to(at::kLong);
 }
 

@@ -1,6 +1,4 @@
-#include "weft/comm/communicator.h"
-#include "weft/core/traced_tensor.h"
-#include "weft/redistribute/functional_group.h"
+#include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/dispatch/kernel_table.h"
 #include "weft/tensor/impl/explain.h"
 #include "weft/tensor/impl/inspect.h"
@@ -58,29 +56,10 @@ class ShiftedShards {
         recvs[i] = result.narrow(dim_, received[0].wanted_begin, received[0].length);
       }
     }
-    if (is_traced(local)) {
-      receive_traced(sends, recvs, local.options());
-      return;
-    }
-    Communicator::of(gradient_.mesh()).group(gradient_.mesh(), {mesh_dim_})->all_to_all(sends, recvs).wait();
+    exchange_slices(kName, local, gradient_.mesh(), {mesh_dim_}, sends, recvs);
   }
 
  private:
-  void receive_traced(
-      const std::vector<at::Tensor>& sends,
-      const std::vector<at::Tensor>& recvs,
-      const at::TensorOptions& options) const {
-    std::vector<c10::DimVector> shapes;
-    for (const auto& each : recvs) {
-      shapes.emplace_back(each.defined() ? c10::DimVector(each.sizes()) : c10::DimVector{0});
-    }
-    const auto messages = FunctionalGroup(gradient_.mesh(), {mesh_dim_}).all_to_all(sends, shapes, options);
-    for (size_t i = 0; i < recvs.size(); ++i) {
-      if (messages[i].defined()) {
-        recvs[i].copy_(messages[i]);
-      }
-    }
-  }
   Runs of_result(int64_t member) const {
     return runs(sizes_[dim_], member);
   }
@@ -120,7 +99,6 @@ at::Tensor put_back(const at::Tensor& gradient, c10::IntArrayRef sizes, int64_t 
   const auto& impl = checked_values(kName, gradient);
   const auto& spec = *impl.spec();
   tell(spec, mesh_dim);
-  const OperatorScope scope(kName);
   const auto target = TensorSpec::make(spec.mesh(), spec.layout(), sizes, spec.dtype());
   auto result = at::zeros(target->local_shape_and_offset().shape, impl.local().options());
   ShiftedShards(spec, sizes, dim, mesh_dim, start).exchange(impl.local(), result);
