@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +94,15 @@ TEST(SharedArena, AChildMadeByForkKeepsNothingOfItsParentsAndGetsItsOwn) {
       }),
       0);
   EXPECT_EQ(SharedArena::own(), parents);
+}
+
+TEST(SharedArena, ThereIsNoneUnderALimitOfFileSizes) {
+  EXPECT_EQ(
+      in_child([] {
+        const rlimit limit{.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
+        return setrlimit(RLIMIT_FSIZE, &limit) == 0 && SharedArena::own() == nullptr ? 0 : 1;
+      }),
+      0);
 }
 
 } // namespace shared_arena_test

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace weft {
@@ -47,6 +48,11 @@ SharedArena* SharedArena::own() {
 }
 
 SharedArena* SharedArena::make() {
+  // Beyond the limit of file sizes, ftruncate would end the process by a signal.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < static_cast<rlim_t>(kMappedBytes)) {
+    return nullptr;
+  }
   const int descriptor = memfd_create("weft", MFD_CLOEXEC);
   if (descriptor < 0) {
     return nullptr;
