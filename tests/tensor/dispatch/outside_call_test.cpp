@@ -89,6 +89,25 @@ TEST(OutsideCall, GradientsPassThrough) {
   });
 }
 
+TEST(OutsideCall, OperatorsThatExchangeValuesInTheirKernels) {
+  on_two_of_three([](const at::Tensor& x, bool is_outside) {
+    const auto classes = at::one_hot(x.to(at::kLong), 3);
+    EXPECT_EQ(spec_of(classes)->to_string(), "i64[4,3,3] @ mesh(a=2) {S(0)}");
+    const auto normal = at::batch_norm(x, {}, {}, {}, {}, /*training=*/true, 0.1, 1e-5, false);
+    EXPECT_EQ(spec_of(normal)->to_string(), "f32[4,3] @ mesh(a=2) {S(0)}");
+    const auto leaf = ones({1, 3, 12}, mesh_of(x), {Shard(2)}).set_requires_grad(true);
+    const auto image = at::conv1d(leaf, ones({2, 3, 3}, mesh_of(x), {Replicate()}), {}, 1, 1);
+    EXPECT_EQ(spec_of(image)->to_string(), "f32[1,2,12] @ mesh(a=2) {S(2)}");
+    image.narrow(2, 1, 8).sum().backward();
+    EXPECT_EQ(spec_of(leaf.grad()), spec_of(leaf));
+    if (is_outside) {
+      expect_nothing(classes);
+      expect_nothing(normal);
+      expect_nothing(image);
+    }
+  });
+}
+
 TEST(OutsideCall, ValuesThatTheMeshAloneKnowsRaise) {
   on_two_of_three([](const at::Tensor& x, bool is_outside) {
     if (!is_outside) {

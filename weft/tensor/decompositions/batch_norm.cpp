@@ -78,13 +78,20 @@ Moments exchanged_moments(const at::Tensor& input) {
       sample_mesh_dims.push_back(m);
     }
   }
+  const auto dtype = accumulation_dtype(input.scalar_type());
+  const auto channel_spec = TensorSpec::make(spec->mesh(), channel_layout(layout), {input.size(kChannelDim)}, dtype);
+  if (!spec->mesh().is_member()) {
+    const auto shape = channel_spec->local_shape_and_offset().shape;
+    const auto nothing = [&] {
+      return make_dtensor(at::empty(shape, as_dtensor(input)->local().options().dtype(dtype)), channel_spec);
+    };
+    return {nothing(), nothing()};
+  }
   auto sums = local_sums(as_dtensor(input)->local());
   if (!sample_mesh_dims.empty()) {
     sums = reduce_implicitly(kForward, sums, spec->mesh(), sample_mesh_dims, ReduceOp::Sum);
   }
   const auto averages = sums / samples_per_channel(input);
-  const auto dtype = accumulation_dtype(input.scalar_type());
-  const auto channel_spec = TensorSpec::make(spec->mesh(), channel_layout(layout), {input.size(kChannelDim)}, dtype);
   const auto mean = averages[0];
   const auto variance = (averages[1] - mean.square()).clamp_min(0);
   return {make_dtensor(mean.to(dtype), channel_spec), make_dtensor(variance.to(dtype), channel_spec)};
