@@ -130,6 +130,21 @@ TEST(RecorderMoves, ModelsOfSeveralOperators) {
   });
 }
 
+TEST(RecorderMoves, AConvolutionOfShardedImagesGoesByItsRule) {
+  const auto make = [](const DeviceMesh& mesh) {
+    return std::vector<at::Tensor>{
+        distribute_tensor(whole_numbers({1, 2, 12}), mesh, {Shard(2)}).set_requires_grad(true),
+        distribute_tensor(whole_numbers({3, 2, 3}), mesh, {Replicate()})};
+  };
+  const auto fn = [](const std::vector<at::Tensor>& in) {
+    const auto y = at::conv1d(in[0], in[1], {}, 1, 1);
+    return std::vector<at::Tensor>{y, torch::autograd::grad({full_tensor(y).sum()}, {in[0]})[0]};
+  };
+  on_mesh({2}, [&](const DeviceMesh& mesh) { EXPECT_EQ(spec_of(fn(make(mesh))[0])->layout(), Layout{Shard(2)}); });
+  const auto text = captured_on_ranks({2}, make, fn);
+  EXPECT_EQ(text.find("Float[1,3,12,]{S(2)}"), std::string::npos) << "a program has no halo exchange:\n" << text;
+}
+
 TEST(RecorderMoves, AStepOfAnOptimizer) {
   on_mesh({2}, [&](const DeviceMesh& mesh) {
     const auto make = [&] {

@@ -11,6 +11,7 @@
 #include "weft/tensor/impl/call_agreement.h"
 #include "weft/tensor/impl/explain.h"
 #include "weft/tensor/impl/in_backward.h"
+#include "weft/tensor/impl/move_observer.h"
 #include "weft/tensor/impl/replicated_plain.h"
 #include "weft/tensor/impl/scopes.h"
 #include "weft/tensor/random/random_fallback.h"
@@ -29,6 +30,8 @@ namespace {
 
 /// The last word of the key of a call with numbers with which the operator is not linear.
 constexpr uint64_t kNotLinear = 0x6e6f746c696e6561;
+/// The last word of the key of a call that goes by its rule because it is recorded.
+constexpr uint64_t kRecorded = 0x7265636f72646564;
 
 } // namespace
 
@@ -77,8 +80,17 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
     }
   }
   if (C10_UNLIKELY(call->decomposition != nullptr)) {
-    call->decomposition->kernel.callBoxed(op_, keys, stack);
-    return;
+    if (call->decomposition->is_in_programs || MoveObserver::of_thread() == nullptr) {
+      call->decomposition->kernel.callBoxed(op_, keys, stack);
+      return;
+    }
+    key.add(kRecorded);
+    call = cache.find(key);
+    if (call == nullptr) {
+      auto by_rule = current_traits();
+      by_rule.decomposition = nullptr;
+      call = &cache.add(key, prepare(op_, by_rule, torch::jit::last(*stack, count), operands));
+    }
   }
   if (C10_UNLIKELY(call->is_outside)) {
     run_outside(op_, traits_.schema, *call, *stack);
