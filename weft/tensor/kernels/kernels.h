@@ -91,7 +91,7 @@ void register_selecting_backward(torch::Library& library);
 ///     every rank adds up its shard of a gradient that is sharded along the repeated dim
 ///
 /// In both cases the gradients of k and v are P(sum), with the shape of k and v, and are reduced once, by their first
-/// user.
+/// user. Attention with dropout is attention_dropout.h.
 void register_shared_heads(torch::Library& library);
 
 /// The gradient of a slice along a dim by which the gradient is sharded: every rank gets what the slice took of its own

@@ -5,6 +5,7 @@
 #include "weft/tensor/dispatch/dtensor_kernel.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/scopes.h"
+#include "weft/tensor/kernels/attention_dropout.h"
 
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
@@ -154,9 +155,12 @@ at::Tensor scaled_dot_product_attention(
   if (enable_gqa && shares_heads(query, key) && shares_heads(query, value)) {
     const auto repeats = query.size(kHeadDim) / key.size(kHeadDim);
     const auto like = query.detach();
-    return at::compositeimplicitautograd::scaled_dot_product_attention(
+    return at::scaled_dot_product_attention(
         query, HeadsForQuery::apply(key, repeats, like), HeadsForQuery::apply(value, repeats, like), attn_mask,
         dropout_p, is_causal, scale, /*enable_gqa=*/false);
+  }
+  if (dropout_p != 0) {
+    return attention_with_dropout(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
   }
   std::optional<ReplicatePlainScope> zeros_are_replicated;
   if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0) {

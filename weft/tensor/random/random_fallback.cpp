@@ -184,8 +184,8 @@ void check_no_inner_dropout(const c10::OperatorHandle& op, const c10::IValue& pr
   TORCH_CHECK_NOT_IMPLEMENTED(
       probability.toDouble() == 0, "[", op.schema().name(),
       "] a dropout of 0 is required on distributed tensors, but got ", probability.toDouble(),
-      ": the kernel would draw numbers that differ between ranks. Use the math backend of ",
-      "attention, or dropout as an operator of its own.");
+      ": the kernel would draw numbers that differ between ranks. Use scaled_dot_product_attention, "
+      "or dropout as an operator of its own.");
 }
 
 } // namespace weft
