@@ -17,15 +17,15 @@ namespace {
 /// Far more than any transfer costs, so that a parameter is redistributed only if no other strategy is possible.
 constexpr double kStationarySeconds = 1e6;
 
-/// The cost that a plan has later, where it moves shards to another tensor dim or strides: the result then has a layout
-/// that its neighbours do not have, and one collective more takes it back. Replicas need none, so that a small tensor is gathered
-/// instead; for a large one the bytes decide.
+/// The cost that a plan has later, where it moves shards to another tensor dim or strides, or reduces into shards: the result
+/// then has a layout that its neighbours do not have, and one collective more takes it back. Replicas need none, so that a small
+/// tensor is gathered or all-reduced instead; for a large one the bytes decide.
 double return_seconds(const Plan& plan) {
   const auto links = LinkModel::for_mesh(plan.source->mesh());
   double seconds = 0;
   for (const auto& step : plan.steps) {
     for (const auto m : step.mesh_dims) {
-      if (step.before[m].is_shard() && step.after[m].is_shard() && step.before[m] != step.after[m]) {
+      if (!step.before[m].is_replicate() && step.after[m].is_shard() && step.before[m] != step.after[m]) {
         seconds = std::max(seconds, links.links[m].latency_seconds);
       }
     }

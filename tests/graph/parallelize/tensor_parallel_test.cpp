@@ -96,21 +96,19 @@ TEST(TensorParallel, EveryOutputOfABatchNormHasItsOwnLayout) {
 }
 
 TEST(TensorParallel, WhatSeveralWantIsRedistributedOnce) {
-  const auto text = R"(
-program
-input %w: f32[8,12] = parameter "down.weight"
-input %x: f32[4,12] = user
-  %a: f32[4,8] = aten::linear(%x, %w)
-  %b: f32[4,8] = aten::relu(%a)
-  %c: f32[4,8] = aten::sigmoid(%a)
-output %b = user
-output %c = user
-output %b = user
-)";
-  // Both partial sums are reduced, and each is gathered once for its two outputs.
-  EXPECT_EQ(
-      collectives(expect_same_sharded(text, "tp=4", {{"down", nn::rowwise()}})),
-      (Counts{{"reduce_scatter", 1}, {"all_gather", 2}}));
+  const auto text = [](int64_t rows, int64_t features) {
+    const auto size = c10::str(rows, ",", features);
+    return c10::str(
+        "program\ninput %w: f32[", features, ",12] = parameter \"down.weight\"\ninput %x: f32[", rows,
+        ",12] = user\n  %a: f32[", size, "] = aten::linear(%x, %w)\n  %b: f32[", size, "] = aten::relu(%a)\n  %c: f32[",
+        size, "] = aten::sigmoid(%a)\n", "output %b = user\n", "output %c = user\noutput %b = user\n");
+  };
+  const auto counts = [](const std::string& program) {
+    return collectives(expect_same_sharded(program, "tp=4", {{"down", nn::rowwise()}}));
+  };
+  EXPECT_EQ(counts(text(4, 8)), (Counts{{"all_reduce", 1}}));
+  // A large one is reduced into shards, and each result is gathered once for its two outputs.
+  EXPECT_EQ(counts(text(16, 8192)), (Counts{{"reduce_scatter", 1}, {"all_gather", 2}}));
 }
 
 TEST(TensorParallel, ACopyIsNotUsedAfterItsSourceWasWrittenTo) {
