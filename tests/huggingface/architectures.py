@@ -80,7 +80,7 @@ ARCHITECTURES = {
         "FalconForCausalLM",
         lambda: hf.FalconConfig(**SIZES, **TOKENS, num_kv_heads=2, new_decoder_architecture=True),
         FALCON,
-        reason="the gradient of a key taken by a list of indices is gathered",
+        all_reduces=(5, 5),
     ),
     "BLOOM": Architecture(
         "BloomForCausalLM",

@@ -51,6 +51,7 @@ void register_all() {
   for (auto* each : {library, autograd}) {
     register_linear_backward(*each);
     register_selecting_backward(*each);
+    register_indexing_backward(*each);
     register_composites(*each);
     register_instance_norm(*each);
     register_shared_heads(*each);
@@ -62,6 +63,7 @@ void register_all() {
   register_rms_norm_backward(*autograd);
   register_einsum(*autograd);
   register_products(*autograd);
+  register_index(*autograd);
   register_embedding(*autograd);
   register_on_replicated_locals(*library, *autograd);
   refuse_collectives_of_torch();

@@ -44,6 +44,15 @@ void register_embedding(torch::Library& autograd);
 /// Operators without such a view operator (resize_, other forms of set_) raise.
 void register_in_place_views(torch::Library& library);
 
+/// Indexing, whose gradient keeps the shards of the dims that are not indexed. ATen adds the gradient to a tensor of zeros in
+/// place. These zeros are replicated, because nothing tells their layout, so that the gradient would be gathered. Where the
+/// gradient is partial it is reduced, once, as by ATen's derivative: what comes before would reduce it in every operator.
+///
+///   x[:, index]              x {S(2)}          the derivative of _unsafe_index, which adds out of place
+///   index_select, gather     gradient {S(2)}   add out of place, too
+void register_indexing_backward(torch::Library& library);
+void register_index(torch::Library& autograd);
+
 /// Registers instance_norm as a group norm with one channel per group. ATen would normalize samples and channels as the
 /// channels of one batch norm, by a view that merges both dims, which an unevenly sharded batch does not allow.
 /// The kernel is registered at the autograd key and below.

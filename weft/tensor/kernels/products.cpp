@@ -1,4 +1,5 @@
 #include "weft/tensor/impl/autograd_alias.h"
+#include "weft/tensor/impl/derivative_of_torch.h"
 #include "weft/tensor/kernels/kernels.h"
 
 #include <ATen/ATen.h>
@@ -10,18 +11,12 @@ namespace weft {
 
 namespace {
 
-/// The keys by which the dispatcher finds ATen's derivative of an operator whose kernel at the autograd key of distributed
-/// tensors is one of this file: nested tensors have the same derivative, at a key of their own.
-c10::DispatchKeySet to_derivative(c10::DispatchKeySet keys) {
-  return (keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradNestedTensor);
-}
-
 at::Tensor matmul(c10::DispatchKeySet keys, const at::Tensor& self, const at::Tensor& other) {
   const bool is_complex = self.is_complex() || other.is_complex(); // ATen's derivative is of real numbers only
   if (C10_UNLIKELY(is_complex || has_tangent(self) || has_tangent(other))) {
     return at::compositeimplicitautograd::matmul(self, other);
   }
-  return at::_ops::matmul::redispatch(to_derivative(keys), self, other);
+  return at::_ops::matmul::redispatch(to_derivative_of_torch(keys), self, other);
 }
 
 at::Tensor linear(
@@ -33,7 +28,7 @@ at::Tensor linear(
   if (C10_UNLIKELY(has_tangent(input) || has_tangent(weight) || (has_bias && has_tangent(*bias)))) {
     return at::compositeimplicitautograd::linear(input, weight, bias);
   }
-  return at::_ops::linear::redispatch(to_derivative(keys), input, weight, bias);
+  return at::_ops::linear::redispatch(to_derivative_of_torch(keys), input, weight, bias);
 }
 
 } // namespace
