@@ -22,7 +22,7 @@ ALL_REDUCES = {
     "RoBERTa": 6,  # two tables are looked up by what is given
     "CLIP": 9,  # two towers, of which one has a table
     "ViT": 4,
-    "OLMo 2": 3,  # norms over all heads keep attention replicated
+    "OLMo 2": 9,  # four norms over all heads exchange their moments
 }
 WITHOUT_LOGITS = ("ViT", "CLIP")
 STRICT = ["Llama", "Gemma", "GPT-2", "Phi-3", "Mixtral", "BERT", "ViT"]

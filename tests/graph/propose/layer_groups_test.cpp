@@ -18,7 +18,7 @@ std::vector<std::string> groups_of(const char* text, const std::set<std::string>
     for (const auto& source : group.sources) {
       sources.push_back(
           source.layer->module + (source.heads ? c10::str(" heads ", *source.heads) : "") +
-          (source.parts > 1 ? c10::str(" parts ", source.parts) : "") +
+          (source.has_moments ? " with moments" : "") + (source.parts > 1 ? c10::str(" parts ", source.parts) : "") +
           (source.part_sizes.empty() ? "" : c10::str(" parts ", c10::Join(":", source.part_sizes))));
     }
     auto described = c10::Join(" + ", sources);
@@ -123,9 +123,27 @@ TEST(LayerGroups, WhatNeedsAllFeaturesIsTold) {
     input %a: f32[8,4] = parameter "up.weight"
     input %x: f32[3,4] = user
       %p: f32[3,8] = aten::linear(%x, %a)
-      %s: f32[3] = aten::sum.dim_IntList(%p, [1])
+      %v: f32[3,2,4] = aten::view(%p, [3, 2, 4])
+      %s: f32[3,4] = aten::sum.dim_IntList(%v, [1])
     output %s = user)";
   EXPECT_EQ(groups_of(mixed), (Groups{"up: aten::sum.dim_IntList mixes its features"}));
+}
+
+TEST(LayerGroups, MomentsOfAllFeaturesStopNone) {
+  const auto* text = R"(program
+    input %a: f32[8,4] = parameter "up.weight"
+    input %s: f32[8] = parameter "norm.weight"
+    input %c: f32[4,8] = parameter "down.weight"
+    input %x: f32[3,4] = user
+      %p: f32[3,8] = aten::linear(%x, %a)
+      %q: f32[3,8] = aten::pow.Tensor_Scalar(%p, 2)
+      %m: f32[3,1] = aten::mean.dim(%q, [-1], True)
+      %r: f32[3,1] = aten::rsqrt(%m)
+      %n: f32[3,8] = aten::mul.Tensor(%p, %r)
+      %w: f32[3,8] = aten::mul.Tensor(%s, %n)
+      %d: f32[3,4] = aten::linear(%w, %c)
+    output %d = user)";
+  EXPECT_EQ(groups_of(text), (Groups{"up with moments -> down"}));
 }
 
 TEST(LayerGroups, AnOperandOfWhichTheDtypeAloneIsReadStopsNoFeatures) {

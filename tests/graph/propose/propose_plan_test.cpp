@@ -108,6 +108,29 @@ TEST(ProposePlan, ShardsExpertsByTheirParameters) {
   }
 }
 
+TEST(ProposePlan, ANormOverAllFeaturesReducesItsMomentsAlone) {
+  auto program = parse_program(R"(program
+  input %a: f32[8,4] = parameter "up.weight"
+  input %b: f32[4,8] = parameter "down.weight"
+  input %x: f32[3,4] = user
+    %p: f32[3,8] = aten::linear(%x, %a)
+    %q: f32[3,8] = aten::pow.Tensor_Scalar(%p, 2)
+    %m: f32[3,1] = aten::mean.dim(%q, [-1], True)
+    %e: f32[3,1] = aten::add.Tensor(%m, 1e-06)
+    %r: f32[3,1] = aten::rsqrt(%e)
+    %n: f32[3,8] = aten::mul.Tensor(%p, %r)
+    %d: f32[3,4] = aten::linear(%n, %b)
+  output %d = user)");
+  const auto proposed = propose_plan(program, 2);
+  EXPECT_EQ(
+      proposed.entries[0].reason,
+      "feed-forward: its features stay apart until down sums them up; a norm over them all-reduces its moments");
+  shard(program, analysis_mesh("tp=2"), proposed.plan());
+  const auto collectives = summarize(program).collectives;
+  EXPECT_EQ(collectives.at("all_reduce"), 2);
+  EXPECT_EQ(collectives.at("reduce_scatter") + collectives.at("all_gather"), 0);
+}
+
 TEST(ProposePlan, SmallEndsStayReplicated) {
   const auto proposed = propose_plan(parse_program(kProgram), 16);
   EXPECT_EQ(proposed.entries.size(), 2u);

@@ -264,6 +264,27 @@ class Flows {
     }
   }
 
+  /// Whether a call reduces all of the features, so that its result has none. Over sharded features that takes an all-reduce
+  /// of the result, by the rule or by a decomposition.
+  bool takes_moments(const Node& node, const Rule& rule, size_t operand, const FeatureDims& features) {
+    const auto* decomposition = analysis_.traits(*node.op()).decomposition;
+    const bool is_decomposed = decomposition != nullptr && decomposition->is_in_programs;
+    const auto& dims = rule.inputs[operand];
+    for (size_t d = 0; d < features.dims.size(); ++d) {
+      const auto& stretches = features.dims[d];
+      const bool has_features =
+          std::any_of(stretches.begin(), stretches.end(), [](const auto& stretch) { return stretch.step != 0; });
+      const auto is_kept = [&](Rule::Factor factor) {
+        return !rule.is_reduced(factor) || (rule.is_unsharded(factor) && !is_decomposed);
+      };
+      if (has_features &&
+          (d >= dims.size() || dims[d].empty() || std::any_of(dims[d].begin(), dims[d].end(), is_kept))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   void pass(
       const Node& node,
       const Rule& rule,
@@ -284,9 +305,19 @@ class Flows {
         group_of(flow.sources[0]).partners.push_back(layer);
         return;
       }
+      if (tracked.size() == 1 && layer == nullptr && takes_moments(node, rule, position, flow.dims)) {
+        for (const auto number : flow.sources) {
+          source(number).has_moments = true;
+        }
+        return;
+      }
       if (passage.kind != FeaturePassage::Kind::Passes || (factor && *factor != passage.factor)) {
         const bool needs_all = passage.kind == FeaturePassage::Kind::Stopped;
-        stop(flow, target_name(node) + (needs_all ? " needs all of its features" : " mixes its features"));
+        for (const auto each : tracked) {
+          stop(
+              flows_.at(node.operand(operands[each].operand)),
+              target_name(node) + (needs_all ? " needs all of its features" : " mixes its features"));
+        }
         return;
       }
       part = !factor || part == flow.part ? flow.part : std::nullopt;

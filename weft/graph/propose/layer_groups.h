@@ -16,6 +16,7 @@ struct LayerGroup {
     std::optional<int64_t> heads;
     int64_t parts = 1;
     std::vector<int64_t> part_sizes = {}; // of parts of different sizes: the heads of each, or else the features
+    bool has_moments = false;             // whether a norm takes its moments over all of the features
   };
   std::vector<Source> sources;
   std::vector<const WeightedLayer*> partners; // the layers that sum over the features
@@ -24,7 +25,7 @@ struct LayerGroup {
 };
 
 /// Follows the features of all linear layers except those of `excluded` modules. A layer that sums over the features of
-/// another one starts no group.
+/// another one starts no group. A reduction over all features, as in norms, stops none: its result is a number per row.
 std::vector<LayerGroup> find_layer_groups(
     const Program& program,
     const std::unordered_map<const Node*, WeightedLayer>& layers,

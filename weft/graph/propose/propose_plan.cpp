@@ -25,6 +25,7 @@ struct Proposal {
   std::string reason;
   std::vector<std::string> others; // the modules that replace "%" in the reason
   bool is_of_parameter = false;
+  std::string remark = {}; // after the reason
 };
 
 class Proposing {
@@ -127,8 +128,9 @@ class Proposing {
       } else {
         reason += (source.heads ? c10::str(*source.heads, " heads") : "its features") + " stay apart until %";
       }
+      const auto* moments = source.has_moments ? "; a norm over them all-reduces its moments" : "";
       const bool is_stack = source.layer->stack.has_value();
-      propose(source.layer->module, {source_style(source), reason, partners, is_stack}, excluded);
+      propose(source.layer->module, {source_style(source), reason, partners, is_stack, moments}, excluded);
     }
     for (const auto* partner : group.partners) {
       const bool is_stack = partner->stack.has_value();
@@ -276,7 +278,7 @@ class Proposing {
   std::string reason_text(const Proposal& proposal) {
     const auto at = proposal.reason.find('%');
     if (at == std::string::npos) {
-      return proposal.reason;
+      return proposal.reason + proposal.remark;
     }
     std::vector<std::string> others;
     for (const auto& other : proposal.others) {
@@ -287,7 +289,7 @@ class Proposing {
     }
     auto text = proposal.reason;
     const bool is_subject = text.find("until %") != std::string::npos;
-    return text.replace(at, 1, c10::Join(", ", others) + (is_subject ? " sums them up" : ""));
+    return text.replace(at, 1, c10::Join(", ", others) + (is_subject ? " sums them up" : "")) + proposal.remark;
   }
 
   const Program& program_;
