@@ -1,5 +1,7 @@
 #include "tests/support/process_ranks.h"
 
+#include "tests/support/forbidden_call.h"
+
 #include <c10/util/Exception.h>
 
 #include <csignal>
@@ -131,6 +133,9 @@ std::optional<int> run_role_if_named() {
     return 2;
   }
   try {
+    if (const char* number = std::getenv(kForbiddenCallVariable)) {
+      forbid_call(std::stol(number));
+    }
     role->second();
     return 0;
   } catch (const c10::Error& error) {

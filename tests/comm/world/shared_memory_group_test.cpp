@@ -1,5 +1,6 @@
 #include "weft/comm/world/shared_memory_group.h"
 
+#include "tests/support/forbidden_call.h"
 #include "tests/support/group_faults.h"
 #include "tests/support/launch_store.h"
 #include "tests/support/process_ranks.h"
@@ -14,11 +15,17 @@
 
 #include <thread>
 
+#include <sys/syscall.h>
+
 namespace weft {
 
 namespace shared_memory_group_test {
 
 const testing::Environment kEnvironment = {};
+/// Of ranks that may not read each other's memory, so that tensors of any size are copied into shared memory.
+const testing::Environment kCopiesAlone = {{testing::kForbiddenCallVariable, std::to_string(SYS_process_vm_readv)}};
+/// Of ranks that may not share memory.
+const testing::Environment kSharesNothing = {{testing::kForbiddenCallVariable, std::to_string(SYS_memfd_create)}};
 
 TEST(SharedMemoryGroup, ARankKilledInsideACollectiveIsAnErrorOnTheOthers) {
   testing::check_killed_rank(kEnvironment);
@@ -40,8 +47,12 @@ TEST(SharedMemoryGroup, RanksThatMakeDifferentCallsAllGetAnErrorThatNamesTheirs)
   testing::check_different_calls(kEnvironment);
 }
 
-/// Sizes at which receivers read from the sender's own memory, also into tensors that are not contiguous.
-RANK_ROLE(exchanges_large_tensors) {
+TEST(SharedMemoryGroup, ARankKilledAmongCopiesIsAnErrorOnTheOthers) {
+  testing::check_killed_rank(kCopiesAlone);
+}
+
+/// Sizes at which receivers read from the sender's own memory if they may, also into tensors that are not contiguous.
+void exchange_large_tensors() {
   const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
   const auto rank = mesh.world()->rank();
   const auto of_rank = [](int64_t r, at::ScalarType dtype) {
@@ -67,13 +78,41 @@ RANK_ROLE(exchanges_large_tensors) {
        2)
           .to(at::kBFloat16));
   testing::say("all values are right");
+  const auto* arena = SharedArena::own();
+  testing::say(
+      arena == nullptr                                               ? "nothing was shared"
+          : arena->used_range() < static_cast<int64_t>(own.nbytes()) ? "only small tensors were copied"
+                                                                     : "tensors of any size were copied");
   barrier(mesh, 0);
 }
 
-TEST(SharedMemoryGroup, LargeTensorsAreReadFromTheirSendersMemory) {
-  const auto ranks = testing::run_process_ranks("exchanges_large_tensors", 2);
+RANK_ROLE(exchanges_large_tensors) {
+  exchange_large_tensors();
+}
+
+RANK_ROLE(exchanges_large_tensors_where_rank_1_may_not_read) {
+  if (read_launch_environment()->rank == 1) {
+    testing::forbid_call(SYS_process_vm_readv);
+  }
+  exchange_large_tensors();
+}
+
+void expect_large_exchanges(const char* role, const testing::Environment& environment, const char* way) {
+  const auto ranks = testing::run_process_ranks(role, 2, {.environment = environment});
   for (const auto& rank : ranks) {
-    EXPECT_TRUE(rank.has_line("all values are right")) << describe(ranks);
+    EXPECT_TRUE(rank.has_line("all values are right") && rank.has_line(way)) << describe(ranks);
+  }
+}
+
+TEST(SharedMemoryGroup, LargeTensorsAreReadFromTheirSendersMemoryOrCopiedWhereThatIsForbidden) {
+  const auto* role = "exchanges_large_tensors";
+  expect_large_exchanges(role, kCopiesAlone, "tensors of any size were copied");
+  expect_large_exchanges(role, kSharesNothing, "nothing was shared");
+  const auto* one_may_not = "exchanges_large_tensors_where_rank_1_may_not_read";
+  expect_large_exchanges(one_may_not, kEnvironment, "tensors of any size were copied");
+  const auto ranks = testing::run_process_ranks(role, 2);
+  for (const auto& rank : ranks) {
+    EXPECT_TRUE(rank.has_line("all values are right")) << describe(ranks); // a rank that waits long copies, too
   }
 }
 
