@@ -1,15 +1,15 @@
 """One rank of the benchmark 'fully_sharded': a training step of the decoder in bench/python_decoder.py, started by bench/run.py.
 
-Cases, whose size is the model's dim; each rank has a sequence of its own:
+Cases, whose size is the model's dim; each rank has a sequence of its own, or with " x3" at the end three:
   weft, weft global   weft.fully_shard, a unit per block and one for the rest; with plain data, and with a distributed batch
   torch               torch.distributed.fsdp.fully_shard, the same units
   weft dp             Weft's data parallelism: replicated parameters, gradients reduced in buckets
   ddp                 DistributedDataParallel
   single              the full model on every rank, without communication
-All but the last start from the same parameters and must have the same losses before the first is timed.
+  communication       weft.fully_shard with one token, without the optimizer: what is communicated, and hardly more
+Modes that are compared start from the same parameters and must have the same losses before the first is timed.
 """
 
-import copy
 import sys
 from pathlib import Path
 
@@ -54,54 +54,73 @@ class Training:
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         self.inputs, self.targets = tokens
 
-    def step(self):
+    def backward(self):
         loss = F.cross_entropy(self.model(self.inputs).flatten(0, 1), self.targets.flatten())
         loss.backward()
+        return loss
+
+    def step(self):
+        loss = self.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss
 
+    def communicate(self):
+        self.backward()
+        self.optimizer.zero_grad()
 
-def trainings(dim):
+
+def training(mode, dim, sequences=1):
+    """The same parameters and tokens for every mode."""
     torch.manual_seed(0)
-    tokens = torch.randint(VOCABULARY, (dist.get_world_size(), LENGTH + 1))
-    batch = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-    own = [each[dist.get_rank() :][:1] for each in batch]
-    mesh = weft.init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
-    of_torch = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
-    distributed = [weft.distribute_tensor(each, mesh, [Shard(0)]) for each in batch]
     model = Decoder(VOCABULARY, dim, BLOCKS, dim // 64)
+    ranks = dist.get_world_size()
+    tokens = torch.randint(VOCABULARY, (ranks * sequences, LENGTH + 1))
+    batch = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    own = [each.chunk(ranks)[dist.get_rank()] for each in batch]
+    mesh = weft.init_device_mesh("cpu", (ranks,), mesh_dim_names=("dp",))
+    if mode in ("weft global", "weft dp"):
+        distributed = [weft.distribute_tensor(each, mesh, [Shard(0)]) for each in batch]
+        if mode == "weft dp":
+            return Training(weft.distribute_module(model, mesh), distributed)
+        return Training(sharded(model, lambda part: weft.fully_shard(part, mesh)), distributed)
+    if mode == "weft":
+        return Training(sharded(model, lambda part: weft.fully_shard(part, mesh)), own)
+    if mode == "communication":
+        return Training(sharded(model, lambda part: weft.fully_shard(part, mesh)), [each[:1, :1] for each in own])
+    if mode == "torch":
+        of_torch = init_device_mesh("cpu", (ranks,), mesh_dim_names=("dp",))
+        return Training(sharded(model, lambda part: fully_shard(part, mesh=of_torch)), own)
+    return Training(DistributedDataParallel(model) if mode == "ddp" else model, own)
 
-    def new():
-        return copy.deepcopy(model)
 
-    return {
-        "weft": Training(sharded(new(), lambda part: weft.fully_shard(part, mesh)), own),
-        "weft global": Training(sharded(new(), lambda part: weft.fully_shard(part, mesh)), distributed),
-        "torch": Training(sharded(new(), lambda part: fully_shard(part, mesh=of_torch)), own),
-        "weft dp": Training(weft.distribute_module(new(), mesh), distributed),
-        "ddp": Training(DistributedDataParallel(new()), own),
-        "single": Training(new(), own),
-    }
-
-
-def agreeing_trainings(dim):
-    made = trainings(dim)
-    losses = {mode: [mean_loss(each.step()) for _ in range(AGREEING_STEPS)] for mode, each in made.items() if mode != "single"}
-    for mode, of_mode in losses.items():
-        if any(abs(a - b) > TOLERANCE * b for a, b in zip(of_mode, losses["ddp"])):
-            raise RuntimeError(f"the losses of {mode} at dim {dim} must be those of ddp, but got {losses}")
-    made["single"].step()
-    return made
+def first_losses(mode, dim):
+    """The training, and the losses of its first steps if they are those of all ranks' data."""
+    made = training(mode, dim)
+    if mode == "single":
+        made.step()
+        return made, None
+    return made, [mean_loss(made.step()) for _ in range(AGREEING_STEPS)]
 
 
 def calls():
-    made = {}
+    made, expected = {}, {}
 
     def make_call(case, dim):
-        if dim not in made:
-            made[dim] = agreeing_trainings(dim)
-        return made[dim][case].step
+        if case == "communication":
+            return training(case, dim).communicate
+        mode, _, sequences = case.partition(" x")
+        if sequences:
+            return training(mode, dim, int(sequences)).step
+        if dim not in expected:
+            made["ddp", dim], expected[dim] = first_losses("ddp", dim)
+        if (mode, dim) not in made:
+            made[mode, dim], losses = first_losses(mode, dim)
+            if losses and any(abs(a - b) > TOLERANCE * b for a, b in zip(losses, expected[dim])):
+                raise RuntimeError(
+                    f"the losses of {mode} at dim {dim} must be {expected[dim]}, as those of ddp, but got {losses}"
+                )
+        return made[mode, dim].step
 
     return make_call
 
