@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 def free_port():
@@ -42,6 +42,11 @@ def two_hosts(script, rate):
     finally:
         process.stdin.close()
         process.wait()
+
+
+def with_own_cores(hosts):
+    """The same hosts, each with a core of its own: otherwise the ranks wake each other on one core, as hosts never do."""
+    return [replace(host, prefix=[*host.prefix, "taskset", "-c", str(core)]) for core, host in enumerate(hosts)]
 
 
 class Ranks:

@@ -2,9 +2,6 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
@@ -24,31 +21,6 @@ void ignore_broken_pipes() {
 
 } // namespace
 
-namespace {
-
-/// Threads started in this scope do not preempt other threads when they wake up. gloo's loop thread spins while another
-/// thread holds a connection's lock; if it preempted that very thread, both would stall for a time slice.
-class BatchThreads {
- public:
-  BatchThreads() {
-    pthread_getschedparam(pthread_self(), &policy_, &parameters_);
-    if (policy_ == SCHED_OTHER) {
-      pthread_setschedparam(pthread_self(), SCHED_BATCH, &parameters_);
-    }
-  }
-  ~BatchThreads() {
-    pthread_setschedparam(pthread_self(), policy_, &parameters_);
-  }
-  BatchThreads(const BatchThreads&) = delete;
-  BatchThreads& operator=(const BatchThreads&) = delete;
-
- private:
-  int policy_ = SCHED_OTHER;
-  sched_param parameters_ = {};
-};
-
-} // namespace
-
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(
     const c10::intrusive_ptr<c10d::Store>& store,
     int64_t rank,
@@ -56,7 +28,6 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(
     std::chrono::milliseconds timeout) {
   using c10d::ProcessGroupGloo;
   ignore_broken_pipes();
-  const BatchThreads batch_threads;
   auto options = ProcessGroupGloo::Options::create(timeout);
   if (const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME")) {
     std::istringstream names(interfaces);
