@@ -67,11 +67,11 @@ def _as_forward(generate):
     return on_both
 
 
-def set_replicates_plain(module, replicates_plain):
-    """Whether plain tensors count as replicated in the forward of a module and of each of its submodules."""
+def set_replicates_plain(module, replicates_plain, alone=False):
+    """Whether plain tensors count as replicated in the forward of a module and of each of its submodules, or of that one alone."""
     if not hasattr(nn.Module, "_weft_replicates_plain"):
         _install()
-    for each in module.modules():
+    for each in [module] if alone else module.modules():
         each._weft_replicates_plain = replicates_plain
     for module_class in {type(each) for each in module.modules()}:
         replace_method(module_class, "generate", _as_forward)

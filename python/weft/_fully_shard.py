@@ -5,7 +5,7 @@ The work is C++ (weft/fully_sharded); here a module's hooks call it, and its met
 
 from __future__ import annotations
 
-import copy
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,6 +18,7 @@ from weft._forward import set_replicates_plain
 from weft._module import check_module
 
 _NAME = "_weft_unit"
+_IN_UNIT = "_weft_in_unit"  # set on plain parameters that a unit has taken, and on its shards
 
 
 class _Handle:
@@ -75,6 +76,12 @@ class FullyShardedModule:
             "call fully_shard for both."
         )
 
+    def __reduce_ex__(self, protocol):
+        raise NotImplementedError(
+            f"[fully_shard] the state_dict() of a fully sharded module is saved, but got {type(self).__name__} itself. Save that, or "
+            "use weft.save."
+        )
+
 
 def _unit_of(module):
     unit = module.__dict__.get(_NAME)
@@ -126,6 +133,8 @@ def _refresh_of(module):
 def _as_parameter(shard, parameter):
     made = nn.Parameter(shard, requires_grad=parameter.requires_grad)
     made.__dict__.update(parameter.__dict__)
+    for each in (made, parameter):
+        setattr(each, _IN_UNIT, True)
     return made
 
 
@@ -147,15 +156,35 @@ def _data_dims(mesh, mesh_dim, replicate_dim):
     return mesh_dim, replicate_dim
 
 
-def _check_options(shard_placement_fn, offload_policy, reshard_after_forward, mesh_dim, mesh):
+def _check_module(module):
+    if _NAME in module.__dict__:
+        raise ValueError(f"[fully_shard] a module is fully sharded once, but this {type(module).__name__} is already.")
+    if type(module).forward is nn.modules.module._forward_unimplemented:
+        raise ValueError(
+            f"[fully_shard] a module with a forward is required, but got {type(module).__name__}, a container. Call fully_shard for "
+            "each module in it."
+        )
+
+
+def _check_options(shard_placement_fn, mp_policy, offload_policy, reshard_after_forward, mesh_dim, mesh):
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy  # takes long to import
+
     if shard_placement_fn is not None:
         raise NotImplementedError(
             "[fully_shard] parameters are sharded by rows, at boundaries that make a unit's shards one buffer, but got a "
             "shard_placement_fn. Leave it out."
         )
-    if offload_policy is not None and type(offload_policy).__name__ != "OffloadPolicy" and mesh.device_type != "cpu":
+    if mp_policy is not None and not isinstance(mp_policy, MixedPrecisionPolicy):
+        raise TypeError(f"[fully_shard] a MixedPrecisionPolicy is required for mp_policy, but got {mp_policy!r}.")
+    if offload_policy is not None and not isinstance(offload_policy, OffloadPolicy):
+        raise TypeError(f"[fully_shard] an OffloadPolicy is required for offload_policy, but got {offload_policy!r}.")
+    if isinstance(offload_policy, CPUOffloadPolicy) and mesh.device_type != "cpu":
         raise NotImplementedError(
             f"[fully_shard] shards stay on the device of the mesh, but got {type(offload_policy).__name__}. Leave it out."
+        )
+    if not isinstance(reshard_after_forward, int | None):
+        raise TypeError(
+            f"[fully_shard] True, False or a number of ranks is required for reshard_after_forward, but got {reshard_after_forward!r}."
         )
     is_number = isinstance(reshard_after_forward, int) and not isinstance(reshard_after_forward, bool)
     if is_number and reshard_after_forward not in (1, mesh.size(mesh_dim)):
@@ -165,35 +194,45 @@ def _check_options(shard_placement_fn, offload_policy, reshard_after_forward, me
         )
 
 
-def _before_forward(unit, policy):
-    cast_to = policy.param_dtype if policy is not None and policy.cast_forward_inputs else None
-
-    def cast(value):
-        is_cast = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != cast_to
-        return value.to(cast_to) if is_cast else value
-
-    def hook(module, args, kwargs):
-        unit.enter(unit.view_of(args, kwargs))
-        return None if cast_to is None else pytree.tree_map(cast, (args, kwargs))
-
-    return hook
+def _ignored(parameters):
+    """The ids of parameters that stay as they are."""
+    if isinstance(parameters, torch.Tensor) or not isinstance(parameters or (), Iterable):
+        raise TypeError(f"[fully_shard] a set of parameters is required for ignored_params, but got {type(parameters).__name__}.")
+    for each in parameters or ():
+        if not isinstance(each, nn.Parameter):
+            raise TypeError(f"[fully_shard] a set of parameters is required for ignored_params, but got {each!r} among them.")
+    return {id(each) for each in parameters or ()}
 
 
-def _after_forward(unit, policy, attributes):
-    cast_to = policy.output_dtype if policy is not None else None
+class _Hooks:
+    """What happens before and after a module's forward."""
 
-    def hook(module, args, output):
-        if cast_to is not None and output is not None:
-            output = pytree.tree_map(
-                lambda value: value.to(cast_to)
-                if isinstance(value, torch.Tensor) and value.is_floating_point()
-                else value,
-                output,
-            )
-        unit.leave(output, attributes)
+    def __init__(self, unit, policy, attributes):
+        self._unit = unit
+        self._cast_to = policy.param_dtype if policy is not None and policy.cast_forward_inputs else None
+        self._output_dtype = getattr(policy, "output_dtype", None)
+        self._attributes = attributes
+        self._errors = []  # those that were being handled when each forward began
+
+    def before(self, module, args, kwargs):
+        self._errors.append(sys.exc_info()[1])
+        self._unit.enter(self._unit.view_of(args, kwargs))
+        return None if self._cast_to is None else _cast((args, kwargs), self._cast_to)
+
+    def after(self, module, args, kwargs, output):
+        if self._output_dtype is not None:
+            output = _cast(output, self._output_dtype)
+        has_failed = sys.exc_info()[1] is not (self._errors.pop() if self._errors else None)
+        self._unit.leave(output, (args, kwargs), self._attributes, has_failed)
         return output
 
-    return hook
+
+def _cast(values, dtype):
+    def cast(value):
+        is_cast = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != dtype
+        return value.to(dtype) if is_cast else value
+
+    return pytree.tree_map(cast, values)
 
 
 def fully_shard(
@@ -229,20 +268,24 @@ def fully_shard(
     """
     check_module("fully_shard", module)
     mesh = _C.current_mesh("fully_shard", mesh)
-    if _NAME in module.__dict__:
-        raise ValueError(f"[fully_shard] a module is fully sharded once, but this {type(module).__name__} is already.")
+    _check_module(module)
     mesh_dim, replicate_dim = _data_dims(mesh, mesh_dim, replicate_dim)
-    _check_options(shard_placement_fn, offload_policy, reshard_after_forward, mesh_dim, mesh)
-    ignored = {id(parameter) for parameter in ignored_params or ()}
+    _check_options(shard_placement_fn, mp_policy, offload_policy, reshard_after_forward, mesh_dim, mesh)
+    ignored = _ignored(ignored_params)
     modules = _own_modules(module)
     inner = _units(module)
-    of_inner = {id(leaf) for each in module.modules() if _NAME in each.__dict__ for leaf in each._weft_leaves}
+    of_inner = {id(leaf) for unit in inner for leaf in unit.leaves}
     numbers: dict[int, int] = {}
     parameters, slots = [], []
     for owner in modules:
         for name, parameter in owner._parameters.items():
             if parameter is None or id(parameter) in ignored or id(parameter) in of_inner:
                 continue
+            if getattr(parameter, _IN_UNIT, False):
+                raise ValueError(
+                    f"[fully_shard] a parameter is in one unit, but '{name}' of a {type(owner).__name__} is in another already. Leave "
+                    "modules that share it to the call for a module around them."
+                )
             if id(parameter) not in numbers:
                 numbers[id(parameter)] = len(parameters)
                 parameters.append(parameter)
@@ -268,11 +311,11 @@ def fully_shard(
     if reshard_after_forward is not None:
         unit.set_reshard_after_forward(reshard_after_forward is True or reshard_after_forward > 1)
     module._weft_unit = unit
-    module._weft_leaves = leaves
-    module.register_forward_pre_hook(_before_forward(unit, mp_policy), with_kwargs=True)
-    attributes = [owner.__dict__ for owner in modules]
-    module.register_forward_hook(_after_forward(unit, mp_policy, attributes), always_call=True)
+    hooks = _Hooks(unit, mp_policy, [owner.__dict__ for owner in modules])
+    module.register_forward_pre_hook(hooks.before, with_kwargs=True)
+    module.register_forward_hook(hooks.after, with_kwargs=True, always_call=True)
     _with_methods(module)
-    if not getattr(module, "_weft_replicates_plain", False):
-        set_replicates_plain(module, True)
+    # Elsewhere, as in a method that is not forward, plain tensors may differ by rank.
+    for each in modules:
+        set_replicates_plain(each, each is module, alone=True)
     return module

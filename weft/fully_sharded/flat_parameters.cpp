@@ -21,14 +21,15 @@ FlatParameters::FlatParameters(
     std::vector<at::Tensor> leaves,
     int64_t mesh_dim,
     std::optional<at::ScalarType> gathered_dtype)
-    : leaves_(std::move(leaves)), mesh_dim_(mesh_dim) {
+    : leaves_(std::move(leaves)), mesh_dim_(mesh_dim), cast_to_(gathered_dtype) {
   lay_out();
+  make_buffer();
   adopted_.resize(leaves_.size());
-  gathered_.emplace(
-      bounds_.back(),
-      at::TensorOptions()
-          .dtype(gathered_dtype.value_or(leaves_[0].scalar_type()))
-          .device(c10::Device(mesh().device_type())));
+}
+
+void FlatParameters::replace(size_t number, at::Tensor leaf) {
+  leaves_[number] = std::move(leaf);
+  adopted_[number] = nullptr;
 }
 
 void FlatParameters::lay_out() {
@@ -51,8 +52,9 @@ void FlatParameters::lay_out() {
   }
   // A member's range begins with the first parameter of which it, or a later member, holds rows.
   for (int64_t member = 0; member < members; ++member) {
-    const auto first = std::find_if(
-        slots_.begin(), slots_.end(), [&](const Slot& slot) { return slot.bounds[member] < slot.shape[0]; });
+    const auto first = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+      return slot.bounds[member] < slot.shape[0] && row_elements(slot.shape) > 0;
+    });
     const bool is_none = first == slots_.end();
     bounds_.push_back(
         member == 0   ? 0
@@ -65,6 +67,12 @@ void FlatParameters::lay_out() {
   }
 }
 
+void FlatParameters::make_buffer() {
+  gathered_.emplace(
+      bounds_.back(),
+      at::TensorOptions().dtype(cast_to_.value_or(leaves_[0].scalar_type())).device(c10::Device(mesh().device_type())));
+}
+
 const std::shared_ptr<Group>& FlatParameters::group() {
   if (!group_) {
     group_ = Communicator::of(mesh()).group(mesh(), {mesh_dim_});
@@ -73,8 +81,8 @@ const std::shared_ptr<Group>& FlatParameters::group() {
 }
 
 Run FlatParameters::rows(size_t number, int64_t member) const {
-  const auto& bounds = slots_[number].bounds;
-  return {bounds[member], bounds[member + 1] - bounds[member]};
+  const auto& [_, shape, bounds] = slots_[number];
+  return row_elements(shape) == 0 ? Run{0, 0} : Run{bounds[member], bounds[member + 1] - bounds[member]};
 }
 
 int64_t FlatParameters::begin_in_range(size_t number, int64_t member) const {
@@ -118,6 +126,10 @@ void FlatParameters::adopt() {
         ". Convert the module before fully_shard, and call materialize before its first forward.");
   }
   ++adoptions_;
+  if (!cast_to_ && first.scalar_type() != gathered_dtype()) {
+    pending_.wait(); // of a gather into the buffer before
+    make_buffer();
+  }
   shard_ = at::zeros({range_length(own)}, first.options());
   for (size_t k = 0; k < leaves_.size(); ++k) {
     const auto view = place(k);

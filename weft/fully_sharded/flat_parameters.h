@@ -38,6 +38,8 @@ class FlatParameters {
   const SpecPtr& spec(size_t number) const {
     return as_dtensor(leaves_[number])->spec();
   }
+  /// Takes another tensor of the same shape and layout in place of a leaf.
+  void replace(size_t number, at::Tensor leaf);
   const std::shared_ptr<Group>& group();
 
   /// Starts the all_gather, unless the gathered values are there, or on their way, and the shards have not been written to since.
@@ -77,11 +79,14 @@ class FlatParameters {
   };
 
   void lay_out();
-  /// Makes the leaves views of one buffer again, where something else (materialize, load_state_dict) gave them other memory.
+  void make_buffer();
+  /// Makes the leaves views of one buffer again, where something else (materialize, load_state_dict) gave them other memory. Where they
+  /// have another dtype now, as after `module.to(dtype)`, they are gathered in that.
   void adopt();
 
   std::vector<at::Tensor> leaves_;
   int64_t mesh_dim_;
+  std::optional<at::ScalarType> cast_to_; // before they are gathered
   std::shared_ptr<Group> group_;
   std::vector<Slot> slots_;
   std::vector<int64_t> bounds_;         // where the ranges of the members begin in the gathered buffer, and its length

@@ -30,6 +30,9 @@ class GradientReduction {
     return terms_[number].before;
   }
   bool is_empty() const;
+  ReduceOp op() const {
+    return op_;
+  }
 
   void start();
   void wait();

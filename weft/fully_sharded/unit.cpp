@@ -29,9 +29,10 @@ struct Unit::Use {
 /// From the shards of a unit's parameters to the gathered ones.
 class Unit::GatherNode : public torch::autograd::Node {
  public:
-  GatherNode(std::shared_ptr<Unit> unit, bool is_global, std::vector<size_t> trained)
+  GatherNode(std::shared_ptr<Unit> unit, const Use& use)
       : unit_(std::move(unit)),
-        use_{.is_global = is_global, .writes = 0, .gathered = {}, .versions = {}, .trained = std::move(trained)} {}
+        use_{.is_global = use.is_global, .writes = use.writes, .gathered = {}, .versions = {}, .trained = use.trained} {
+  }
 
   variable_list apply(variable_list&& gradients) override {
     return unit_->reduce(use_, std::move(gradients));
@@ -165,7 +166,7 @@ Unit::UsePtr Unit::make_use(bool is_global) {
     }
   }
   if (!use->trained.empty()) {
-    const auto node = make_node<GatherNode, NodePtr>(shared_from_this(), is_global, use->trained);
+    const auto node = make_node<GatherNode, NodePtr>(shared_from_this(), *use);
     node->set_next_edges(std::move(edges));
     for (const auto k : use->trained) {
       torch::autograd::set_history(use->gathered[k], node);
@@ -181,7 +182,8 @@ void Unit::check_unwritten(const Use& use) const {
   for (size_t k = 0; k < use.gathered.size(); ++k) {
     TORCH_CHECK(
         version_of(use.gathered[k]) == use.versions[k],
-        "[fully_shard] parameters that are not written to in forward are required, but the one with the shard ",
+        "[fully_shard] parameters that are not written to while they are gathered are required, but the one with the "
+        "shard ",
         *as_dtensor(leaves_[k])->spec(),
         " was. The gathered copy is thrown away: write to the parameter between steps, or name it "
         "among ignored_params.");
@@ -207,21 +209,70 @@ void Unit::enter(std::optional<bool> is_global) {
   show_parameters();
 }
 
-void Unit::leave(c10::ArrayRef<at::Tensor> outputs) {
+void Unit::replace_leaf(size_t number, const at::Tensor& leaf) {
+  const auto& spec = *as_dtensor(leaves_[number])->spec();
+  const auto fits = [&] {
+    const auto& given = *as_dtensor(leaf)->spec();
+    return given.mesh() == spec.mesh() && given.layout() == spec.layout() && given.sizes() == spec.sizes();
+  };
+  TORCH_CHECK_VALUE(
+      is_dtensor(leaf) && leaf.is_leaf() && fits(),
+      "[fully_shard] a module whose parameters are those that fully_shard has made is required, but one of layout ",
+      spec, " was replaced by ", is_dtensor(leaf) ? as_dtensor(leaf)->spec()->to_string() : "a plain tensor",
+      leaf.is_leaf() ? "" : " that has a history",
+      ". Write to the parameter with copy_, or give a leaf with its layout; torch.func.functional_call is for modules "
+      "that are not fully sharded.");
+  leaves_[number] = leaf;
+  const auto& place = places_[number];
+  groups_[place.group]->replace(place.number, leaf);
+  if (leaf.requires_grad() && as_dtensor(leaf)->claim_gradient_layout()) {
+    keep_gradient_layout(leaf);
+  }
+}
+
+bool Unit::is_of(const Use& use, const at::Tensor& tensor) {
+  return tensor.defined() && tensor.grad_fn() && tensor.grad_fn()->sequence_nr() >= use.begin;
+}
+
+bool Unit::outlives_forward(const Use& use, c10::ArrayRef<at::Tensor> outputs) const {
+  const auto storage_of = [](const at::Tensor& tensor) {
+    const auto& local = is_dtensor(tensor) ? as_dtensor(tensor)->local() : tensor;
+    return local.has_storage() ? local.storage().unsafeGetStorageImpl() : nullptr;
+  };
+  // A parameter, or a view of one.
+  const auto is_parameter = [&](const at::Tensor& output) {
+    return output.defined() && std::any_of(use.gathered.begin(), use.gathered.end(), [&](const auto& parameter) {
+             return storage_of(parameter) != nullptr && storage_of(parameter) == storage_of(output);
+           });
+  };
+  // Results that are not known, as those of a generator, have no hook that gathers the parameters for backward.
+  const bool is_unknown = !use.trained.empty() &&
+      std::none_of(outputs.begin(), outputs.end(), [&](const at::Tensor& output) { return is_of(use, output); });
+  return is_unknown || std::any_of(outputs.begin(), outputs.end(), is_parameter);
+}
+
+void Unit::leave(c10::ArrayRef<at::Tensor> outputs, bool has_failed) {
   if (forwards_.empty()) {
     return; // enter() has failed
   }
   const auto use = std::move(forwards_.back());
   forwards_.pop_back();
   show_parameters();
+  const auto hook = [&](const at::Tensor& tensor) {
+    if (is_of(*use, tensor)) {
+      tensor.grad_fn()->add_tensor_pre_hook(std::make_unique<BeginBackwardHook>(shared_from_this(), use));
+    }
+  };
   for (const auto& output : outputs) {
-    if (output.defined() && output.grad_fn() && output.grad_fn()->sequence_nr() >= use->begin) {
-      output.grad_fn()->add_tensor_pre_hook(std::make_unique<BeginBackwardHook>(shared_from_this(), use));
+    hook(output);
+    if (output.defined() && output.is_view()) {
+      hook(at::Tensor(output._base())); // whose node alone runs where the output is written to
     }
   }
   if (!in_backward()) {
     check_unwritten(*use);
-    if (options_.reshard_after_forward) {
+    is_kept_ = is_kept_ || (!has_failed && outlives_forward(*use, outputs));
+    if (options_.reshard_after_forward && !is_kept_) {
       reshard();
     }
   }
@@ -231,14 +282,18 @@ void Unit::reshard() {
   if (!forwards_.empty() || backward_) {
     return;
   }
-  if (unsharded_) {
-    unsharded_ = nullptr;
+  is_kept_ = false;
+  const auto unsharded = std::exchange(unsharded_, nullptr);
+  if (unsharded) {
     show_parameters();
   }
   for (const auto& group : groups_) {
     if (group->is_gathered()) {
       group->release();
     }
+  }
+  if (unsharded) {
+    check_unwritten(*unsharded);
   }
 }
 
@@ -248,17 +303,23 @@ void Unit::unshard(std::optional<bool> is_global) {
   show_parameters();
 }
 
+void Unit::check_as_in_forward(const Use& use) const {
+  TORCH_CHECK(
+      use.writes == writes(),
+      "[fully_shard] parameters as they were in forward are required in backward, but one of a unit has been written "
+      "to since (",
+      *as_dtensor(leaves_[0])->spec(), "). Call backward before the optimizer's step.");
+}
+
 void Unit::begin_backward(const UsePtr& use) {
   if (backward_ == use) {
     return; // of another output
   }
+  const bool creates_graph = at::GradMode::is_enabled();
   const at::AutoGradMode no_graph(false);
-  TORCH_CHECK(
-      use->writes == writes(),
-      "[fully_shard] parameters as they were in forward are required in backward, but one of a unit has been written "
-      "to since (",
-      *as_dtensor(leaves_[0])->spec(), "). Call backward before the optimizer's step.");
+  check_as_in_forward(*use);
   schedule_->begin_backward(*this);
+  is_kept_ = is_kept_ || creates_graph; // the graph of the gradients reads the gathered parameters, too
   backward_ = use;
   backward_task_ = torch::autograd::get_current_graph_task_id();
   show_parameters();
@@ -269,7 +330,7 @@ void Unit::end_backward() {
     backward_ = nullptr;
     show_parameters();
   }
-  if (reshards_after_backward_ && !unsharded_) {
+  if (reshards_after_backward_ && !unsharded_ && !is_kept_) {
     reshard();
   }
 }
@@ -277,8 +338,16 @@ void Unit::end_backward() {
 void Unit::add_gradient(const Place& place, const at::Tensor& gradient, bool is_global) {
   auto& reduction = collecting_[place.group];
   auto& group = *groups_[place.group];
+  const auto op = is_global ? ReduceOp::Sum : ReduceOp::Avg;
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      gradient.layout() == at::kStrided, "[fully_shard] dense gradients are required, but got one of layout ",
+      gradient.layout(), ". Leave out sparse=True.");
+  TORCH_CHECK_VALUE(
+      !reduction || reduction->op() == op,
+      "[fully_shard] one kind of batch is required while gradients are added up without synchronisation, but got one ",
+      is_global ? "that is distributed after plain ones" : "of plain tensors after distributed ones",
+      ". Synchronise the gradients in between.");
   if (!reduction) {
-    const auto op = is_global ? ReduceOp::Sum : ReduceOp::Avg;
     const bool votes = !is_global && !options_.replicate_dim;
     reduction = std::make_shared<GradientReduction>(
         group, op, options_.reduced_dtype.value_or(group.gathered_dtype()), votes, schedule_->pool());
@@ -291,6 +360,12 @@ void Unit::add_gradient(const Place& place, const at::Tensor& gradient, bool is_
 }
 
 variable_list Unit::reduce(const Use& use, variable_list&& gradients) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !at::GradMode::is_enabled(),
+      "[fully_shard] gradients of parameters cannot be differentiated again, but got create_graph=True. Name what is "
+      "differentiated, as torch.autograd.grad(loss, inputs, create_graph=True) does.");
+  check_as_in_forward(use);
+  is_kept_ = false;
   const at::AutoGradMode no_graph(false);
   // A checkpoint inside of the unit runs a backward of its own; the unit's goes on after it.
   if (!backward_ || backward_task_ == torch::autograd::get_current_graph_task_id()) {

@@ -40,6 +40,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
 
   /// `leaves` come from shard_parameters() and require gradients as the parameters did.
   Unit(std::vector<at::Tensor> leaves, UnitOptions options, Swap swap);
+  virtual ~Unit() = default;
 
   /// Units that share a schedule start each other's gathers. Must be called before the first forward.
   void join(std::shared_ptr<Schedule> schedule) {
@@ -60,6 +61,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   const std::vector<at::Tensor>& leaves() const {
     return leaves_;
   }
+  /// Takes a tensor that someone has put into the module in place of a leaf: another one with its layout.
+  void replace_leaf(size_t number, const at::Tensor& leaf);
   const UnitOptions& options() const {
     return options_;
   }
@@ -68,8 +71,9 @@ class Unit : public std::enable_shared_from_this<Unit> {
 
   /// nullopt: as the last forward was.
   void enter(std::optional<bool> is_global);
-  /// `outputs` are the tensors that the forward gives, as many as are known; none if it has failed.
-  void leave(c10::ArrayRef<at::Tensor> outputs);
+  /// `outputs` are the tensors that the forward gives, as many as are known. Where none of them has a gradient the gathered
+  /// parameters stay until backward, unless the forward has failed.
+  void leave(c10::ArrayRef<at::Tensor> outputs, bool has_failed = false);
 
   void start_gather();
   void gather();
@@ -126,6 +130,11 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void add_gradient(const Place& place, const at::Tensor& gradient, bool is_global);
   void show_parameters();
   void check_unwritten(const Use& use) const;
+  void check_as_in_forward(const Use& use) const;
+  /// Whether a tensor was computed in a forward.
+  static bool is_of(const Use& use, const at::Tensor& tensor);
+  /// Whether gathered memory has to stay after a forward.
+  bool outlives_forward(const Use& use, c10::ArrayRef<at::Tensor> outputs) const;
   uint64_t writes() const;
 
   std::vector<at::Tensor> leaves_;
@@ -141,6 +150,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   int64_t backward_task_ = -1;   // of autograd, in which it runs
   UsePtr unsharded_;             // by unshard()
   bool reshards_after_backward_ = true;
+  bool is_kept_ = false; // gathered memory, until the gradients of the unit arrive
   bool is_resharding_set_ = false;
   bool reduces_gradients_ = true;
   std::optional<Units> forward_prefetch_;
