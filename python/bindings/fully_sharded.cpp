@@ -1,5 +1,7 @@
 #include "python/bindings/bindings.h"
 
+#include "weft/fully_sharded/parameter_slots.h"
+#include "weft/fully_sharded/shard_dims.h"
 #include "weft/fully_sharded/shard_parameters.h"
 #include "weft/fully_sharded/unit.h"
 
@@ -12,75 +14,58 @@ namespace weft::python {
 namespace {
 
 /// Where a module keeps a parameter: nn.Module._parameters, the name, and the number of the parameter in the unit.
-using Slot = std::tuple<py::dict, py::str, size_t>;
+using TableSlot = std::tuple<py::dict, py::str, size_t>;
 
-/// Python objects of a unit, which autograd's threads may be the last to let go of.
-class ModuleOfUnit {
+/// The tables of Python's modules. Autograd's threads may be the last to let go of them.
+class ModuleTables : public ParameterSlots {
  public:
-  ModuleOfUnit(std::vector<Slot> slots, py::list refreshed, std::vector<at::Tensor> leaves)
-      : slots_(std::move(slots)), refreshed_(std::move(refreshed)), shown_(std::move(leaves)) {}
+  ModuleTables(const std::vector<TableSlot>& slots, py::list refreshed, std::vector<at::Tensor> leaves)
+      : ParameterSlots(names_of(slots), std::move(leaves)), refreshed_(std::move(refreshed)) {
+    for (const auto& [table, name, number] : slots) {
+      places_.emplace_back(table, name);
+    }
+  }
 
-  void put(c10::ArrayRef<at::Tensor> parameters) {
-    for (const auto& slot : slots_) {
-      TORCH_CHECK_VALUE(
-          !is_replaced(slot), "[fully_shard] parameters that are replaced between steps alone are required, but '",
-          std::string(std::get<1>(slot)), "' was while it is gathered. Write to it between steps, with copy_.");
-    }
-    for (const auto& [table, name, number] : slots_) {
-      const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(parameters[number]));
-      PyDict_SetItem(table.ptr(), name.ptr(), object.ptr());
-    }
-    shown_ = parameters.vec();
+  void put_and_refresh(c10::ArrayRef<at::Tensor> parameters) {
+    put(parameters);
     for (const auto& refresh : refreshed_) {
       refresh();
     }
   }
-  /// The unit takes the parameters that someone has assigned to its module, as load_state_dict(assign=True) does.
-  void adopt_replaced(Unit& unit) {
-    for (const auto& slot : slots_) {
-      const auto number = std::get<2>(slot);
-      if (!is_replaced(slot) || !shown_[number].is_same(unit.leaves()[number])) {
-        continue; // put() says what is wrong with the latter
-      }
-      const auto given = parameter_in(slot);
-      for (const auto& other : slots_) {
-        TORCH_CHECK_VALUE(
-            std::get<2>(other) != number || parameter_in(other).is_same(given),
-            "[fully_shard] a tied parameter is replaced under all of its names, but '", std::string(std::get<1>(other)),
-            "' is another tensor now. Assign the same one to each.");
-      }
-      unit.replace_leaf(number, given);
-      shown_[number] = given;
-    }
-  }
 
  private:
-  static at::Tensor parameter_in(const Slot& slot) {
-    auto* const object = PyDict_GetItem(std::get<0>(slot).ptr(), std::get<1>(slot).ptr());
-    TORCH_CHECK_VALUE(
-        object != nullptr && THPVariable_Check(object), "[fully_shard] the parameter '", std::string(std::get<1>(slot)),
-        "' of a fully sharded module is required, but it was deleted. Delete it before fully_shard.");
-    return THPVariable_Unpack(object);
+  static std::vector<Slot> names_of(const std::vector<TableSlot>& slots) {
+    std::vector<Slot> result;
+    for (const auto& [table, name, number] : slots) {
+      result.push_back({name, number});
+    }
+    return result;
   }
-  bool is_replaced(const Slot& slot) const {
-    return !parameter_in(slot).is_same(shown_[std::get<2>(slot)]);
+  at::Tensor get(size_t slot) const override {
+    const auto& [table, name] = places_[slot];
+    auto* const object = PyDict_GetItem(table.ptr(), name.ptr());
+    return object != nullptr && THPVariable_Check(object) ? THPVariable_Unpack(object) : at::Tensor();
+  }
+  void set(size_t slot, const at::Tensor& parameter) override {
+    const auto& [table, name] = places_[slot];
+    const auto object = py::reinterpret_steal<py::object>(THPVariable_Wrap(parameter));
+    PyDict_SetItem(table.ptr(), name.ptr(), object.ptr());
   }
 
-  std::vector<Slot> slots_;
+  std::vector<std::pair<py::dict, py::str>> places_;
   py::list refreshed_; // functions of no arguments, called after parameters were replaced
-  std::vector<at::Tensor> shown_;
 };
 
 /// A unit whose parameters are in the tables of Python's modules.
 class PythonUnit : public Unit {
  public:
-  PythonUnit(std::vector<at::Tensor> leaves, UnitOptions options, std::shared_ptr<ModuleOfUnit> module)
+  PythonUnit(std::vector<at::Tensor> leaves, UnitOptions options, std::shared_ptr<ModuleTables> module)
       : Unit(
             std::move(leaves),
             std::move(options),
             [module](c10::ArrayRef<at::Tensor> parameters) {
               const py::gil_scoped_acquire lock;
-              module->put(parameters);
+              module->put_and_refresh(parameters);
             }),
         module_(std::move(module)) {}
 
@@ -96,7 +81,7 @@ class PythonUnit : public Unit {
   }
 
  private:
-  std::shared_ptr<ModuleOfUnit> module_;
+  std::shared_ptr<ModuleTables> module_;
 };
 
 /// Calls a function with every tensor of nested values: arguments or results of a module.
@@ -140,14 +125,14 @@ std::optional<at::ScalarType> dtype_from(const py::object& dtype) {
 
 std::shared_ptr<PythonUnit> make_unit(
     const py::iterable& leaves,
-    const std::vector<Slot>& slots,
+    const std::vector<TableSlot>& slots,
     const py::list& refreshed,
     const std::string& mesh_dim,
     std::optional<std::string> replicate_dim,
     const py::object& gathered_dtype,
     const py::object& reduced_dtype) {
   const auto tensors = tensors_of(leaves);
-  const std::shared_ptr<ModuleOfUnit> module(new ModuleOfUnit(slots, refreshed, tensors), [](ModuleOfUnit* made) {
+  const std::shared_ptr<ModuleTables> module(new ModuleTables(slots, refreshed, tensors), [](ModuleTables* made) {
     const py::gil_scoped_acquire lock;
     delete made;
   });
@@ -203,6 +188,13 @@ void bind_fully_sharded(py::module_& module) {
       },
       py::arg("parameters"), py::arg("mesh"), py::arg("mesh_dim"),
       "The ragged shards of the parameters of one unit, detached.");
+  module.def(
+      "shard_dims",
+      [](const DeviceMesh& mesh, const std::optional<std::string>& shard, const std::optional<std::string>& replicate) {
+        const auto dims = shard_dims(mesh, shard, replicate);
+        return std::pair(dims.shard, dims.replicate);
+      },
+      py::arg("mesh"), py::arg("shard"), py::arg("replicate"), "The names of the mesh dims of shards and of replicas.");
   py::class_<PythonUnit, std::shared_ptr<PythonUnit>>(module, "Unit", "The parameters of a fully sharded module.")
       .def_property_readonly("leaves", &PythonUnit::leaves)
       .def(

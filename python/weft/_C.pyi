@@ -424,6 +424,8 @@ def lay_out(
 
 def shard_parameters(parameters: Iterable[Tensor], mesh: DeviceMesh, mesh_dim: str) -> list[Tensor]: ...
 
+def shard_dims(mesh: DeviceMesh, shard: str | None, replicate: str | None) -> tuple[str, str | None]: ...
+
 class Unit:
     def __init__(
         self,

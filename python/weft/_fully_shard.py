@@ -138,24 +138,6 @@ def _as_parameter(shard, parameter):
     return made
 
 
-def _data_dims(mesh, mesh_dim, replicate_dim):
-    """The names of the mesh dims of shards and of replicas. PyTorch's meshes of two dims replicate over the first."""
-    names = mesh.mesh_dim_names
-    if mesh_dim is None:
-        if len(names) == 1:
-            return names[0], replicate_dim
-        if len(names) == 2 and replicate_dim is None:
-            return names[1], names[0]
-        raise ValueError(
-            f"[fully_shard] mesh_dim is required for a mesh of several dims, but got none for {mesh}. Name the dim over which the "
-            "parameters are sharded, and replicate_dim where they are replicated over another."
-        )
-    for name in (mesh_dim, replicate_dim):
-        if name is not None and name not in names:
-            raise ValueError(f"[fully_shard] a mesh dim of {mesh} is required, but got {name!r}.")
-    return mesh_dim, replicate_dim
-
-
 def _check_module(module):
     if _NAME in module.__dict__:
         raise ValueError(f"[fully_shard] a module is fully sharded once, but this {type(module).__name__} is already.")
@@ -269,7 +251,7 @@ def fully_shard(
     check_module("fully_shard", module)
     mesh = _C.current_mesh("fully_shard", mesh)
     _check_module(module)
-    mesh_dim, replicate_dim = _data_dims(mesh, mesh_dim, replicate_dim)
+    mesh_dim, replicate_dim = _C.shard_dims(mesh, mesh_dim, replicate_dim)
     _check_options(shard_placement_fn, mp_policy, offload_policy, reshard_after_forward, mesh_dim, mesh)
     ignored = _ignored(ignored_params)
     modules = _own_modules(module)

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "weft/fully_sharded/shard_dims.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 
 #include <optional>
-#include <string>
 
 namespace weft {
 
@@ -12,12 +12,6 @@ namespace weft {
 struct GradientTerm {
   at::Tensor local;
   Layout layout;
-};
-
-/// The mesh dims of the shards, and those over which they are replicated.
-struct ShardDims {
-  std::string shard;
-  std::optional<std::string> replicate;
 };
 
 /// Of a gradient in the global view. `known` is the layout of the terms to which this one will be added.

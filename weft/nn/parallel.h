@@ -1,11 +1,13 @@
 #pragma once
 
+#include "weft/nn/tensors_in.h"
 #include "weft/tensor/impl/parallel_forward.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/pimpl.h>
 
 #include <functional>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -13,6 +15,15 @@ namespace weft::nn {
 
 /// Called with the inputs or the outputs of a module, by position; an argument that is no tensor is undefined there.
 using BoundaryFn = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> values)>;
+
+/// What happens before a module's forward and after it.
+class AroundForward {
+ public:
+  virtual ~AroundForward() = default;
+  virtual void enter(c10::ArrayRef<at::Tensor> inputs) = 0;
+  /// `outputs` are those that are known (see add_tensors).
+  virtual void leave(c10::ArrayRef<at::Tensor> outputs, bool has_failed) = 0;
+};
 
 /// Functions to call at the boundaries of a module. C++ modules have no hooks; a module that is declared Parallel has
 /// these.
@@ -26,6 +37,12 @@ class Boundaries {
   }
   void add_output_fn(BoundaryFn function) {
     output_fns_.push_back(std::move(function));
+  }
+  void set_around_forward(std::shared_ptr<AroundForward> around) {
+    around_forward_ = std::move(around);
+  }
+  const std::shared_ptr<AroundForward>& around_forward() const {
+    return around_forward_;
   }
   /// Whether plain tensors among distributed ones count as replicated in the module's forward (ParallelForward).
   void set_replicates_plain(bool replicates_plain) {
@@ -41,6 +58,28 @@ class Boundaries {
   }
   std::vector<at::Tensor> entered(std::vector<at::Tensor> values) const {
     return through(input_fns_, std::move(values));
+  }
+
+  template <class... Ts>
+  static std::vector<at::Tensor> tensors_in(const Ts&... values) {
+    std::vector<at::Tensor> tensors;
+    (add_tensors(values, tensors), ...);
+    return tensors;
+  }
+  /// Calls `forward` between enter() and leave().
+  template <class Forward>
+  static auto within(AroundForward& around, const std::vector<at::Tensor>& inputs, const Forward& forward) {
+    around.enter(inputs);
+    auto output = [&] {
+      try {
+        return forward();
+      } catch (...) {
+        around.leave({}, /*has_failed=*/true);
+        throw;
+      }
+    }();
+    around.leave(tensors_in(output), /*has_failed=*/false);
+    return output;
   }
 
   at::Tensor left(at::Tensor output) const {
@@ -82,6 +121,7 @@ class Boundaries {
 
   std::vector<BoundaryFn> input_fns_;
   std::vector<BoundaryFn> output_fns_;
+  std::shared_ptr<AroundForward> around_forward_;
   bool replicates_plain_ = false;
 };
 
@@ -98,6 +138,15 @@ class ParallelImpl<Impl, Result (Owner::*)(Args...)> : public Impl, public Bound
 
   Result forward(Args... args) {
     const ParallelForward scope(replicates_plain());
+    if (around_forward() == nullptr) {
+      return crossed(std::forward<Args>(args)...);
+    }
+    return within(*around_forward(), tensors_in(args...), [&] { return crossed(std::forward<Args>(args)...); });
+  }
+
+ private:
+  /// The forward with the functions at its boundaries.
+  Result crossed(Args... args) {
     if (!has_input_fns()) {
       return left(Impl::forward(std::forward<Args>(args)...));
     }
@@ -107,7 +156,6 @@ class ParallelImpl<Impl, Result (Owner::*)(Args...)> : public Impl, public Bound
     }(std::index_sequence_for<Args...>());
   }
 
- private:
   template <class Arg>
   static constexpr bool kIsTensor = std::same_as<std::remove_cvref_t<Arg>, at::Tensor>;
 

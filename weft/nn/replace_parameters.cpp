@@ -167,6 +167,10 @@ bool has_spec_of(const at::Tensor& one, const at::Tensor& other) {
 
 } // namespace
 
+at::Tensor* member_of(Module& owner, const std::string& name) {
+  return member(owner, name, registered(owner, name));
+}
+
 void replace_parameter(Module& owner, const std::string& name, at::Tensor value) {
   auto& entry = registered(owner, name);
   TORCH_CHECK_VALUE(

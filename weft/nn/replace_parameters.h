@@ -24,6 +24,9 @@ namespace weft::nn {
 /// it is tied.
 void replace_parameter(torch::nn::Module& owner, const std::string& name, at::Tensor value);
 
+/// The member in which `owner` keeps a parameter or buffer, or nullptr if it reads it by name. Raises where that is not known.
+at::Tensor* member_of(torch::nn::Module& owner, const std::string& name);
+
 /// The members of a module that hold its tensors, by registered name. A tensor that the module only reads by name, as
 /// named_parameters()["weight"], is listed with nullptr.
 using TensorMembers = std::map<std::string, at::Tensor*>;
