@@ -1,4 +1,5 @@
 #include "weft/comm/collective.h"
+#include "weft/comm/subject_scope.h"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +23,15 @@ std::vector<Call> many_calls() {
       for (const auto dtype : {c10::kFloat, c10::kDouble, c10::kBFloat16, c10::kHalf, c10::kLong, c10::kBool}) {
         for (int64_t root = 0; root < 8; ++root) {
           for (int64_t stage = 0; stage < 2; ++stage) {
-            calls.push_back({.collective = collective, .op = op, .root = root, .dtype = dtype, .stage = stage});
+            for (const auto subject : {uint32_t{0}, make_subject(1, 7), make_subject(2, 7), make_subject(2, 8)}) {
+              calls.push_back(
+                  {.collective = collective,
+                   .op = op,
+                   .root = root,
+                   .dtype = dtype,
+                   .stage = stage,
+                   .subject = subject});
+            }
           }
         }
       }
@@ -57,6 +66,9 @@ TEST(Call, TextSaysWhatOneRankHasCalled) {
   EXPECT_EQ(text({.collective = Collective::Recv, .root = 0, .sizes = {5}}), "recv(from member 0) f32[5]");
   EXPECT_EQ(Call{.collective = Collective::Barrier}.to_string(), "barrier");
   EXPECT_EQ(Call{.collective = Collective::AllToAll}.to_string(), "all_to_all");
+  EXPECT_EQ(
+      text({.collective = Collective::AllGather, .sizes = {12}, .subject = make_subject(3, 0x5a1f)}),
+      "all_gather f32[12] of unit 3 (lengths 5a1f)");
 }
 
 TEST(Call, MatchesWhereRanksMeanTheSameOne) {
@@ -67,6 +79,7 @@ TEST(Call, MatchesWhereRanksMeanTheSameOne) {
   EXPECT_FALSE(reduce.matches({.collective = Collective::AllReduce, .op = ReduceOp::Max, .sizes = {4}}));
   EXPECT_FALSE(reduce.matches({.collective = Collective::AllReduce, .dtype = c10::kDouble, .sizes = {4}}));
   EXPECT_FALSE(reduce.matches({.collective = Collective::AllReduce, .sizes = {4}, .stage = 1}));
+  EXPECT_FALSE(reduce.matches({.collective = Collective::AllReduce, .dtype = c10::kFloat, .subject = 1}));
   const Call from_zero{.collective = Collective::Broadcast};
   EXPECT_FALSE(from_zero.matches({.collective = Collective::Broadcast, .root = 1}));
 }
@@ -85,15 +98,15 @@ TEST(Call, ASendMatchesItsRecv) {
 }
 
 TEST(Call, FingerprintsDifferExactlyWhereCallsDoNotMatch) {
-  std::map<uint32_t, Call> by_fingerprint;
+  std::map<uint64_t, Call> by_fingerprint;
   for (const auto& call : many_calls()) {
     const auto [other, is_new] = by_fingerprint.emplace(call.fingerprint(), call);
     ASSERT_TRUE(is_new || call.matches(other->second)) << call.to_string() << " and " << other->second.to_string();
   }
   // The number of distinct calls if ops, roots and directions are compared only for collectives that have them.
-  constexpr size_t kDtypes = 6, kStages = 2;
+  constexpr size_t kDtypes = 6, kStages = 2, kSubjects = 4;
   constexpr size_t kPlain = 4, kReductions = 2 * 5, kRooted = 2 * 8, kMessages = 1;
-  EXPECT_EQ(by_fingerprint.size(), (kPlain + kReductions + kRooted + kMessages) * kDtypes * kStages);
+  EXPECT_EQ(by_fingerprint.size(), (kPlain + kReductions + kRooted + kMessages) * kDtypes * kStages * kSubjects);
 }
 
 } // namespace collective_test

@@ -38,6 +38,18 @@ TEST(Communicator, MakesAGroupWhenFirstAskedAndOnlyThoseOfThisRank) {
   EXPECT_EQ(world->group_count(), 3) << "of 256 * 3 slices along one dim alone";
 }
 
+TEST(Communicator, NumbersSubjectsByTheGroupWhoseCallsAreAboutThem) {
+  const auto world = make_fake_world(4, 0);
+  const auto number = [&](const char* first, int64_t mesh_dim) {
+    return world->number_subject(DeviceMesh(world, c10::kCPU, {2, 2}, {first, "tp"}), mesh_dim);
+  };
+  EXPECT_EQ(number("dp", 0), 1);
+  EXPECT_EQ(number("dp", 0), 2) << "although no mesh has lived between the calls";
+  EXPECT_EQ(number("dp", 1), 1) << "the members of another group may have other subjects before";
+  EXPECT_EQ(number("pp", 0), 1);
+  EXPECT_EQ(number("dp", 0), 3);
+}
+
 TEST(Communicator, AFusedGroupCountsItsMembersRowMajor) {
   const auto world = make_fake_world(8, /*rank=*/6);
   const DeviceMesh mesh(world, c10::kCPU, {2, 2, 2}, {"pp", "dp", "tp"});

@@ -3,6 +3,7 @@
 #include "tests/support/fault_roles.h"
 #include "tests/support/launch_store.h"
 #include "weft/comm/collectives.h"
+#include "weft/comm/subject_scope.h"
 #include "weft/comm/world/c10d_world.h"
 
 #include <gtest/gtest.h>
@@ -161,6 +162,10 @@ RANK_ROLE(disagrees) {
   scenarios.add("message", [&](const DeviceMesh& mesh, bool first) {
     first ? recv(ones, mesh, 0, 1).wait() : recv(ones.to(at::kDouble), mesh, 0, 0).wait();
   });
+  scenarios.add("subject", [&](const DeviceMesh& mesh, bool first) {
+    const SubjectScope scope(make_subject(first ? 1 : 2, 0xa5));
+    all_gather(ones, mesh, 0, 0).wait();
+  });
   scenarios.run();
 }
 
@@ -205,7 +210,7 @@ void check_rank_that_throws(const Environment& environment) {
 }
 
 void check_different_calls(const Environment& environment) {
-  // The ranks make eight worlds within this timeout each, also on a machine that is busy, and then wait until it is over.
+  // The ranks make nine worlds within this timeout each, also on a machine that is busy, and then wait until it is over.
   const auto ranks =
       run_process_ranks("disagrees", 2, {.timeout = std::chrono::seconds(15), .environment = environment});
   const std::vector<std::array<std::string, 3>> expected = {
@@ -217,6 +222,7 @@ void check_different_calls(const Environment& environment) {
       {"number of calls", "all_reduce(sum) f32[4]", "all_reduce(sum) f32[4]"},
       {"root", "broadcast(root 1) f32[4]", "broadcast(root 0) f32[4]"},
       {"message", "recv(from member 1) f32[4]", "recv(from member 0) f64[4]"},
+      {"subject", "all_gather f32[4] of unit 1 (lengths 00a5)", "all_gather f32[4] of unit 2 (lengths 00a5)"},
   };
   for (size_t rank = 0; rank < 2; ++rank) {
     expect_ended_well(ranks, rank);

@@ -1,5 +1,6 @@
 #include "weft/comm/collective.h"
 
+#include "weft/comm/subject_scope.h"
 #include "weft/core/dtype_text.h"
 
 #include <array>
@@ -37,16 +38,18 @@ std::string_view to_string(Collective collective) {
 
 bool Call::matches(const Call& other) const {
   const bool same_dtype = dtype == other.dtype || !has_tensor() || !other.has_tensor();
-  return kind_of(collective) == kind_of(other.collective) && stage == other.stage &&
+  return kind_of(collective) == kind_of(other.collective) && stage == other.stage && subject == other.subject &&
       (!is_reduction(collective) || op == other.op) && (!has_root(collective) || root == other.root) && same_dtype;
 }
 
-uint32_t Call::fingerprint() const {
+uint64_t Call::fingerprint() const {
   const auto root_bits = has_root(collective) ? static_cast<uint32_t>(root) & 0xffff : 0;
   const auto dtype_bits = static_cast<uint32_t>(dtype) & 0x7f;
   const auto op_bits = is_reduction(collective) ? static_cast<uint32_t>(op) : 0;
   const auto kind_bits = static_cast<uint32_t>(kind_of(collective));
-  return root_bits << 16 | dtype_bits << 9 | op_bits << 6 | kind_bits << 2 | (static_cast<uint32_t>(stage) & 3);
+  const auto call_bits =
+      root_bits << 16 | dtype_bits << 9 | op_bits << 6 | kind_bits << 2 | (static_cast<uint32_t>(stage) & 3);
+  return static_cast<uint64_t>(subject) << 32 | call_bits;
 }
 
 std::string Call::to_string() const {
@@ -64,6 +67,9 @@ std::string Call::to_string() const {
       text += (d == 0 ? "" : ",") + std::to_string(sizes[d]);
     }
     text += "]";
+  }
+  if (subject != 0) {
+    text += " of " + subject_text(subject);
   }
   return text;
 }

@@ -36,6 +36,7 @@ struct Call {
   c10::DimVector sizes = {}; // of this member's input, for error texts; they may differ between members
   uint64_t sequence = 0;     // the number of earlier calls of the group
   int64_t stage = 0;         // of a collective that takes several exchanges
+  uint32_t subject = 0;      // see SubjectScope
 
   bool has_tensor() const {
     return dtype != c10::ScalarType::Undefined;
@@ -43,8 +44,8 @@ struct Call {
   /// Whether two members' descriptions mean the same call; a send and its recv do.
   bool matches(const Call& other) const;
   /// Equal for two calls exactly if `matches` is true and both have a tensor (for up to 65,536 members).
-  uint32_t fingerprint() const;
-  /// "all_reduce(sum) f32[4,8]"
+  uint64_t fingerprint() const;
+  /// "all_reduce(sum) f32[4,8]", "all_gather f32[12] of unit 3 (lengths 5a1f)"
   std::string to_string() const;
 };
 

@@ -64,6 +64,12 @@ std::shared_ptr<Group> Communicator::group(const DeviceMesh& mesh, c10::IntArray
   return group;
 }
 
+uint32_t Communicator::number_subject(const DeviceMesh& mesh, c10::IntArrayRef mesh_dims) {
+  const auto identity = describe_group(mesh, mesh_dims).identity;
+  const std::lock_guard lock(mutex_);
+  return ++subjects_[identity];
+}
+
 std::shared_ptr<Group> Communicator::find_or_make(GroupDescription description) {
   drop_cached_groups();
   const auto identity = description.identity;

@@ -27,6 +27,10 @@ class Communicator : public World {
   /// time.
   std::shared_ptr<Group> group(const DeviceMesh& mesh, c10::IntArrayRef mesh_dims);
 
+  /// The next number, from 1 on, of what the calls of such a group are about (see SubjectScope): the same on all members that
+  /// number theirs in one order.
+  uint32_t number_subject(const DeviceMesh& mesh, c10::IntArrayRef mesh_dims);
+
   /// The time that a collective may take before it raises an error.
   std::chrono::milliseconds timeout() const {
     return timeout_;
@@ -60,7 +64,8 @@ class Communicator : public World {
   std::chrono::milliseconds timeout_;
   mutable std::mutex mutex_;
   std::condition_variable made_;
-  std::map<std::string, Slot> groups_; // by identity
+  std::map<std::string, Slot> groups_;       // by identity
+  std::map<std::string, uint32_t> subjects_; // how many were numbered, by the group's identity
   std::atomic<size_t> most_groups_ = kManyGroups;
   std::mutex log_mutex_;
   std::vector<CommLog*> logs_;

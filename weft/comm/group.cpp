@@ -3,6 +3,7 @@
 #include "weft/comm/chunk_views.h"
 #include "weft/comm/communicator.h"
 #include "weft/comm/reduce_terms.h"
+#include "weft/comm/subject_scope.h"
 #include "weft/core/dtype_text.h"
 #include "weft/core/traced_tensor.h"
 
@@ -88,7 +89,7 @@ std::string Group::to_string() const {
 }
 
 Call Group::make_call(Collective collective, const at::Tensor& tensor, Reserved reserved) {
-  Call call{.collective = collective};
+  Call call{.collective = collective, .subject = SubjectScope::current()};
   if (reserved.sequence < 0) { // a reserved call may be made on any thread
     use_->check_single_thread(weft::to_string(collective));
   }

@@ -1,4 +1,5 @@
 #include "weft/comm/world/thread_world.h"
+#include "weft/comm/subject_scope.h"
 
 #include "tests/support/error_text.h"
 #include "tests/support/sample_tensors.h"
@@ -70,6 +71,18 @@ TEST(ThreadWorld, RanksThatDisagreeOnTheOpTheDtypeOrTheRootAllLearnBoth) {
   expect_all_contain(
       errors_of(2, [&](const DeviceMesh& mesh, int64_t rank) { broadcast(ones, mesh, 0, rank).wait(); }),
       {"group tp (ranks 0,1)", "rank 0 called broadcast(root 0) f32[4]", "rank 1 called broadcast(root 1) f32[4]"});
+}
+
+TEST(ThreadWorld, RanksThatGatherDifferentUnitsAllLearnBoth) {
+  expect_all_contain(
+      errors_of(
+          2,
+          [&](const DeviceMesh& mesh, int64_t rank) {
+            const SubjectScope scope(make_subject(static_cast<uint32_t>(rank) + 1, 0xa5));
+            all_gather(at::ones({4}), mesh, 0, 0).wait();
+          }),
+      {"rank 0 called all_gather f32[4] of unit 1 (lengths 00a5)",
+       "rank 1 called all_gather f32[4] of unit 2 (lengths 00a5)"});
 }
 
 TEST(ThreadWorld, AMessageOfAnotherDtypeIsAnErrorOnBothSides) {

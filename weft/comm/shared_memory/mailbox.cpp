@@ -14,6 +14,7 @@ CallNumbers CallNumbers::of(const Call& call) {
       .stage = static_cast<uint8_t>(call.stage),
       .ndim = static_cast<uint32_t>(call.sizes.size()),
       .root = call.root,
+      .subject = call.subject,
       .sizes = {}};
   std::copy_n(call.sizes.begin(), std::min(call.sizes.size(), std::size(numbers.sizes)), numbers.sizes);
   return numbers;
@@ -27,7 +28,8 @@ Call CallNumbers::call() const {
       .dtype = static_cast<c10::ScalarType>(dtype),
       .sizes = c10::DimVector(sizes, sizes + std::min<size_t>(ndim, std::size(sizes))),
       .sequence = sequence,
-      .stage = stage};
+      .stage = stage,
+      .subject = subject};
 }
 
 bool CallNumbers::same_number(const Call& call) const {

@@ -18,6 +18,7 @@ struct CallNumbers {
   uint8_t stage;
   uint32_t ndim;
   int64_t root;
+  uint32_t subject;
   int64_t sizes[8]; // the first ones
 
   static CallNumbers of(const Call& call);

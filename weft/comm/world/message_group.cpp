@@ -14,7 +14,8 @@ namespace {
 /// sequence number, which distinguish calls under way, and 16 bits of the call's fingerprint.
 int tag_of(const Call& call, const at::Tensor& message) {
   // The finalizer of splitmix64: every bit of the input flips about half of the bits that are kept.
-  auto mixed = static_cast<uint64_t>(call.fingerprint()) << 32 ^ static_cast<uint64_t>(message.numel());
+  // Spread over all bits: no size may undo the difference of two fingerprints.
+  auto mixed = call.fingerprint() * 0x9e3779b97f4a7c15 ^ static_cast<uint64_t>(message.numel());
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
   mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
   return static_cast<int>((is_message(call.collective) ? 1U : 0U) << 30 | (call.sequence & 0x3fff) << 16 | mixed >> 48);
