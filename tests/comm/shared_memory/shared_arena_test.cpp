@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -94,6 +96,28 @@ TEST(SharedArena, AChildMadeByForkKeepsNothingOfItsParentsAndGetsItsOwn) {
       }),
       0);
   EXPECT_EQ(SharedArena::own(), parents);
+}
+
+TEST(SharedArena, AForkWhileAnotherThreadTakesAndGivesBackLeavesNoLockHeld) {
+  std::atomic<bool> is_over = false;
+  std::thread other([&] {
+    while (!is_over) {
+      SharedArena::own()->take(4096);
+    }
+  });
+  for (int i = 0; i < 15; ++i) {
+    static std::shared_ptr<SharedBlock> block;
+    block = SharedArena::own()->take(4096);
+    EXPECT_EQ(
+        in_child([] {
+          alarm(20); // a lock that is held by a thread of the parent would be waited for forever
+          block = nullptr;
+          return SharedArena::own()->take(4096) != nullptr ? 0 : 1;
+        }),
+        0);
+  }
+  is_over = true;
+  other.join();
 }
 
 TEST(SharedArena, ThereIsNoneUnderALimitOfFileSizes) {

@@ -2,6 +2,7 @@
 
 #include "tests/support/error_text.h"
 #include "weft/comm/communicator.h"
+#include "weft/comm/subject_scope.h"
 #include "weft/comm/world/fake_world.h"
 #include "weft/comm/world/shared_memory_meeting.h"
 
@@ -106,6 +107,21 @@ TEST_F(SharedMemoryChannelTest, AnotherCallOfThatNumberIsAnErrorThatNamesIt) {
   EXPECT_EQ(
       error_text<std::runtime_error>([&] { receive(call_of(1), 5); }),
       "it has sent 16 bytes by all_gather f32[4], but 20 are expected");
+  auto of_unit = call_of(2);
+  of_unit.subject = make_subject(5, 0xa5);
+  post(of_unit, at::ones({4}));
+  EXPECT_EQ(
+      error_text<std::runtime_error>([&] { receive(call_of(2), 4); }),
+      "it has called all_gather f32[4] of unit 5 (lengths 00a5) instead");
+}
+
+TEST_F(SharedMemoryChannelTest, AReceiverIsToldWhenATensorThatItWaitsForHasMoved) {
+  const auto tensor = at::ones({kLarge});
+  auto sending = post(call_of(0), tensor);
+  const auto seen = second->rings();
+  first->settle(*sending);
+  EXPECT_GT(second->rings(), seen) << "a receiver that looked during the move would sleep";
+  EXPECT_TRUE(at::equal(receive(call_of(0), kLarge), at::ones({kLarge})));
 }
 
 TEST_F(SharedMemoryChannelTest, WhatDoesNotComeEndsTheWaitAndIsDescribed) {

@@ -74,18 +74,37 @@ SharedArena* SharedArena::make() {
   std::random_device random;
   *reinterpret_cast<uint64_t*>(arena->base_) = static_cast<uint64_t>(random()) << 32 | random();
   arena->end_ = int64_t{1} << kSmallestClass;
-  static const bool registered = pthread_atfork(nullptr, nullptr, &SharedArena::forget_in_child) == 0;
+  static const bool registered =
+      pthread_atfork(
+          &SharedArena::before_fork, &SharedArena::after_fork_in_parent, &SharedArena::after_fork_in_child) == 0;
   (void)registered;
   return arena;
 }
 
-/// A child made by fork does not have the mapping. Its own world, if it makes one, gets an arena of its own.
-void SharedArena::forget_in_child() {
+/// Takes the locks, since a child would wait forever for one that another thread of its parent held.
+void SharedArena::before_fork() {
+  arena_mutex().lock();
   if (own_arena != nullptr) {
+    own_arena->mutex_.lock();
+  }
+}
+
+void SharedArena::after_fork_in_parent() {
+  if (own_arena != nullptr) {
+    own_arena->mutex_.unlock();
+  }
+  arena_mutex().unlock();
+}
+
+/// A child made by fork does not have the mapping. Its own world, if it makes one, gets an arena of its own.
+void SharedArena::after_fork_in_child() {
+  if (own_arena != nullptr) {
+    own_arena->mutex_.unlock();
     close(own_arena->descriptor_);
   }
   own_arena = nullptr;
   own_arena_was_tried = false;
+  arena_mutex().unlock();
 }
 
 std::shared_ptr<SharedBlock> SharedArena::take(int64_t bytes) {

@@ -69,7 +69,9 @@ class SharedArena {
 
   SharedArena() = default;
   static SharedArena* make();
-  static void forget_in_child();
+  static void before_fork();
+  static void after_fork_in_parent();
+  static void after_fork_in_child();
   void give_back(int64_t offset, int size_class);
   void free_pages(int64_t offset, int size_class) const;
 

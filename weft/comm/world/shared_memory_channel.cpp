@@ -188,7 +188,13 @@ void SharedMemoryChannel::copy_unread(Sending& sending) {
   }
   std::memcpy(copy->data(), tensor.const_data_ptr(), tensor.nbytes());
   const std::lock_guard lock(mutex_);
-  std::erase_if(sending.receivers_, [&](const auto& each) { return outboxes_[each.member].move(each.ticket, copy); });
+  std::erase_if(sending.receivers_, [&](const auto& each) {
+    const bool is_moved = outboxes_[each.member].move(each.ticket, copy);
+    if (is_moved) {
+      members_[each.member].memory->doorbell.ring(); // it may have looked during the move, and sleep
+    }
+    return is_moved;
+  });
 }
 
 void SharedMemoryChannel::settle(Sending& sending) {

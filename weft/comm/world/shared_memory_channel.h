@@ -99,6 +99,10 @@ class SharedMemoryChannel : public Channel {
 
   /// The message of this call from a member if it is there. Raises if it is another call's, or can no longer come.
   std::optional<Arrival> receive(const Call& call, int64_t from, uint64_t bytes, bool looks);
+  /// How often the other members have told this one that there is something new.
+  uint32_t rings() const {
+    return members_[rank_].memory->doorbell.rings();
+  }
   /// Says that a message has not come, and what has come instead.
   std::string describe_missing(int64_t from);
 
