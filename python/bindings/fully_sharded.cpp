@@ -176,6 +176,17 @@ void leave(PythonUnit& unit, py::handle result, py::handle arguments, const py::
   unit.leave(outputs, has_failed);
 }
 
+void set_reduced_hook(PythonUnit& unit, py::function hook) {
+  const std::shared_ptr<py::function> kept(new py::function(std::move(hook)), [](py::function* made) {
+    const py::gil_scoped_acquire lock;
+    delete made;
+  });
+  unit.set_reduced_hook([kept](const at::Tensor& reduced) {
+    const py::gil_scoped_acquire lock;
+    (*kept)(py::reinterpret_steal<py::object>(THPVariable_Wrap(reduced)));
+  });
+}
+
 } // namespace
 
 void bind_fully_sharded(py::module_& module) {
@@ -220,6 +231,10 @@ void bind_fully_sharded(py::module_& module) {
       .def("set_reshard_after_forward", &PythonUnit::set_reshard_after_forward, py::arg("value"))
       .def("set_reshard_after_backward", &PythonUnit::set_reshard_after_backward, py::arg("value"))
       .def("set_requires_gradient_sync", &PythonUnit::set_requires_gradient_sync, py::arg("value"))
+      .def("set_requires_all_reduce", &PythonUnit::set_requires_all_reduce, py::arg("value"))
+      .def("set_gradient_divide_factor", &PythonUnit::set_gradient_divide_factor, py::arg("value"))
+      .def("set_reduced_hook", &set_reduced_hook, py::arg("hook"))
+      .def("reset", &PythonUnit::reset, py::call_guard<py::gil_scoped_release>())
       .def(
           "set_forward_prefetch",
           [](PythonUnit& self, const std::vector<std::shared_ptr<PythonUnit>>& units) {

@@ -150,6 +150,12 @@ void bind_meshes(py::module_& module) {
   module.def(
       "current_mesh", [](const char* where, py::handle mesh) { return mesh_from(where, mesh); }, py::arg("where"),
       py::arg("mesh") = py::none());
+  module.def(
+      "has_current_mesh",
+      [] {
+        return !entered_meshes().empty() || !py::module_::import("weft._groups").attr("entered_torch_mesh")().is_none();
+      },
+      "Whether current_mesh needs to be given none: inside of `with mesh:`.");
   module.def("mesh_notes", &notes_of, py::arg("mesh"), "A dict that lives as long as the mesh handle.");
   py::class_<DeviceMesh>(
       module, "DeviceMesh",

@@ -72,7 +72,8 @@ from weft._comm_debug import comm_debug
 from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
 from weft._export import tensor_parallel, tensor_parallel_transformation
-from weft._fully_shard import FullyShardedModule, fully_shard
+from weft._fully_shard import fully_shard
+from weft._fully_sharded_module import FullyShardedModule
 from weft._groups import init_device_mesh
 from weft._install import install, uninstall
 from weft._local import local, local_map

@@ -6,6 +6,7 @@ The work is C++ (weft/fully_sharded); here a module's hooks call it, and its met
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,105 +15,21 @@ import torch.utils._pytree as pytree
 from torch import nn
 
 from weft import _C
+from weft import _fully_shard_options as _options
 from weft._forward import set_replicates_plain
+from weft._fully_sharded_module import UNIT, add_methods, units_in
 from weft._module import check_module
 
-_NAME = "_weft_unit"
 _IN_UNIT = "_weft_in_unit"  # set on plain parameters that a unit has taken, and on its shards
 
 
-class _Handle:
-    """What unshard(async_op=True) returns."""
-
-    def __init__(self, unit):
-        self._unit = unit
-
-    def wait(self) -> None:
-        self._unit.unshard(None)
-
-
-class FullyShardedModule:
-    """The methods that fully_shard adds to a module; those of PyTorch's FSDPModule."""
-
-    def unshard(self, async_op: bool = False) -> _Handle | None:
-        """Gathers the parameters, which the module has until reshard()."""
-        unit = _unit_of(self)
-        if async_op:
-            unit.start_gather()
-            return _Handle(unit)
-        unit.unshard(None)
-        return None
-
-    def reshard(self) -> None:
-        """Frees the gathered parameters; the module has its shards."""
-        _unit_of(self).reshard()
-
-    def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
-        """Whether backward reduces gradients. Without it they are added up, unreduced, until the next pass that does."""
-        for unit in _units(self, recurse):
-            unit.set_requires_gradient_sync(requires_gradient_sync)
-
-    def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Does nothing: every backward is complete when it returns."""
-
-    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
-        for unit in _units(self, recurse):
-            unit.set_reshard_after_forward(reshard_after_forward)
-
-    def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
-        for unit in _units(self, recurse):
-            unit.set_reshard_after_backward(reshard_after_backward)
-
-    def set_modules_to_forward_prefetch(self, modules: list[nn.Module]) -> None:
-        """The modules whose gathers start when this one begins its forward, instead of the one that came next before."""
-        _unit_of(self).set_forward_prefetch([_unit_of(module) for module in modules])
-
-    def set_modules_to_backward_prefetch(self, modules: list[nn.Module]) -> None:
-        _unit_of(self).set_backward_prefetch([_unit_of(module) for module in modules])
-
-    def __deepcopy__(self, memo):
-        raise NotImplementedError(
-            f"[fully_shard] a module is copied before it is fully sharded, but {type(self).__name__} is. Make the copy first and "
-            "call fully_shard for both."
-        )
-
-    def __reduce_ex__(self, protocol):
-        raise NotImplementedError(
-            f"[fully_shard] the state_dict() of a fully sharded module is saved, but got {type(self).__name__} itself. Save that, or "
-            "use weft.save."
-        )
-
-
-def _unit_of(module):
-    unit = module.__dict__.get(_NAME)
-    if unit is None:
-        raise ValueError(
-            f"[fully_shard] a fully sharded module is required, but got {type(module).__name__}. Call fully_shard for it first."
-        )
-    return unit
-
-
-def _units(module, recurse=True):
-    modules = module.modules() if recurse else [module]
-    return [unit for each in modules if (unit := each.__dict__.get(_NAME)) is not None]
-
-
-_classes: dict[type, type] = {}  # class of a module -> that class with the methods
-
-
-def _with_methods(module):
-    of_module = type(module)
-    if of_module not in _classes:
-        _classes[of_module] = type(f"FullySharded{of_module.__name__}", (FullyShardedModule, of_module), {})
-    module.__class__ = _classes[of_module]
-
-
-def _own_modules(module):
-    """The module and those inside of it that belong to no unit yet."""
-    found, todo, seen = [], [module], set()
+def _own_modules(given):
+    """The modules and those inside of them that belong to no unit yet."""
+    found, seen = [], set()
+    todo = list(reversed(given))
     while todo:
         each = todo.pop()
-        if each in seen or (each is not module and _NAME in each.__dict__):
+        if each in seen or UNIT in each.__dict__:
             continue
         seen.add(each)
         found.append(each)
@@ -139,7 +56,8 @@ def _as_parameter(shard, parameter):
 
 
 def _check_module(module):
-    if _NAME in module.__dict__:
+    check_module("fully_shard", module)
+    if UNIT in module.__dict__:
         raise ValueError(f"[fully_shard] a module is fully sharded once, but this {type(module).__name__} is already.")
     if type(module).forward is nn.modules.module._forward_unimplemented:
         raise ValueError(
@@ -148,64 +66,104 @@ def _check_module(module):
         )
 
 
-def _check_options(shard_placement_fn, mp_policy, offload_policy, reshard_after_forward, mesh_dim, mesh):
-    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy  # takes long to import
+class _Running(threading.local):
+    """The forwards of units' modules that run on this thread, the innermost last."""
 
-    if shard_placement_fn is not None:
-        raise NotImplementedError(
-            "[fully_shard] parameters are sharded by rows, at boundaries that make a unit's shards one buffer, but got a "
-            "shard_placement_fn. Leave it out."
-        )
-    if mp_policy is not None and not isinstance(mp_policy, MixedPrecisionPolicy):
-        raise TypeError(f"[fully_shard] a MixedPrecisionPolicy is required for mp_policy, but got {mp_policy!r}.")
-    if offload_policy is not None and not isinstance(offload_policy, OffloadPolicy):
-        raise TypeError(f"[fully_shard] an OffloadPolicy is required for offload_policy, but got {offload_policy!r}.")
-    if isinstance(offload_policy, CPUOffloadPolicy) and mesh.device_type != "cpu":
-        raise NotImplementedError(
-            f"[fully_shard] shards stay on the device of the mesh, but got {type(offload_policy).__name__}. Leave it out."
-        )
-    if not isinstance(reshard_after_forward, int | None):
-        raise TypeError(
-            f"[fully_shard] True, False or a number of ranks is required for reshard_after_forward, but got {reshard_after_forward!r}."
-        )
-    is_number = isinstance(reshard_after_forward, int) and not isinstance(reshard_after_forward, bool)
-    if is_number and reshard_after_forward not in (1, mesh.size(mesh_dim)):
-        raise NotImplementedError(
-            f"[fully_shard] reshard_after_forward must be True, False or the size of the mesh dim, {mesh.size(mesh_dim)}, but got "
-            f"{reshard_after_forward}. Use a mesh with a replicate_dim to shard over fewer ranks."
-        )
+    def __init__(self):
+        self.forwards: list[_Forward] = []
 
 
-def _ignored(parameters):
-    """The ids of parameters that stay as they are."""
-    if isinstance(parameters, torch.Tensor) or not isinstance(parameters or (), Iterable):
-        raise TypeError(f"[fully_shard] a set of parameters is required for ignored_params, but got {type(parameters).__name__}.")
-    for each in parameters or ():
-        if not isinstance(each, nn.Parameter):
-            raise TypeError(f"[fully_shard] a set of parameters is required for ignored_params, but got {each!r} among them.")
-    return {id(each) for each in parameters or ()}
+_running = _Running()
+
+
+class _Forward:
+    def __init__(self, passes):
+        self.passes = passes
+        self.inner = []  # passes that modules of one unit share inside of this forward
+
+
+class _Passes:
+    """Enters a unit when one of its modules begins its forward, and leaves it after.
+
+    Several modules of one unit share one pass where the forward of another fully sharded module surrounds them: the first enters, and
+    the last leaves, or the end of the surrounding forward. Elsewhere each call is a pass of its own.
+    """
+
+    def __init__(self, unit, modules, attributes):
+        self._unit = unit
+        self._modules = set(modules)
+        self._attributes = attributes
+        self._shared = None  # the pass that several modules share
+
+    def begin(self, args, kwargs):
+        surrounding = _running.forwards[-1] if _running.forwards else None
+        _running.forwards.append(_Forward(self))
+        is_global = self._unit.view_of(args, kwargs)
+        if len(self._modules) == 1 or surrounding is None:
+            self._unit.enter(is_global)
+            return
+        if self._shared is not None and is_global not in (None, self._shared.is_global):
+            self.end_shared()
+        if self._shared is None:
+            self._unit.enter(is_global)
+            self._shared = _SharedPass(is_global)
+            surrounding.inner.append(self)
+
+    def end(self, module, args, kwargs, output, has_failed):
+        if all(forward.passes is not self for forward in _running.forwards):
+            return  # begin() was not called, because another hook has failed
+        while True:
+            # An exception that modules do not see, as KeyboardInterrupt, leaves forwards behind.
+            forward = _running.forwards.pop()
+            for each in forward.inner:
+                each.end_shared(has_failed)
+            if forward.passes is self:
+                break
+        if self._shared is None:
+            self._unit.leave(output, (args, kwargs), self._attributes, has_failed)
+            return
+        self._shared.add(module, (args, kwargs), output)
+        if has_failed or self._shared.modules == self._modules:
+            self.end_shared(has_failed)
+
+    def end_shared(self, has_failed=False):
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            self._unit.leave(shared.outputs, shared.arguments, self._attributes, has_failed)
+
+
+class _SharedPass:
+    def __init__(self, is_global):
+        self.is_global = is_global
+        self.modules = set()  # that have run
+        self.arguments = []
+        self.outputs = []
+
+    def add(self, module, arguments, output):
+        self.modules.add(module)
+        self.arguments.append(arguments)
+        self.outputs.append(output)
 
 
 class _Hooks:
     """What happens before and after a module's forward."""
 
-    def __init__(self, unit, policy, attributes):
-        self._unit = unit
+    def __init__(self, passes, policy):
+        self._passes = passes
         self._cast_to = policy.param_dtype if policy is not None and policy.cast_forward_inputs else None
         self._output_dtype = getattr(policy, "output_dtype", None)
-        self._attributes = attributes
         self._errors = []  # those that were being handled when each forward began
 
     def before(self, module, args, kwargs):
         self._errors.append(sys.exc_info()[1])
-        self._unit.enter(self._unit.view_of(args, kwargs))
+        self._passes.begin(args, kwargs)
         return None if self._cast_to is None else _cast((args, kwargs), self._cast_to)
 
     def after(self, module, args, kwargs, output):
         if self._output_dtype is not None:
             output = _cast(output, self._output_dtype)
         has_failed = sys.exc_info()[1] is not (self._errors.pop() if self._errors else None)
-        self._unit.leave(output, (args, kwargs), self._attributes, has_failed)
+        self._passes.end(module, args, kwargs, output, has_failed)
         return output
 
 
@@ -217,8 +175,51 @@ def _cast(values, dtype):
     return pytree.tree_map(cast, values)
 
 
+def _given_modules(module):
+    """Of a module or a list of modules, those that are in no other of them."""
+    if isinstance(module, nn.Module):
+        return [module]
+    modules = list(module) if isinstance(module, list | tuple) else []
+    if not modules:
+        raise TypeError(f"[fully_shard] an nn.Module or a list of them is required, but got {module!r}.")
+    for each in modules:
+        check_module("fully_shard", each)
+    inside = {child for each in modules for child in each.modules() if child is not each}
+    return [each for each in dict.fromkeys(modules) if each not in inside]
+
+
+class _Parameters:
+    """The parameters of a unit, and where its modules keep them."""
+
+    def __init__(self, modules, left_out, shard_placement_fn):
+        self.found: list[nn.Parameter] = []
+        self.slots: list[tuple[dict, str, int]] = []  # the table, the name in it, and the number of the parameter
+        numbers: dict[int, int] = {}
+        for owner in modules:
+            for name, parameter in owner._parameters.items():
+                if parameter is None or id(parameter) in left_out:
+                    continue
+                if getattr(parameter, _IN_UNIT, False):
+                    raise ValueError(
+                        f"[fully_shard] a parameter is in one unit, but '{name}' of a {type(owner).__name__} is in another already. "
+                        "Leave modules that share it to the call for a module around them."
+                    )
+                if id(parameter) not in numbers:
+                    _options.check_placement(shard_placement_fn, name, parameter)
+                    numbers[id(parameter)] = len(self.found)
+                    self.found.append(parameter)
+                self.slots.append((owner._parameters, name, numbers[id(parameter)]))
+
+    def replace(self, shards):
+        """Puts parameters of the shards in place, and returns them."""
+        leaves = [_as_parameter(shard, parameter) for shard, parameter in zip(shards, self.found, strict=True)]
+        for table, name, number in self.slots:
+            table[name] = leaves[number]
+        return leaves
+
+
 def fully_shard(
-    module: nn.Module,
+    module: nn.Module | list[nn.Module],
     mesh: Any = None,
     mesh_dim: str | None = None,
     *,
@@ -226,9 +227,12 @@ def fully_shard(
     reshard_after_forward: bool | int | None = None,
     shard_placement_fn: Callable[[nn.Parameter], Any] | None = None,
     mp_policy: Any = None,
+    mixed_precision: Any = None,
     offload_policy: Any = None,
+    offload: Any = None,
     ignored_params: Iterable[nn.Parameter] | None = None,
-) -> nn.Module:
+    dp_mesh_dims: Any = None,
+) -> Any:
     """Divides the parameters of a module over a mesh dim, with their gradients and the optimizer's state.
 
         for block in model.blocks:
@@ -239,65 +243,53 @@ def fully_shard(
     Each call makes a unit of the parameters that belong to no unit inside of it: they are gathered before the module's forward and
     again before its backward, and their gradients are reduced to the shards after it. Call it for inner modules first. The
     parameters become distributed tensors with ragged shards, `S(0|3:0:5)`. Parameters that are distributed already, by
-    parallelize_module, keep their placements on the other mesh dims.
+    parallelize_module, keep their placements on the other mesh dims. A list of modules is one unit.
 
     The batch is either distributed over the mesh dim (the global view: the loss is that of the global batch), or each rank gives
     plain tensors of its own, as with PyTorch's fully_shard: gradients are averaged over the ranks.
 
-    `replicate_dim` is a second mesh dim over which the shards are replicated; a mesh of two dims without mesh_dim is (replicate,
-    shard), as PyTorch's. With `reshard_after_forward=False`, the default of the outermost unit, gathered parameters stay until
-    backward. `mp_policy` is PyTorch's MixedPrecisionPolicy. `ignored_params` stay as they are.
+    Without a mesh it is that of `with mesh:`, or one over all ranks. `replicate_dim` is a second mesh dim over which the shards are
+    replicated; a mesh of two dims without mesh_dim is (replicate, shard), as PyTorch's; `dp_mesh_dims` is PyTorch's way to name both.
+    With `reshard_after_forward=False`, the default of the outermost unit, gathered parameters stay until backward. `mp_policy`, or
+    `mixed_precision`, is PyTorch's MixedPrecisionPolicy, or a dtype for gathered parameters. `offload` is another name of
+    `offload_policy`. `ignored_params` stay as they are.
     """
-    check_module("fully_shard", module)
-    mesh = _C.current_mesh("fully_shard", mesh)
-    _check_module(module)
-    mesh_dim, replicate_dim = _C.shard_dims(mesh, mesh_dim, replicate_dim)
-    _check_options(shard_placement_fn, mp_policy, offload_policy, reshard_after_forward, mesh_dim, mesh)
-    ignored = _ignored(ignored_params)
-    modules = _own_modules(module)
-    inner = _units(module)
-    of_inner = {id(leaf) for unit in inner for leaf in unit.leaves}
-    numbers: dict[int, int] = {}
-    parameters, slots = [], []
-    for owner in modules:
-        for name, parameter in owner._parameters.items():
-            if parameter is None or id(parameter) in ignored or id(parameter) in of_inner:
-                continue
-            if getattr(parameter, _IN_UNIT, False):
-                raise ValueError(
-                    f"[fully_shard] a parameter is in one unit, but '{name}' of a {type(owner).__name__} is in another already. Leave "
-                    "modules that share it to the call for a module around them."
-                )
-            if id(parameter) not in numbers:
-                numbers[id(parameter)] = len(parameters)
-                parameters.append(parameter)
-            slots.append((owner._parameters, name, numbers[id(parameter)]))
-    leaves = [
-        _as_parameter(shard, parameter)
-        for shard, parameter in zip(_C.shard_parameters(parameters, mesh, mesh_dim), parameters)
-    ]
-    for table, name, number in slots:
-        table[name] = leaves[number]
+    given = _given_modules(module)
+    for each in given:
+        _check_module(each)
+    policy = _options.precision_policy(_options.one_of("mp_policy", mp_policy, "mixed_precision", mixed_precision))
+    offload = _options.one_of("offload_policy", offload_policy, "offload", offload)
+    left_out = _options.ignored(ignored_params)
+    mesh = _options.mesh_or_world(mesh, mesh_dim)
+    mesh_dim, replicate_dim = _options.dims_of(mesh, mesh_dim, replicate_dim, dp_mesh_dims)
+    _options.check_offload(offload, mesh)
+    _options.check_reshard_after_forward(reshard_after_forward, mesh, mesh_dim)
+    modules = _own_modules(given)
+    inner = units_in(given)
+    left_out |= {id(leaf) for unit in inner for leaf in unit.leaves}
+    parameters = _Parameters(modules, left_out, shard_placement_fn)
     unit = _C.Unit(
-        leaves,
-        slots,
+        parameters.replace(_C.shard_parameters(parameters.found, mesh, mesh_dim)),
+        parameters.slots,
         [_refresh_of(owner) for owner in modules if isinstance(owner, nn.RNNBase)],
         mesh_dim,
         replicate_dim,
-        getattr(mp_policy, "param_dtype", None),
-        getattr(mp_policy, "reduce_dtype", None),
+        getattr(policy, "param_dtype", None),
+        getattr(policy, "reduce_dtype", None),
     )
     for each in inner:
         unit.add_inner(each)
     _C.Unit.join([unit, *inner])
     if reshard_after_forward is not None:
         unit.set_reshard_after_forward(reshard_after_forward is True or reshard_after_forward > 1)
-    module._weft_unit = unit
-    hooks = _Hooks(unit, mp_policy, [owner.__dict__ for owner in modules])
-    module.register_forward_pre_hook(hooks.before, with_kwargs=True)
-    module.register_forward_hook(hooks.after, with_kwargs=True, always_call=True)
-    _with_methods(module)
+    passes = _Passes(unit, given, [owner.__dict__ for owner in modules])
+    for each in given:
+        setattr(each, UNIT, unit)
+        hooks = _Hooks(passes, policy)
+        each.register_forward_pre_hook(hooks.before, with_kwargs=True)
+        each.register_forward_hook(hooks.after, with_kwargs=True, always_call=True)
+        add_methods(each)
     # Elsewhere, as in a method that is not forward, plain tensors may differ by rank.
     for each in modules:
-        set_replicates_plain(each, each is module, alone=True)
+        set_replicates_plain(each, each in given, alone=True)
     return module

@@ -101,6 +101,12 @@ void GradientReduction::wait() {
   }
 }
 
+at::Tensor GradientReduction::take_unseen() {
+  const at::AutoGradMode no_graph(false);
+  const auto length = parameters_.range_length(parameters_.group()->rank());
+  return std::exchange(is_seen_, true) ? at::Tensor() : reduced_.narrow(0, 0, length);
+}
+
 at::Tensor GradientReduction::gradient(size_t number) const {
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;

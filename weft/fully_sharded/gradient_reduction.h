@@ -36,6 +36,8 @@ class GradientReduction {
 
   void start();
   void wait();
+  /// After wait(), once: this rank's range of the reduced gradients, which gradient() reads; undefined when called again.
+  at::Tensor take_unseen();
   bool is_started() const {
     return reduced_.defined();
   }
@@ -60,6 +62,7 @@ class GradientReduction {
   std::optional<PooledBuffer> buffer_;
   at::Tensor reduced_;
   at::Tensor given_votes_; // on the CPU
+  bool is_seen_ = false;
   Pending pending_;
 };
 

@@ -82,6 +82,7 @@ Unit::Unit(std::vector<at::Tensor> leaves, UnitOptions options, Swap swap)
         std::move(members), spec.mesh().dim(options_.mesh_dim), is_cast ? options_.gathered_dtype : std::nullopt));
   }
   collecting_.resize(groups_.size());
+  unreduced_.resize(leaves_.size());
 }
 
 bool Unit::is_global(const at::Tensor& tensor) const {
@@ -342,6 +343,10 @@ void Unit::add_gradient(const Place& place, const at::Tensor& gradient, bool is_
   TORCH_CHECK_NOT_IMPLEMENTED(
       gradient.layout() == at::kStrided, "[fully_shard] dense gradients are required, but got one of layout ",
       gradient.layout(), ". Leave out sparse=True.");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_global || !divide_by_,
+      "[fully_shard] a divide factor is for batches of plain tensors, but got a distributed batch. Divide its loss "
+      "instead.");
   TORCH_CHECK_VALUE(
       !reduction || reduction->op() == op,
       "[fully_shard] one kind of batch is required while gradients are added up without synchronisation, but got one ",
@@ -357,6 +362,49 @@ void Unit::add_gradient(const Place& place, const at::Tensor& gradient, bool is_
   const auto make_term = is_global ? term_in_global_view : term_of_own_data;
   const auto term = make_term(gradient, group.spec(place.number), dims, known);
   reduction->add(place.number, term.local, term.layout);
+}
+
+void Unit::set_reduced_hook(ReducedHook hook) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !options_.replicate_dim,
+      "[fully_shard] a hook for reduced gradients needs a unit without replicas, but got one of ",
+      *options_.replicate_dim, ". Leave replicate_dim out, and let the hook reduce over the replicas.");
+  reduced_hook_ = std::move(hook);
+}
+
+void Unit::finish(GradientReduction& reduction) const {
+  reduction.wait();
+  if (auto reduced = reduction.take_unseen(); reduced_hook_ && reduced.defined()) {
+    reduced_hook_(reduced);
+  }
+}
+
+at::Tensor Unit::take_gradient(const GradientReduction& reduction, size_t number) {
+  auto gradient = reduction.gradient(places_[number].number);
+  const auto& mesh = as_dtensor(leaves_[number])->spec()->mesh();
+  if (gradient.defined() && divide_by_) {
+    const auto replicas = options_.replicate_dim ? mesh.size(mesh.dim(*options_.replicate_dim)) : 1;
+    gradient = gradient * (static_cast<double>(replicas * mesh.size(mesh.dim(options_.mesh_dim))) / *divide_by_);
+  }
+  auto& before = unreduced_[number];
+  if (before.defined()) {
+    gradient = gradient.defined() ? gradient + before : before;
+    before.reset();
+  }
+  if (options_.replicate_dim && !reduces_replicas_) {
+    before = std::move(gradient);
+    return {};
+  }
+  return gradient;
+}
+
+void Unit::reset() {
+  forwards_.clear();
+  backward_ = nullptr;
+  std::fill(collecting_.begin(), collecting_.end(), nullptr);
+  std::fill(unreduced_.begin(), unreduced_.end(), at::Tensor());
+  show_parameters();
+  reshard();
 }
 
 variable_list Unit::reduce(const Use& use, variable_list&& gradients) {
@@ -398,17 +446,17 @@ variable_list Unit::reduce(const Use& use, variable_list&& gradients) {
       if (auto accumulator = accumulator_for_later(leaves_[k])) {
         later.emplace_back(k, std::move(accumulator));
       } else {
-        reduction->wait();
-        const auto gradient = reduction->gradient(places_[k].number);
+        finish(*reduction);
+        const auto gradient = take_gradient(*reduction, k);
         // Not left to the leaf's hook, which a hook of the user may have replaced.
         results[i] = gradient.defined() ? redistribute(gradient, as_dtensor(leaves_[k])->spec()->layout()) : gradient;
       }
     }
     if (!later.empty()) {
       at_end_of_pass([self = shared_from_this(), reduction, later = std::move(later)] {
-        reduction->wait();
+        self->finish(*reduction);
         for (const auto& [k, accumulator] : later) {
-          if (auto gradient = reduction->gradient(self->places_[k].number); gradient.defined()) {
+          if (auto gradient = self->take_gradient(*reduction, k); gradient.defined()) {
             accumulate_later(self->leaves_[k], std::move(gradient), accumulator);
           }
         }

@@ -37,6 +37,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
  public:
   /// Puts parameters, gathered ones or the shards, into the module, in the order of the leaves.
   using Swap = std::function<void(c10::ArrayRef<at::Tensor> parameters)>;
+  using ReducedHook = std::function<void(const at::Tensor& reduced)>;
 
   /// `leaves` come from shard_parameters() and require gradients as the parameters did.
   Unit(std::vector<at::Tensor> leaves, UnitOptions options, Swap swap);
@@ -95,6 +96,19 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void set_requires_gradient_sync(bool value) {
     reduces_gradients_ = value;
   }
+  /// Without it gradients are reduced over the shards alone, and their sums are added up until the next pass with it reduces them
+  /// over the replicas, too.
+  void set_requires_all_reduce(bool value) {
+    reduces_replicas_ = value;
+  }
+  /// What the sum of the gradients of ranks with plain data is divided by, instead of the number of ranks.
+  void set_gradient_divide_factor(double value) {
+    divide_by_ = value;
+  }
+  /// Called with this rank's range of the reduced gradients, which it may write to, before they reach the leaves.
+  void set_reduced_hook(ReducedHook hook);
+  /// Frees gathered parameters and drops gradients that were not reduced, after a forward or backward that has failed.
+  void reset();
   void set_forward_prefetch(Units units) {
     forward_prefetch_ = std::move(units);
   }
@@ -128,6 +142,9 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void begin_backward(const UsePtr& use);
   torch::autograd::variable_list reduce(const Use& use, torch::autograd::variable_list&& gradients);
   void add_gradient(const Place& place, const at::Tensor& gradient, bool is_global);
+  void finish(GradientReduction& reduction) const;
+  /// The gradient of a leaf that a reduction has given, if it may reach the leaf in this pass.
+  at::Tensor take_gradient(const GradientReduction& reduction, size_t number);
   void show_parameters();
   void check_unwritten(const Use& use) const;
   void check_as_in_forward(const Use& use) const;
@@ -153,6 +170,10 @@ class Unit : public std::enable_shared_from_this<Unit> {
   bool is_kept_ = false; // gathered memory, until the gradients of the unit arrive
   bool is_resharding_set_ = false;
   bool reduces_gradients_ = true;
+  bool reduces_replicas_ = true;
+  std::optional<double> divide_by_;
+  ReducedHook reduced_hook_;
+  std::vector<at::Tensor> unreduced_; // gradients of the leaves that were not reduced over the replicas
   std::optional<Units> forward_prefetch_;
   std::optional<Units> backward_prefetch_;
 };

@@ -1,0 +1,344 @@
+"""The arguments and methods of PyTorch's fully_shard: each means the same here, or is refused with what to do instead."""
+
+import copy
+
+import pytest
+import torch
+import weft
+from torch import nn
+from torch.distributed.fsdp import DataParallelMeshDims, FSDPModule, MixedPrecisionPolicy, OffloadPolicy
+from torch.nn import functional as F
+from weft import RaggedShard, Replicate, Shard
+
+RANKS, DIM, ROWS = 2, 12, 8
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(5, DIM)
+        self.hidden = nn.Linear(DIM, DIM)
+        self.norm = nn.LayerNorm(DIM)
+        self.head = nn.Linear(DIM, 3)
+        self.uses_head = True
+
+    def forward(self, x):
+        x = self.norm(F.gelu(self.hidden(self.first(x))))
+        return self.head(x) if self.uses_head else x
+
+
+torch.manual_seed(1)
+MODEL = Model()
+X, TARGET = torch.randn(ROWS, 5), torch.randn(ROWS, 3)
+
+
+def on_mesh(program, shape=(RANKS,), names=("dp",)):
+    size = torch.Size(shape).numel()
+    return weft.run_on_ranks(size, lambda rank: program(weft.init_device_mesh("cpu", shape, mesh_dim_names=names)))
+
+
+def own(tensor, mesh):
+    return tensor.chunk(mesh.size())[mesh.mesh.flatten().tolist().index(weft._groups.current_world().rank)]
+
+
+def gradients(model):
+    return {name: p.grad.full_tensor() if weft.is_dtensor(p.grad) else p.grad for name, p in model.named_parameters()}
+
+
+def plain_gradients(factor=1.0, steps=1):
+    model = copy.deepcopy(MODEL)
+    for _ in range(steps):
+        F.mse_loss(model(X), TARGET).backward()
+    return {name: p.grad * factor for name, p in model.named_parameters()}
+
+
+def expect_same(given, expected):
+    assert given.keys() == expected.keys()
+    for name in expected:
+        torch.testing.assert_close(given[name], expected[name], rtol=1e-5, atol=1e-6)
+
+
+def counts(log):
+    found = {}
+    for row in log.rows:
+        if row.operator == "fully_shard":
+            found[row.collective] = found.get(row.collective, 0) + row.calls
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mixed_precision": torch.bfloat16},
+        {"mixed_precision": MixedPrecisionPolicy(torch.bfloat16)},
+        {"mp_policy": MixedPrecisionPolicy(torch.bfloat16)},
+        {"mp_policy": torch.bfloat16},
+    ],
+    ids=["dtype", "policy", "mp_policy", "dtype as mp_policy"],
+)
+def test_names_of_mixed_precision(options):
+    def program(mesh):
+        model = weft.fully_shard(copy.deepcopy(MODEL), mesh, **options)
+        assert model(own(X, mesh)).dtype == torch.bfloat16
+        assert all(p.dtype == torch.float32 for p in model.parameters())
+
+    on_mesh(program)
+
+
+def test_one_name_of_an_option_is_given():
+    def program(mesh):
+        policy = MixedPrecisionPolicy(torch.bfloat16)
+        with pytest.raises(ValueError, match="one of mp_policy and mixed_precision is required.* but got both"):
+            weft.fully_shard(nn.Linear(2, 2), mesh, mp_policy=policy, mixed_precision=policy)
+        with pytest.raises(ValueError, match="one of offload_policy and offload is required.* but got both"):
+            weft.fully_shard(nn.Linear(2, 2), mesh, offload_policy=OffloadPolicy(), offload=OffloadPolicy())
+        with pytest.raises(TypeError, match="a MixedPrecisionPolicy is required, or a dtype"):
+            weft.fully_shard(nn.Linear(2, 2), mesh, mixed_precision="bf16")
+        with pytest.raises(TypeError, match="an OffloadPolicy is required"):
+            weft.fully_shard(nn.Linear(2, 2), mesh, offload=True)
+        weft.fully_shard(nn.Linear(2, 2), mesh, offload=OffloadPolicy())
+
+    on_mesh(program)
+
+
+def test_several_modules_are_one_unit():
+    expected = plain_gradients()
+
+    def program(mesh):
+        model = copy.deepcopy(MODEL)
+        given = [model.norm, model.head]
+        assert weft.fully_shard(given, mesh) is given
+        weft.fully_shard(model, mesh, reshard_after_forward=True)
+        for _ in range(2):
+            model.zero_grad()
+            with weft.comm_debug() as log:
+                F.mse_loss(model(own(X, mesh)), own(TARGET, mesh)).backward()
+            expect_same(gradients(model), expected)
+            assert counts(log) == {"all_gather": 4, "reduce_scatter": 2}
+        assert isinstance(model.norm, weft.FullyShardedModule) and isinstance(model.head, weft.FullyShardedModule)
+        assert all(weft.is_dtensor(p) for p in model.parameters())
+
+    on_mesh(program)
+
+
+@pytest.mark.parametrize("has_outer", [True, False], ids=["in a fully sharded model", "in a plain one"])
+def test_a_module_of_a_list_that_is_called_later(has_outer):
+    """The head computes the loss of one chunk after another, outside of the model's forward."""
+
+    def chunked(model, x, target):
+        hidden = model(x)
+        for rows, wanted in zip(hidden.chunk(2), target.chunk(2), strict=True):
+            (F.mse_loss(model.head(rows), wanted) / 2).backward(retain_graph=True)
+
+    def make():
+        model = copy.deepcopy(MODEL)
+        model.uses_head = False
+        return model
+
+    reference = make()
+    chunked(reference, X, TARGET)
+    expected = {name: p.grad for name, p in reference.named_parameters()}
+
+    def program(mesh):
+        model = make()
+        weft.fully_shard([model.norm, model.head], mesh)
+        if has_outer:
+            weft.fully_shard(model, mesh)
+        for _ in range(2):
+            model.zero_grad()
+            # Each rank's chunks are rows of its own; the mean over both is that over all chunks.
+            chunked(model, own(X, mesh), own(TARGET, mesh))
+            shards = gradients(model)
+            if not has_outer:
+                for name in ("first.weight", "first.bias", "hidden.weight", "hidden.bias"):
+                    shards[name] = weft.from_local(shards[name], mesh, [weft.Partial("avg")]).full_tensor()
+            expect_same(shards, expected)
+        with torch.no_grad():
+            model(own(X, mesh))
+        assert all(weft.is_dtensor(p) for p in [*model.norm.parameters(), *model.head.parameters()])
+
+    on_mesh(program)
+
+
+def test_a_list_whose_forward_fails_can_be_repeated():
+    expected = plain_gradients()
+
+    def program(mesh):
+        model = copy.deepcopy(MODEL)
+        weft.fully_shard([model.norm, model.head], mesh)
+        weft.fully_shard(model, mesh)
+        head, model.head.forward = model.head.forward, lambda x: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            model(own(X, mesh))
+        assert all(weft.is_dtensor(p) for p in model.parameters())
+        model.head.forward = head
+        F.mse_loss(model(own(X, mesh)), own(TARGET, mesh)).backward()
+        expect_same(gradients(model), expected)
+
+    on_mesh(program)
+
+
+def test_without_a_mesh_it_is_one_over_all_ranks():
+    def program(mesh):
+        model = weft.fully_shard(copy.deepcopy(MODEL))
+        assert model.head.weight.device_mesh == mesh
+        assert weft.fully_shard(nn.Linear(4, 4), mesh_dim="fsdp").weight.device_mesh.mesh_dim_names == ("fsdp",)
+        with weft.init_device_mesh("cpu", (RANKS,), mesh_dim_names=("other",)):
+            assert weft.fully_shard(nn.Linear(4, 4)).weight.device_mesh.mesh_dim_names == ("other",)
+
+    on_mesh(program)
+
+
+def test_a_placement_of_rows_may_be_asked_for():
+    def program(mesh):
+        for asked in (None, Shard(0), Shard(-2)):
+            model = weft.fully_shard(nn.Linear(4, 4, bias=False), mesh, shard_placement_fn=lambda p, asked=asked: asked)
+            assert isinstance(model.weight.placements[0], RaggedShard)
+        with pytest.raises(NotImplementedError, match=r"None or Shard\(0\) is required .* for 'weight' of shape \(4, 4\)"):
+            weft.fully_shard(nn.Linear(4, 4), mesh, shard_placement_fn=lambda p: Shard(1))
+
+    on_mesh(program)
+
+
+def test_mesh_dims_as_pytorch_names_them():
+    def program(mesh):
+        dims = DataParallelMeshDims(shard="shard", replicate="replicate")
+        model = weft.fully_shard(nn.Linear(4, 4, bias=False), mesh, dp_mesh_dims=dims)
+        assert model.weight.placements == (Replicate(), RaggedShard(0, [2, 2]))
+        with pytest.raises(NotImplementedError, match="one mesh dim of shards and at most one of replicas"):
+            weft.fully_shard(nn.Linear(4, 4), mesh, dp_mesh_dims=DataParallelMeshDims(shard=("replicate", "shard")))
+        with pytest.raises(ValueError, match="one of dp_mesh_dims and mesh_dim is required"):
+            weft.fully_shard(nn.Linear(4, 4), mesh, "shard", dp_mesh_dims=dims)
+
+    on_mesh(program, (2, 2), ("replicate", "shard"))
+
+
+def test_every_method_of_pytorchs_module_is_there():
+    methods = {name for name in vars(FSDPModule) if not name.startswith("_")}
+    assert not methods - set(vars(weft.FullyShardedModule))
+
+
+def test_what_only_advises_changes_no_result():
+    expected = plain_gradients()
+
+    def program(mesh):
+        model = weft.fully_shard(copy.deepcopy(MODEL), mesh)
+        model.set_is_last_backward(False)
+        model.set_unshard_in_backward(False)
+        model.set_force_sum_reduction_for_comms(True)
+        model.set_reduce_scatter_unused_params(True)
+        model.set_reduce_scatter_max_input_buffers(2)
+        model.set_separate_reduce_scatter_group()
+        model.set_post_optim_event(None)
+        F.mse_loss(model(own(X, mesh)), own(TARGET, mesh)).backward()
+        expect_same(gradients(model), expected)
+        for method in (model.set_custom_all_gather, model.set_custom_reduce_scatter):
+            with pytest.raises(NotImplementedError, match="the collectives of the mesh are required"):
+                method(None)
+
+    on_mesh(program)
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 2)], ids=["shards", "shards and replicas"])
+def test_a_divide_factor_stands_for_the_number_of_ranks(shape):
+    size = torch.Size(shape).numel()
+    expected = plain_gradients(size / 3.0)
+
+    def program(mesh):
+        model = weft.fully_shard(copy.deepcopy(MODEL), mesh)
+        model.set_gradient_divide_factor(3.0)
+        F.mse_loss(model(own(X, mesh)), own(TARGET, mesh)).backward()
+        expect_same(gradients(model), expected)
+        model.zero_grad()
+        x, target = (weft.distribute_tensor(t, mesh, [Shard(0)] * mesh.ndim) for t in (X, TARGET))
+        with pytest.raises(NotImplementedError, match="a divide factor is for batches of plain tensors"):
+            F.mse_loss(model(x), target).backward()
+        model.reset_iter_state()
+
+    on_mesh(program, shape, ("replicate", "shard")[-len(shape) :])
+
+
+@pytest.mark.parametrize("is_global", [True, False], ids=["global view", "plain data"])
+def test_gradients_accumulated_without_all_reduce(is_global):
+    expected = plain_gradients(steps=3)
+
+    def program(mesh):
+        def batch(tensor):
+            return weft.distribute_tensor(tensor, mesh, [Shard(0), Shard(0)]) if is_global else own(tensor, mesh)
+
+        model = copy.deepcopy(MODEL)
+        weft.fully_shard(model.hidden, mesh)
+        weft.fully_shard(model, mesh)
+
+        def step():
+            with weft.comm_debug() as log:
+                F.mse_loss(model(batch(X)), batch(TARGET)).backward()
+            return {row.collective for row in log.rows if row.operator != "mse_loss"}
+
+        model.set_requires_all_reduce(False)
+        for _ in range(2):
+            collectives = step()
+            assert "reduce_scatter" in collectives and "all_reduce" not in collectives
+            assert all(p.grad is None for p in model.parameters())
+        model.set_requires_all_reduce(True)
+        assert "all_reduce" in step()
+        expect_same(gradients(model), expected)
+
+    on_mesh(program, (2, 2), ("replicate", "shard"))
+
+
+def test_a_hook_sees_and_may_change_reduced_gradients():
+    expected = plain_gradients(2.0)
+
+    def program(mesh):
+        model = copy.deepcopy(MODEL)
+        weft.fully_shard(model.hidden, mesh)
+        weft.fully_shard(model, mesh)
+        sizes = []
+
+        def double(reduced):
+            sizes.append(reduced.numel())
+            reduced.mul_(2)
+
+        for module in (model, model.hidden):
+            module.set_all_reduce_hook(double)
+        # Together the ranges of a unit hold its parameters, but for gaps before aligned ones.
+        F.mse_loss(model(own(X, mesh)), own(TARGET, mesh)).backward()
+        expect_same(gradients(model), expected)
+        assert len(sizes) == 2
+        of_all = weft.from_local(torch.tensor(sizes), mesh, [weft.Partial()]).full_tensor().sum()
+        assert of_all >= sum(p.numel() for p in MODEL.parameters())
+        with pytest.raises(NotImplementedError, match="stream of the backward pass"):
+            model.set_all_reduce_hook(double, stream=object())
+
+    def hybrid(mesh):
+        with pytest.raises(NotImplementedError, match="a unit without replicas"):
+            weft.fully_shard(nn.Linear(4, 4), mesh).set_all_reduce_hook(print)
+
+    on_mesh(program)
+    on_mesh(hybrid, (2, 2), ("replicate", "shard"))
+
+
+def test_reset_after_a_backward_that_has_failed():
+    expected = plain_gradients()
+
+    def fail(gradient):
+        raise ArithmeticError("in backward")
+
+    def program(mesh):
+        model = copy.deepcopy(MODEL)
+        weft.fully_shard(model.hidden, mesh)
+        weft.fully_shard(model, mesh)
+        model.set_requires_gradient_sync(False)
+        F.mse_loss(model(own(X, mesh)), own(TARGET, mesh)).backward()
+        model.set_requires_gradient_sync(True)
+        output = model(own(X, mesh))
+        output.register_hook(fail)
+        with pytest.raises(ArithmeticError):
+            F.mse_loss(output, own(TARGET, mesh)).backward()
+        model.reset_iter_state()
+        assert all(weft.is_dtensor(p) for p in model.parameters())
+        F.mse_loss(model(own(X, mesh)), own(TARGET, mesh)).backward()
+        expect_same(gradients(model), expected)  # without those that were added up before
+
+    on_mesh(program)
