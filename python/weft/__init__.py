@@ -76,6 +76,7 @@ from weft._fully_shard import fully_shard
 from weft._fully_sharded_module import FullyShardedModule
 from weft._groups import init_device_mesh
 from weft._install import install, uninstall
+from weft._load import load
 from weft._local import local, local_map
 from weft._materialize import materialize
 from weft._micro_pipeline import micro_pipeline, micro_pipeline_tp_pass
@@ -83,7 +84,7 @@ from weft._module import distribute_module
 from weft._parallelize import parallelize_module
 from weft._redistribution import ExplicitRedistributionContext, implicit_replication
 from weft._pretrained import load_pretrained
-from weft._save import AsyncSaver, latest_checkpoint, load, save
+from weft._save import AsyncSaver, latest_checkpoint, save
 from weft._register_sharding import check_rule, register_sharding, unregister_sharding
 from weft._styles import (
     ColwiseParallel,

@@ -6,7 +6,8 @@ import json
 import torch
 
 from weft import _C
-from weft._save import _decoded, save
+from weft._save import save
+from weft._value_json import decoded
 
 
 def export_dcp(source: str, target: str, prefix: str = "") -> int:
@@ -15,7 +16,7 @@ def export_dcp(source: str, target: str, prefix: str = "") -> int:
 
     stored = _C.stored_checkpoint(source)
     tensors = {name: torch.empty(shape, dtype=dtype) for name, (dtype, shape) in stored.tensors.items() if name.startswith(prefix)}
-    values = {name: _decoded(json.loads(text)) for name, text in stored.values.items() if name.startswith(prefix)}
+    values = {name: decoded(json.loads(text)) for name, text in stored.values.items() if name.startswith(prefix)}
     if not tensors and not values:
         raise ValueError(f"[checkpoint] {source}: names that begin with '{prefix}' are required, but there are none.")
     stored.load(tensors)

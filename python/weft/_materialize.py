@@ -26,15 +26,8 @@ def has_meta(module):
     return any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers()))
 
 
-def give_memory_to(module, names, device=None):
-    """Allocates the tensors of these names that are on meta, and what is tied to them."""
-    tensors = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
-    wanted = {id(tensors[name]) for name in names if name in tensors}
-    _give_memory(module, _plain_device(module, device), wanted)
-
-
-def _give_memory(module, device, wanted=None):
-    """Allocates every tensor that is on meta, or those with these ids. Returns these: text, where it is registered, name, tensor."""
+def _give_memory(module, device):
+    """Allocates every tensor that is on meta. Returns these: text, where it is registered, name, tensor."""
     plain = {}  # by id, so that what was tied stays so
     made = []
 
@@ -53,7 +46,7 @@ def _give_memory(module, device, wanted=None):
     for path, owner in module.named_modules():
         for tensors in (owner._parameters, owner._buffers):
             for name, tensor in tensors.items():
-                if tensor is not None and tensor.is_meta and (wanted is None or id(tensor) in wanted):
+                if tensor is not None and tensor.is_meta:
                     tensors[name] = with_memory(tensor)
                     made.append((_described(owner, path, name), tensors, name, tensors[name]))
     return made
@@ -100,6 +93,46 @@ def _left_without_values(module, made, scope):
         for name, value in vars(owner).items():
             if isinstance(value, torch.Tensor) and value.is_meta:
                 yield _described(owner, path, name)
+
+
+def _children_first(module, seen):
+    if module not in seen:
+        seen.add(module)
+        for child in module.children():
+            yield from _children_first(child, seen)
+        yield module
+
+
+def prepare_to_load(where, module, names, device=None, init_fn=None):
+    """Allocates what is on meta, for the entries `names` of the state_dict to be loaded afterwards, and gives values to the rest:
+    buffers that are never saved, and missing parameters. What resets a module may reset tensors that are loaded, too, so it runs
+    before them; it does not for tensors that had values."""
+    made = _give_memory(module, _plain_device(module, device))
+    registered = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    state_dict = module.state_dict(keep_vars=True)
+    loaded = {id(tensors[name]) for tensors in (registered, state_dict) for name in names if name in tensors}
+    made = [entry for entry in made if id(entry[3]) not in loaded]
+    if not made:
+        return
+    left = {id(tensor) for *_, tensor in made}
+    all_made = left | loaded
+    kept = [(tensor, tensor.detach().clone()) for tensor in registered.values() if id(tensor) not in all_made]
+    own = getattr(module, "_init_weights", None)  # of transformers
+    with torch.no_grad(), _C._InitializationScope(torch.Generator().manual_seed(0)) as scope:
+        for each in _children_first(module, set()):
+            tensors = (*each.parameters(), *each.buffers())
+            if any(id(tensor) in left and not scope.has_written(tensor) for tensor in tensors):
+                if init_fn is None or init_fn(each) is NotImplemented:
+                    _initialize_module(each, own)
+        missing = list(_left_without_values(module, made, scope))
+    with torch.no_grad():
+        for tensor, values in kept:
+            tensor.copy_(values)
+    if missing:
+        raise ValueError(
+            f"[{where}] every tensor must get its values, but {', '.join(missing)} is not in the folder and nothing else computes it. "
+            "Give the module a reset_parameters that does, or load_pretrained an init_fn."
+        )
 
 
 def materialize(

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from weft import _C
-from weft._materialize import _give_memory, _initialize_module, _left_without_values, _plain_device
+from weft._materialize import has_meta, prepare_to_load
 from weft._module import check_module
+from weft._named_state import fills_module
 
 
 class LoadedKeys(NamedTuple):
@@ -33,29 +34,6 @@ def _key_map_text(key_map):
 def _without(names, patterns):
     """Names but for those that a model of transformers says to ignore."""
     return [name for name in names if not any(re.search(pattern, name) for pattern in patterns or ())]
-
-
-def _initialize_rest(model, made, loaded, init_fn):
-    """Gives values to tensors that were on meta and are not in the folder: buffers that are never saved, and missing ones. A module
-    that has a loaded tensor is left to init_fn, because what resets it would reset that too."""
-    left = {id(tensor): text for text, _, _, tensor in made if id(tensor) not in loaded}
-    own = getattr(model, "_init_weights", None)  # of transformers
-    with torch.no_grad(), _C._InitializationScope(torch.Generator().manual_seed(0)) as scope:
-        for module in model.modules():
-            tensors = [t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None]
-            if not any(id(t) in left for t in tensors):
-                continue
-            if init_fn is not None and init_fn(module) is not NotImplemented:
-                continue
-            if not any(id(t) in loaded for t in tensors):
-                _initialize_module(module, own)
-        made = [entry for entry in made if id(entry[3]) in left]
-        missing = list(_left_without_values(model, made, scope))
-    if missing:
-        raise ValueError(
-            f"[load_pretrained] every tensor must get its values, but {', '.join(missing)} is not in the folder and nothing else "
-            "computes it. Give an init_fn(module) that does."
-        )
 
 
 def load_pretrained(
@@ -97,9 +75,14 @@ def load_pretrained(
             f"[load_pretrained] {folder}: the model and the folder must have the same names, but the folder lacks "
             f"{missing or 'none'}, and the model lacks {unexpected or 'none'}. Give a key_map, or strict=False."
         )
-    made = _give_memory(model, _plain_device(model, device))
+    if has_meta(model):
+        # Before loading, because what computes the tensors that the folder lacks may overwrite others of the same module.
+        stored_names = {name for names in names_of.values() if any(each in stored.tensors for each in names) for name in names}
+        prepare_to_load("load_pretrained", model, stored_names, device, init_fn)
     # Plain tensors on meta were replaced.
-    now = {name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if name in stored.tensors}
-    stored.load(now, True, broadcast)
-    _initialize_rest(model, made, {id(tensor) for tensor in now.values()}, init_fn)
+    state_dict = model.state_dict(keep_vars=True)
+    wanted = {name: tensor for name, tensor in state_dict.items() if name in stored.tensors}
+    stored.load(wanted, True, broadcast)
+    if not fills_module(model, wanted):
+        model.load_state_dict(wanted, strict=False)
     return LoadedKeys(missing, unexpected)

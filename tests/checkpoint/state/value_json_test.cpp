@@ -22,7 +22,7 @@ TEST(ValueJson, ComesBackAsItWas) {
   for (const auto* json :
        {"null", "true", "7", "-9223372036854775808", "0.1", "1.0", "\"text\"", "[1,[2.5,null]]", "{\"a\":{\"b\":[]}}",
         "{\"tuple\":[1,\"a\"]}", "{\"dict\":[[1,2],[3,4]]}", "{\"float\":\"nan\"}", "{\"float\":\"inf\"}",
-        "{\"float\":\"-inf\"}", "{\"dict\":[[\"tuple\",1]]}"}) {
+        "{\"float\":\"-inf\"}", "{\"dict\":[[\"tuple\",1]]}", "{\"dict\":[[\"tensor\",1]]}"}) {
     EXPECT_EQ(again(json), json);
   }
   EXPECT_TRUE(std::isnan(parse_value("{\"float\":\"nan\"}", "x").toDouble()));
@@ -36,6 +36,9 @@ TEST(ValueJson, OfOtherTypesRaises) {
   expect_contains(
       error_text<c10::ValueError>([] { parse_value("{\"int\":\"99999999999999999999\"}", "n"); }),
       "[load] 'n' must fit into 64 bits");
+  expect_contains(
+      error_text<c10::ValueError>([] { parse_value("{\"step\":{\"tensor\":\"adam.step\"}}", "adam"); }),
+      "[load] 'adam' must be a value, but it is the state of a Python object, with {\"tensor\":\"adam.step\"}.");
 }
 
 } // namespace value_json_test

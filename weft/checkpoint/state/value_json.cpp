@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kTags = {"float", "tuple", "dict", "int"};
+constexpr std::array kTags = {"float", "tuple", "dict", "int", "tensor"};
 
 bool looks_tagged(const Json& json) {
   return json.size() == 1 &&
@@ -107,6 +107,9 @@ c10::IValue tagged_value(const Json& json, const std::string& name) {
     }
     return dict_of(pairs);
   }
+  TORCH_CHECK_VALUE(
+      !json.contains("tensor"), "[load] '", name, "' must be a value, but it is the state of a Python object, with ",
+      json.dump().substr(0, 80), ". Load its tensors by their names.");
   TORCH_CHECK_VALUE(
       json.contains("float"), "[load] '", name, "' must fit into 64 bits, but got ", json.dump(),
       ". Load it in Python.");
