@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 def _is_of_python(arguments):
-    return arguments[:1] == ["checkpoint"] and ("--format=dcp" in arguments or "dcp" in arguments[1:])
+    formats = [value for option, value in zip(arguments, arguments[1:]) if option == "--format"]
+    return arguments[:1] == ["checkpoint"] and ("dcp" in formats or "--format=dcp" in arguments)
 
 
 def main():
