@@ -132,6 +132,29 @@ output %linear = user
   EXPECT_EQ(modules.modules()[1].kind, nn::ModuleKind::Embedding);
 }
 
+TEST(ProgramModules, ALayerThatAStrictExportLeftWithoutItsWeightHasThatOfAnOwnerThatIsNeverCalled) {
+  auto global = parse_program(R"(
+program
+input %shared_weight: f32[8,4] = parameter "shared.weight"
+input %x: i64[2] = user
+  %embedding: f32[2,4] = aten::embedding(%shared_weight, %x)
+  %linear: f32[2,8] = aten::linear(%embedding, %shared_weight)
+  %linear_1: f32[2,8] = aten::linear(%embedding, %shared_weight)
+output %linear = user
+)");
+  auto* node = global.graph->first();
+  const auto place = [](Node& at, const char* call) { at.origin.metadata = {{"nn_module_stack", call}}; };
+  place(*node, "L__self__,,Model;L__self__words,words,torch.nn.Embedding");
+  place(*node->next(), "L__self__,,Model;L__self__head,head,torch.nn.Linear");
+  place(*node->next()->next(), "L__self__,,Model;L__self__other,other,Functional");
+  global.tensors["shared.weight"] = at::ones({8, 4});
+  const ProgramModules modules(global);
+  EXPECT_EQ(modules.module_of_weight(*node)->path, "words");
+  EXPECT_EQ(modules.module_of_weight(*node->next())->path, "head");
+  EXPECT_EQ(modules.module_of_weight(*node->next()->next())->path, "shared");
+  EXPECT_EQ(modules.modules()[1].kind, nn::ModuleKind::Linear); // the last call is of its own
+}
+
 } // namespace program_modules_test
 
 } // namespace weft::graph
