@@ -3,7 +3,9 @@
 #include "weft/comm/world/fake_world.h"
 #include "weft/graph/deploy/weights_folder.h"
 #include "weft/graph/parallelize/tied_modules.h"
+#include "weft/graph/propose/unsharded_layers.h"
 #include "weft/overlap/measure/compute_rate.h"
+#include "weft/styles/module_layout.h"
 
 #include <c10/util/Exception.h>
 #include <CLI/CLI.hpp>
@@ -144,8 +146,13 @@ ShardedModel ModelOptions::sharded(const graph::ReadOptions& reading, const grap
                 << unused[0] << " for one\n";
     }
   }
-  const auto notes = graph::tied_module_notes(program, plan);
-  auto decisions = graph::shard(program, analysis_mesh(mesh_), plan, options, overlap_.options(), passes);
+  const auto mesh = analysis_mesh(mesh_);
+  auto notes = graph::tied_module_notes(program, plan);
+  const auto ranks = mesh.size(nn::plan_mesh_dim(mesh, options.mesh_dim, "tensor_parallel"));
+  if (auto note = graph::unsharded_layers_note(program, plan, ranks)) {
+    notes.push_back(*std::move(note));
+  }
+  auto decisions = graph::shard(program, mesh, plan, options, overlap_.options(), passes);
   for (const auto& note : notes) {
     std::cerr << "weft: " << note << "\n";
   }

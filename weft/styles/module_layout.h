@@ -48,6 +48,11 @@ std::string entry_text(
     const std::string& path,
     std::string_view where = kParallelizeModule);
 
+/// Whether a style says how the parameters of a module are held, as those for inputs and outputs alone do not.
+inline bool is_about_parameters(const Style& style) {
+  return style.kind != StyleKind::Input && style.kind != StyleKind::Output && style.kind != StyleKind::InputOutput;
+}
+
 /// The layout of every module of a model. A pattern that matches no module names parameters, which it shards as stacks
 /// of weights: `experts.up` of shape [experts, outputs, inputs] is S(1) if colwise, S(2) if rowwise. A module that the parallel plan does not name is replicated; if the plan
 /// makes modules return plain tensors, such a module keeps plain parameters. A tied parameter gets its placement from
