@@ -5,6 +5,8 @@
 #include "weft/styles/module_layout.h"
 #include "weft/styles/plain_shards.h"
 
+#include <algorithm>
+
 namespace weft::python {
 
 namespace {
@@ -29,6 +31,18 @@ ModuleInfo info_from(const GivenModule& given) {
     info.parameters.push_back({name, shape, reinterpret_cast<const void*>(identity)});
   }
   return info;
+}
+
+/// Of every parameter whether a style for parameters names it, or its module.
+std::vector<bool> named_parameters(const ParallelPlan& plan, const ModuleInfo& module) {
+  std::vector<bool> result;
+  for (const auto& parameter : module.parameters) {
+    const auto path = module.path.empty() ? parameter.name : module.path + "." + parameter.name;
+    result.push_back(std::any_of(plan.entries().begin(), plan.entries().end(), [&](const auto& entry) {
+      return is_about_parameters(entry.style) && (matches(entry.pattern, module.path) || matches(entry.pattern, path));
+    }));
+  }
+  return result;
 }
 
 py::list lay_out_modules(
@@ -67,7 +81,8 @@ py::list lay_out_modules(
            .local_outputs = style.local_outputs});
       boundary = py::make_tuple(hooks.input, hooks.keyword_input, hooks.output);
     }
-    result.append(py::make_tuple(placements, boundary, has_plain_shards(layout), layout.entry != nullptr));
+    result.append(py::make_tuple(
+        placements, boundary, has_plain_shards(layout), layout.entry != nullptr, named_parameters(plan, modules[i])));
   }
   return result;
 }
@@ -86,8 +101,8 @@ void bind_parallel(py::module_& module) {
       "lay_out", &lay_out_modules, py::arg("plan"), py::arg("modules"), py::arg("mesh"),
       py::arg("mesh_dim") = py::none(),
       "For every (path, kind, parameters) of a model the placements of its parameters, the hooks of its boundary (of "
-      "its inputs, of its inputs with keywords, of its outputs), whether it gives out plain shards, and whether it is "
-      "named.");
+      "its inputs, of its inputs with keywords, of its outputs), whether it gives out plain shards, whether it is "
+      "named, and of each parameter whether a style for parameters names it.");
 }
 
 } // namespace weft::python

@@ -420,7 +420,9 @@ def lay_out(
     mesh: DeviceMesh,
     mesh_dim: str | None = ...,
 ) -> list[
-    tuple[list[tuple[Placement, ...] | None], tuple[_Hook | None, _Hook | None, _Hook | None] | None, bool, bool]
+    tuple[
+        list[tuple[Placement, ...] | None], tuple[_Hook | None, _Hook | None, _Hook | None] | None, bool, bool, list[bool]
+    ]
 ]: ...
 
 def shard_parameters(parameters: Iterable[Tensor], mesh: DeviceMesh, mesh_dim: str) -> list[Tensor]: ...

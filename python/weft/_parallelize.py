@@ -16,7 +16,7 @@ from weft._module import check_module, place, replicate_what_is_plain
 from weft._styles import ParallelStyle
 from weft._torch_styles import style_from_torch
 from weft._transformers import adopt, is_transposed_linear, plan_of
-from weft._whole_layers import warn_of_whole_layers
+from weft._unsharded_layers import warn_of_unsharded_layers
 
 Plan = ParallelStyle | Mapping[str, Any] | str | os.PathLike | _C.ParallelPlan
 
@@ -154,10 +154,10 @@ def parallelize_module(
     has_plain_shards = False
     seen, hooks_of = set(), {}
     laid_out = _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim)
-    warn_of_whole_layers(
-        [(info, layout) for (_, of), info, layout in zip(modules, infos, laid_out) if of not in done]
+    warn_of_unsharded_layers(
+        [(of, path, kind, layout) for (path, of), (_, kind, _), layout in zip(modules, infos, laid_out) if of not in done]
     )
-    for (path, of), (placements, hooks, gives_plain_shards, is_named) in zip(modules, laid_out):
+    for (path, of), (placements, hooks, gives_plain_shards, is_named, _) in zip(modules, laid_out):
         for (name, parameter), wanted in zip([] if of in seen else _own_parameters(of), placements):
             if wanted is not None and not (of in done and _C.is_dtensor(parameter)):
                 place(of, name, parameter, mesh, wanted, placed, src_data_rank)

@@ -88,14 +88,33 @@ def test_auto_is_for_models_that_bring_a_plan():
     weft.run_on_ranks(2, program)
 
 
-def test_layers_left_whole_are_told():
+def parallelize(model, plan):
     def program(rank):
         mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-        blocks = nn.ModuleDict({"up": nn.Linear(4, 8), "layers": nn.ModuleList(nn.Linear(8, 8) for _ in range(2))})
-        weft.parallelize_module(blocks, mesh, {"up": "colwise"})
+        weft.parallelize_module(model(), mesh, plan)
 
+    weft.run_on_ranks(2, program)
+
+
+def blocks():
+    return nn.ModuleDict({"up": nn.Linear(4, 8), "layers": nn.ModuleList(nn.Linear(8, 8) for _ in range(2))})
+
+
+def test_layers_that_a_plan_leaves_unsharded_are_told():
     with pytest.warns(UserWarning, match=r"does not name 2 layers with 70% of the parameters.*: layers\.\* \(2\)\. Give"):
-        weft.run_on_ranks(2, program)
+        parallelize(blocks, {"up": "colwise"})
+
+
+@pytest.mark.parametrize("of_experts", [{}, {"experts": "all_reduce"}], ids=["unnamed", "outputs alone"])
+def test_experts_that_a_plan_leaves_unsharded_are_told(of_experts):
+    with pytest.warns(UserWarning, match=r"does not name 2 layers with 86% .*: experts\.gate_up, experts\.down\. Give"):
+        parallelize(Model, {"head": "colwise"} | of_experts)
+
+
+def test_what_is_replicated_by_name_is_not_told():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        parallel({"head": "colwise", "experts.*": "replicate"})
+        parallelize(Model, {"head": "colwise", "experts.*": "replicate"})
+        parallelize(Model, {"experts.*": "shard", "embed": "replicate"})  # the head is tied to it
+        parallelize(blocks, {"up": "colwise", "layers.*": "replicate"})
+        parallelize(lambda: nn.Sequential(nn.Conv1d(8, 8, 3), nn.Linear(4, 4)), {"1": "colwise"})  # no style is for convolutions
