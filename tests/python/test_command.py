@@ -373,6 +373,11 @@ def test_a_proposed_plan_is_the_one_that_is_written_by_hand(tmp_path):
     assert reasons["layers.*.feed_forward.w2"] == (
         "rowwise; sums up, by one all_reduce, what comes of layers.*.feed_forward.w1, layers.*.feed_forward.w3"
     )
+    sizes = {name: parameter.numel() for name, parameter in program.named_parameters()}
+    replicated = sum(size for name, size in sizes.items() if "norm" in name)
+    assert result.stderr.splitlines()[-1] == (
+        f"Of {sum(sizes.values()):,} parameters every rank holds {replicated:,}, and a shard of the others."
+    )
 
 
 def test_heads_that_do_not_divide_are_left_replicated_with_a_note(tmp_path):
@@ -383,6 +388,9 @@ def test_heads_that_do_not_divide_are_left_replicated_with_a_note(tmp_path):
     notes = {left["pattern"]: left["reason"] for left in proposed["left_out"]}
     assert notes["h.*.attn.c_attn"] == "left replicated: 5 heads cannot be divided among 2 ranks"
     assert notes["wpe"] == "left replicated: the program looks it up at places of its own"
+    sizes = {name: parameter.numel() for name, parameter in made(MODELS["gpt2_odd"]).named_parameters()}
+    sharded = sum(size for name, size in sizes.items() if re.search(r"wte\.weight|c_fc\.|mlp\.c_proj\.weight", name))
+    assert (proposed["parameters"], proposed["replicated"]) == (sum(sizes.values()), sum(sizes.values()) - sharded)
 
 
 def test_the_demonstration_is_the_main_job_from_end_to_end():
