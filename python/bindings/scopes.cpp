@@ -36,11 +36,10 @@ py::class_<ScopeObject<member>> bind_scope(py::module_& module, const char* name
       .def("__exit__", [](Object& self, const py::args&) { self.exit(); });
 }
 
+/// A function that sets a switch and returns its former value, for a with statement in Python.
 template <bool Scopes::*member>
-void bind_switch(py::module_& module, const char* name, const char* doc) {
-  using Object = ScopeObject<member>;
-  bind_scope<member>(module, name, doc)
-      .def(py::init([name](bool enabled) { return Object{name, enabled}; }), py::arg("enabled") = true);
+void bind_switch(py::module_& module, const char* name) {
+  module.def(name, &Scopes::exchange<member, bool>, py::arg("enabled"), "Sets the switch; returns its former value.");
 }
 
 /// The log of a with statement; what it has seen stays after the end.
@@ -70,12 +69,9 @@ class Explained {
 } // namespace
 
 void bind_scopes(py::module_& module) {
-  bind_switch<&Scopes::strict>(
-      module, "strict",
-      "In it an operator that would have to communicate raises instead, with the plan it would have run.");
-  bind_switch<&Scopes::replicate_plain>(
-      module, "replicate_plain",
-      "In it plain tensors among distributed ones count as replicated: the same on every rank.");
+  bind_switch<&Scopes::strict>(module, "exchange_strict");
+  bind_switch<&Scopes::replicate_plain>(module, "exchange_replicate_plain");
+  bind_switch<&Scopes::loss_parallel>(module, "exchange_loss_parallel");
   module.def(
       "exchange_parallel_forward", &ParallelForward::exchange, py::arg("active"),
       "Sets whether this thread runs the forward of a parallelised module, in which plain tensors count as "
@@ -91,18 +87,11 @@ void bind_scopes(py::module_& module) {
   module.def(
       "counts_as_replicated", &counts_as_replicated, py::arg("plain"),
       "Whether a plain tensor may be used among distributed ones here.");
-  bind_switch<&Scopes::debug>(
+  using Debug = ScopeObject<&Scopes::debug>;
+  bind_scope<&Scopes::debug>(
       module, "debug",
-      "In it ranks compare what they are about to do before every operator; the first difference is an error.");
-
-  bind_switch<&Scopes::loss_parallel>(
-      module, "loss_parallel",
-      "Cross entropy of class-sharded logits never gathers them. In this scope its target and class weights may be "
-      "plain\n"
-      "tensors, the same on every rank, and a call that would have to gather the logits raises.\n\n"
-      "    with weft.loss_parallel():\n"
-      "        loss = F.cross_entropy(logits, target)\n"
-      "        loss.backward()");
+      "In it ranks compare what they are about to do before every operator; the first difference is an error.")
+      .def(py::init([](bool enabled) { return Debug{"debug", enabled}; }), py::arg("enabled") = true);
   using Overlap = ScopeObject<&Scopes::overlap>;
   bind_scope<&Scopes::overlap>(
       module, "overlap",

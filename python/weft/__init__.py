@@ -47,7 +47,6 @@ from weft._C import (
     gradient_bucket_bytes,
     is_dtensor,
     local_shape_and_offset,
-    loss_parallel,
     manual_seed,
     matmul_reduce_scatter,
     measure_rates,
@@ -58,12 +57,10 @@ from weft._C import (
     randn,
     random_state,
     redistribute,
-    replicate_plain,
     run_on_ranks,
     set_gradient_bucket_bytes,
     set_random_state,
     spec,
-    strict,
     to_local,
     zeros,
 )
@@ -85,6 +82,7 @@ from weft._parallelize import parallelize_module
 from weft._redistribution import ExplicitRedistributionContext, implicit_replication
 from weft._pretrained import load_pretrained
 from weft._save import AsyncSaver, latest_checkpoint, save
+from weft._scopes import loss_parallel, replicate_plain, strict
 from weft._register_sharding import check_rule, register_sharding, unregister_sharding
 from weft._styles import (
     ColwiseParallel,

@@ -89,7 +89,30 @@ def _take_gradients(runtime_wrappers):
     autograd.process_runtime_tangent = staticmethod(process_tangent)
 
 
+def _drop_what_forward_did(partitioners):
+    """Programs for backward are given operators of forward again that only had to run once: the checks of values, and
+    collectives of which backward uses nothing. The partitioner counts both as having effects."""
+    extract = partitioners._extract_graph_with_inputs_outputs
+
+    @functools.wraps(extract)
+    def extract_graph(joint_graph, inputs, outputs, descriptions, subgraph=None, **options):
+        graph = extract(joint_graph, inputs, outputs, descriptions, subgraph, **options)
+        if subgraph == "backward":
+            import torch
+
+            ran = (torch.ops._c10d_functional.wait_tensor.default, torch.ops.aten._assert_async.msg)
+
+            def has_effect(node):
+                return node.is_impure() and not (node.target in ran and partitioners._has_tag_is_forward(node))
+
+            graph.eliminate_dead_code(is_impure_node=has_effect)
+        return graph
+
+    partitioners._extract_graph_with_inputs_outputs = extract_graph
+
+
 def install():
     when_imported("torch._dynamo", _show_to_dynamo)
     when_imported("torch._subclasses.fake_tensor", _show_to_fake_mode)
     when_imported("torch._functorch._aot_autograd.runtime_wrappers", _cross_boundary)
+    when_imported("torch._functorch.partitioners", _drop_what_forward_did)

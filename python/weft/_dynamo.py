@@ -11,7 +11,9 @@ from weft._dtensor import DTensor
 from weft._tracing import TracedTensor, traced_form
 
 # Functions that are recorded as one call each, with meshes and placements as constants.
-_RECORDED = [_C.from_local, _C.to_local, _C.redistribute, _C.full_tensor, _C.exchange_parallel_forward]
+_RECORDED = [_C.from_local, _C.to_local, _C.redistribute, _C.full_tensor]
+# Functions that set a switch of the thread and return its former value: called while tracing, and recorded.
+_SWITCHES = [_C.exchange_parallel_forward, _C.exchange_strict, _C.exchange_replicate_plain, _C.exchange_loss_parallel]
 _PLACEMENTS = [_C.Placement, _C.Replicate, _C.Shard, _C.StridedShard, _C.Partial]
 _HOOKS = ("enter_module", "enter_module_with_keywords", "leave_module")
 
@@ -105,16 +107,20 @@ def _show_functions():
     from torch._dynamo.variables.constant import ConstantVariable
     from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
-    for function in _RECORDED:
+    for function in [*_RECORDED, *_SWITCHES]:
         torch._dynamo.allow_in_graph(function)
-    torch.fx.node.has_side_effect(_C.exchange_parallel_forward)
     handlers = TorchInGraphFunctionVariable._get_handlers()
 
-    def exchange(self, tx, active):
-        tx.output.create_proxy("call_function", _C.exchange_parallel_forward, (active.as_python_constant(),), {})
-        return ConstantVariable.create(_C.exchange_parallel_forward(active.as_python_constant()))
+    def record_switch(exchange):
+        def handler(self, tx, value):
+            tx.output.create_proxy("call_function", exchange, (value.as_python_constant(),), {})
+            return ConstantVariable.create(exchange(value.as_python_constant()))
 
-    handlers[_C.exchange_parallel_forward] = exchange
+        torch.fx.node.has_side_effect(exchange)
+        handlers[exchange] = handler
+
+    for exchange in _SWITCHES:
+        record_switch(exchange)
 
     def answer(function):
         """A function of a tensor that is a constant while tracing."""
@@ -237,27 +243,50 @@ def _show_hooks(builder):
     builder.VariableBuilder._wrap = wrap_hook
 
 
-def _keep_parallel_forward(convert_frame):
-    """A frame whose tracing ends by an error leaves the thread as it was."""
-    compile_of_torch = convert_frame._compile
+def _value_of(exchange):
+    value = exchange(False)
+    exchange(value)
+    return value
 
-    @functools.wraps(compile_of_torch)
-    def _compile(*args, **options):
-        before = _C.in_parallel_forward()
+
+def _keeping_switches(function):
+    """The function, which leaves the thread's switches as they were, also where it ends by an error."""
+
+    @functools.wraps(function)
+    def wrapper(*args, **options):
+        before = [_value_of(exchange) for exchange in _SWITCHES]
         try:
-            return compile_of_torch(*args, **options)
+            return function(*args, **options)
         finally:
-            _C.exchange_parallel_forward(before)
+            for exchange, value in zip(_SWITCHES, before, strict=True):
+                exchange(value)
 
-    convert_frame._compile = _compile
+    return wrapper
+
+
+def _keep_switches(convert_frame, output_graph):
+    """Tracing that fails or begins anew, and recorded graphs that fail, leave the thread as it was."""
+    convert_frame._compile = _keeping_switches(convert_frame._compile)
+    convert_frame.trace_frame = _keeping_switches(convert_frame.trace_frame)
+    call_user_compiler = output_graph.OutputGraph.call_user_compiler
+
+    @functools.wraps(call_user_compiler)
+    def compile_graph(self, graph_module, inputs):
+        compiled = call_user_compiler(self, graph_module, inputs)
+        # Backends that compile operators have no switches in what they made.
+        runs_switches = compiled is graph_module or getattr(compiled, "__self__", None) is graph_module
+        has_switches = any(node.target in _SWITCHES for node in graph_module.graph.nodes)
+        return _keeping_switches(compiled) if runs_switches and has_switches else compiled
+
+    output_graph.OutputGraph.call_user_compiler = compile_graph
 
 
 def install():
-    from torch._dynamo import convert_frame
+    from torch._dynamo import convert_frame, output_graph
     from torch._dynamo.variables import builder
 
     _register_values()
     _show_tensors(builder)
     _show_functions()
     _show_hooks(builder)
-    _keep_parallel_forward(convert_frame)
+    _keep_switches(convert_frame, output_graph)

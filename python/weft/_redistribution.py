@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from weft import _C
+from weft._scopes import replicate_plain
 
 # PyTorch's, so that what listens to it hears of Weft's tensors too.
 _logger = logging.getLogger("torch.distributed.tensor._utils")
@@ -40,5 +41,5 @@ class ExplicitRedistributionContext:
 @contextmanager
 def implicit_replication() -> Iterator[None]:
     """In it plain tensors among distributed ones count as replicated: the same on every rank. As replicate_plain()."""
-    with _C.replicate_plain():
+    with replicate_plain():
         yield

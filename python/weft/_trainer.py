@@ -11,6 +11,7 @@ import torch.utils._pytree as pytree
 from weft import _C, _accelerate
 from weft._gather import detached_global_value
 from weft._imports import when_imported
+from weft._scopes import replicate_plain
 
 
 def wait_for_all(mesh: _C.DeviceMesh) -> None:
@@ -78,7 +79,7 @@ def _save_checkpoint(of_trainer, self, *args, **kwargs):
 
 def _with_replicated_plain(of_trainer, self, *args, **kwargs):
     """Loads global values into distributed parameters."""
-    with _C.replicate_plain():
+    with replicate_plain():
         return of_trainer(self, *args, **kwargs)
 
 

@@ -1,6 +1,7 @@
 #include "weft/nn/cross_entropy.h"
 
 #include "weft/core/layout_algebra.h"
+#include "weft/core/traced_tensor.h"
 #include "weft/tensor/boundary/from_local.h"
 #include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/impl/dtensor_impl.h"
@@ -241,8 +242,17 @@ class LocalCrossEntropy {
   }
 
   /// Raises the error of a single device for invalid targets, on every rank alike. On other devices than the CPU, where
-  /// reading the count would stall the device, the loss becomes nan.
+  /// reading the count would stall the device, the loss becomes nan. A traced program, whose count is not known yet,
+  /// raises when it runs.
   void check_targets(const at::Tensor& invalid_count, at::Tensor& loss) const {
+    if (is_traced(logits_)) {
+      at::_assert_async(
+          invalid_count.eq(0),
+          c10::str(
+              "[", kName, "] targets must be classes from 0 to ", call_.class_count() - 1, " or ignore_index (",
+              call_.ignore_index, "), but some are neither (logits ", spec_, ")."));
+      return;
+    }
     if (!logits_.is_cpu()) {
       loss =
           loss + at::where(invalid_count.gt(0), std::numeric_limits<double>::quiet_NaN(), 0.0).to(loss.scalar_type());
