@@ -24,11 +24,11 @@ ModuleKind kind_from(const std::string& name) {
 using GivenParameter = std::tuple<std::string, std::vector<int64_t>, uintptr_t>;
 using GivenModule = std::tuple<std::string, std::string, std::vector<GivenParameter>>;
 
-ModuleInfo info_from(const GivenModule& given) {
+ModuleInfo info_from(const GivenModule& given, const std::unordered_set<uintptr_t>& settled) {
   const auto& [path, kind, parameters] = given;
   ModuleInfo info{.path = path, .kind = kind_from(kind), .parameters = {}};
   for (const auto& [name, shape, identity] : parameters) {
-    info.parameters.push_back({name, shape, reinterpret_cast<const void*>(identity)});
+    info.parameters.push_back({name, shape, reinterpret_cast<const void*>(identity), settled.count(identity) != 0});
   }
   return info;
 }
@@ -49,11 +49,12 @@ py::list lay_out_modules(
     const ParallelPlan& plan,
     const std::vector<GivenModule>& given,
     const DeviceMesh& mesh,
-    const std::optional<std::string>& mesh_dim_name) {
+    const std::optional<std::string>& mesh_dim_name,
+    const std::unordered_set<uintptr_t>& settled) {
   const auto mesh_dim = plan_mesh_dim(mesh, mesh_dim_name);
   std::vector<ModuleInfo> modules;
   for (const auto& module : given) {
-    modules.push_back(info_from(module));
+    modules.push_back(info_from(module, settled));
   }
   const auto all_replicated = replicated(mesh);
   py::list result;
@@ -82,7 +83,8 @@ py::list lay_out_modules(
       boundary = py::make_tuple(hooks.input, hooks.keyword_input, hooks.output);
     }
     result.append(py::make_tuple(
-        placements, boundary, has_plain_shards(layout), layout.entry != nullptr, named_parameters(plan, modules[i])));
+        placements, boundary, has_plain_shards(layout), layout.entry != nullptr, named_parameters(plan, modules[i]),
+          layout.replicates_buffers));
   }
   return result;
 }
@@ -99,10 +101,11 @@ void bind_parallel(py::module_& module) {
       "Whether a pattern of a plan matches the path of a module.");
   module.def(
       "lay_out", &lay_out_modules, py::arg("plan"), py::arg("modules"), py::arg("mesh"),
-      py::arg("mesh_dim") = py::none(),
+      py::arg("mesh_dim") = py::none(), py::arg("settled") = std::unordered_set<uintptr_t>(),
       "For every (path, kind, parameters) of a model the placements of its parameters, the hooks of its boundary (of "
       "its inputs, of its inputs with keywords, of its outputs), whether it gives out plain shards, whether it is "
-      "named, and of each parameter whether a style for parameters names it.");
+      "named, of each parameter whether a style for parameters names it, and whether its buffers are replicated. "
+      "Parameters in `settled`, by identity, stay as they are unless the plan names them.");
 }
 
 } // namespace weft::python

@@ -416,9 +416,15 @@ def lay_out(
     modules: list[tuple[str, str, list[tuple[str, list[int], int]]]],
     mesh: DeviceMesh,
     mesh_dim: str | None = ...,
+    settled: set[int] = ...,
 ) -> list[
     tuple[
-        list[tuple[Placement, ...] | None], tuple[_Hook | None, _Hook | None, _Hook | None] | None, bool, bool, list[bool]
+        list[tuple[Placement, ...] | None],
+        tuple[_Hook | None, _Hook | None, _Hook | None] | None,
+        bool,
+        bool,
+        list[bool],
+        bool,
     ]
 ]: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -92,6 +93,23 @@ def _own_parameters(module):
     return [(name, parameter) for name, parameter in module._parameters.items() if parameter is not None]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """What an earlier plan has made of a module: a model may be made parallel in steps."""
+
+    stays_plain: bool
+    gives_plain_shards: bool
+
+
+def _step_before(module):
+    return getattr(module, "_weft_step", None) or _Step(stays_plain=False, gives_plain_shards=False)
+
+
+def _is_settled(module, parameter, mesh):
+    is_distributed = _C.is_dtensor(parameter) and _C.device_mesh(parameter) == mesh
+    return is_distributed or _step_before(module).stays_plain
+
+
 def _add_hooks(module, on_inputs, on_inputs_with_keywords, on_outputs):
     if on_inputs is not None:
         module.register_forward_pre_hook(on_inputs)
@@ -119,6 +137,9 @@ def parallelize_module(
 
     What the plan does not name is replicated. Where it gives out plain tensors (use_local_output), the rest of the model
     works on these and stays as it is.
+
+    A model may be made parallel in steps, a submodule first and then the module around it: what an earlier plan distributed,
+    or left plain for plain tensors, stays as it is unless this plan names it.
 
     In the forward of the model and its submodules plain tensors among distributed ones (masks, positions, caches) count as
     replicated, the same on every rank; `replicate_plain=False` makes them an error, as they are elsewhere. That is the
@@ -150,22 +171,28 @@ def parallelize_module(
     infos = [
         (path, _kind(of), [(name, list(p.shape), id(p)) for name, p in _own_parameters(of)]) for path, of in modules
     ]
+    settled = {id(p) for _, of in modules for _, p in _own_parameters(of) if _is_settled(of, p, mesh)}
     placed: dict[int, Any] = {}
     has_plain_shards = False
     seen, hooks_of = set(), {}
-    laid_out = _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim)
+    laid_out = _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim, settled)
     warn_of_unsharded_layers(
-        [(of, path, kind, layout) for (path, of), (_, kind, _), layout in zip(modules, infos, laid_out) if of not in done]
+        [(of, path, kind, layout) for (path, of), (_, kind, _), layout in zip(modules, infos, laid_out) if of not in done],
+        settled,
     )
-    for (path, of), (placements, hooks, gives_plain_shards, is_named, _) in zip(modules, laid_out):
+    for (path, of), (placements, hooks, gives_plain_shards, is_named, _, replicates_buffers) in zip(modules, laid_out):
         for (name, parameter), wanted in zip([] if of in seen else _own_parameters(of), placements):
             if wanted is not None and not (of in done and _C.is_dtensor(parameter)):
                 place(of, name, parameter, mesh, wanted, placed, src_data_rank)
-        if None not in placements:
+        before = _step_before(of)
+        stays_plain = not replicates_buffers or (before.stays_plain and not is_named)
+        if not stays_plain:
             replicate_what_is_plain(of, mesh, placed, src_data_rank)
         if hooks is not None and (is_named or of not in hooks_of):
             hooks_of[of] = hooks
         seen.add(of)
+        gives_plain_shards = gives_plain_shards or before.gives_plain_shards
+        of._weft_step = _Step(stays_plain, gives_plain_shards)
         has_plain_shards = has_plain_shards or gives_plain_shards
     for of, hooks in hooks_of.items():
         _add_hooks(of, *hooks)

@@ -21,12 +21,14 @@ def _is_stack_of_weights(module, parameter):
     return parameter.dim() >= 3 and parameter.is_floating_point() and not isinstance(module, _ConvNd)
 
 
-def warn_of_unsharded_layers(modules):
-    """Of every module itself, its path, its kind, and what lay_out says."""
+def warn_of_unsharded_layers(modules, settled):
+    """Of every module itself, its path, its kind, and what lay_out says. An earlier plan distributed the parameters in `settled`."""
     sizes, sharded, named, unsharded = {}, set(), set(), {}
-    for module, path, kind, (placements, _, _, _, are_named) in modules:
+    for module, path, kind, (placements, _, _, _, are_named, _) in modules:
         parameters = [(name, parameter) for name, parameter in module._parameters.items() if parameter is not None]
         for (name, parameter), placed, is_named in zip(parameters, placements, are_named):
+            if id(parameter) in settled:
+                continue
             sizes[id(parameter)] = parameter.numel()
             if placed is not None and any(placement.is_shard() for placement in placed):
                 sharded.add(id(parameter))

@@ -186,6 +186,50 @@ TEST(ParallelizeModule, PlainTensorsAreAnErrorIfAnOptionSaysSoOrThePlanReturnsPl
   });
 }
 
+/// A block and a layer around it.
+struct StackImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) {
+    return block(first(x));
+  }
+  Parallel<torch::nn::Linear> first = register_module("first", Parallel<torch::nn::Linear>(8, 8));
+  Block block = register_module("block", Block());
+};
+TORCH_MODULE(Stack);
+
+TEST(ParallelizeModule, ASubmoduleMayComeBeforeTheModuleAroundIt) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    auto model = seeded<Stack>();
+    parallelize_module(*model->block, mesh, kPlan);
+    const auto gate = model->block->gate->weight;
+    parallelize_module(*model, mesh, {{"first", rowwise()}});
+    EXPECT_TRUE(model->block->gate->weight.is_same(gate));
+    EXPECT_EQ(spec_of(model->block->down->weight)->layout(), Layout{Shard(1)});
+    EXPECT_EQ(spec_of(model->first->weight)->layout(), Layout{Shard(1)});
+    expect_same(model, distribute_tensor(input(), mesh, {Replicate()}));
+    expect_contains(
+        error_text<c10::ValueError>([&] { parallelize_module(*model, mesh, {{"block.gate", rowwise()}}); }),
+        "a plain tensor is required, or one that is distributed as asked");
+  });
+}
+
+TEST(ParallelizeModule, PlainShardsOfAnEarlierPlanForbidThatPlainTensorsCountAsReplicated) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    auto model = seeded<Parallel<Stack>>();
+    parallelize_module(
+        *model->block, mesh,
+        {{"gate", colwise({.local_output = true})},
+         {"up", colwise({.local_output = true})},
+         {"down", rowwise({.local_output = true})}});
+    parallelize_module(*model, mesh, {{"first", colwise()}});
+    model->first->add_output_fn([](std::vector<at::Tensor> values) {
+      EXPECT_FALSE(ParallelForward::is_active());
+      return values;
+    });
+    const auto first = model->first(distribute_tensor(input(), mesh, {Replicate()}));
+    expect_contains(error_text<c10::ValueError>([&] { model->block(first); }), "cannot be mixed");
+  });
+}
+
 } // namespace parallelize_module_test
 
 } // namespace weft::nn

@@ -356,3 +356,92 @@ def test_styles_of_users_stand_beside_others():
 def test_styles_of_users_are_not_for_programs():
     with pytest.raises(TypeError, match="one of your own, with _apply"):
         weft._parallelize.plan_from({"0": Rows()})
+
+
+class Stack(nn.Module):
+    """A block, whose norm is between its linears, inside of a model."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.block = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))
+        self.norm = nn.LayerNorm(8)
+        self.register_buffer("shift", torch.arange(8.0))
+
+    def forward(self, x):
+        return self.norm(self.block(self.first(x)) + self.shift)
+
+
+@pytest.mark.parametrize("gives_plain", [False, True])
+def test_a_submodule_first_and_then_the_module_around_it(gives_plain):
+    plain = Stack()
+    x = torch.randn(4, 8)
+    expected = plain(x)
+    expected.square().sum().backward()
+
+    def program(mesh):
+        model = copy.deepcopy(plain)
+        model.zero_grad()
+        block = {"0": ColwiseParallel(use_local_output=gives_plain), "2": RowwiseParallel(use_local_output=gives_plain)}
+        weft.parallelize_module(model.block, mesh, block)
+        first = model.block[0].weight
+        weft.parallelize_module(
+            model, mesh, {"first": ColwiseParallel(use_local_output=False)}, replicate_plain=True
+        )
+        assert model.block[0].weight is first and first.placements == (Shard(0),)
+        assert model.block[2].weight.placements == (Shard(1),)
+        assert model.first.weight.placements == (Shard(0),)
+        assert model.norm.weight.placements == (Replicate(),) and weft.is_dtensor(model.shift)
+        loss = model(weft.distribute_tensor(x, mesh)).square().sum()
+        loss.backward()
+        torch.testing.assert_close(weft.full_tensor(loss), expected.square().sum())
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(parameter.grad.full_tensor(), plain.get_parameter(name).grad, msg=name)
+
+    on_mesh((2,), program)
+
+
+def test_a_later_plan_may_not_lay_out_otherwise_what_an_earlier_one_did():
+    def program(mesh):
+        model = Stack()
+        weft.parallelize_module(model.block, mesh, {"0": ColwiseParallel(use_local_output=False)})
+        with pytest.raises(ValueError, match="one that is distributed as asked, but got .* for {S\\(1\\)}"):
+            weft.parallelize_module(model, mesh, {"block.0": RowwiseParallel(use_local_output=False)})
+
+    on_mesh((2,), program)
+
+
+class NormBetween(nn.Module):
+    """A norm and a buffer between linears, which see plain shards if the linears give out plain tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(8, 16), nn.LayerNorm(8), nn.Linear(16, 8)
+        self.scale = nn.Module()
+        self.scale.register_buffer("by", torch.tensor([2.0] * 8))
+
+    def forward(self, x):
+        heads = self.up(x).unflatten(-1, (-1, 8))
+        return self.down((self.norm(heads) * self.scale.by).flatten(-2))
+
+
+def test_what_an_earlier_plan_left_plain_stays_plain():
+    plain = nn.Sequential(nn.Linear(8, 8), NormBetween())
+    x = torch.randn(4, 8)
+
+    def program(mesh):
+        model = copy.deepcopy(plain)
+        weft.parallelize_module(model[1], mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+        assert not weft.is_dtensor(model[1].norm.weight) and not weft.is_dtensor(model[1].scale.by)
+        weft.parallelize_module(model, mesh, {"0": ColwiseParallel(use_local_output=False)})
+        assert not weft.is_dtensor(model[1].norm.weight) and not weft.is_dtensor(model[1].scale.by)
+        torch.testing.assert_close(model(weft.distribute_tensor(x, mesh)), plain(x))
+
+        # Plain tensors in the model may be shards.
+        with pytest.raises(ValueError, match="cannot be mixed"):
+            model[0](weft.distribute_tensor(x, mesh)) * torch.ones(8)
+        model[0].register_forward_hook(lambda of, inputs, output: output * torch.ones(8))
+        with pytest.raises(ValueError, match="cannot be mixed"):
+            model(weft.distribute_tensor(x, mesh))
+
+    on_mesh((2,), program)

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weft/nn/tensors_in.h"
+#include "weft/nn/around_forward.h"
 #include "weft/tensor/impl/parallel_forward.h"
 
 #include <ATen/core/Tensor.h>
@@ -15,15 +15,6 @@ namespace weft::nn {
 
 /// Called with the inputs or the outputs of a module, by position; an argument that is no tensor is undefined there.
 using BoundaryFn = std::function<std::vector<at::Tensor>(std::vector<at::Tensor> values)>;
-
-/// What happens before a module's forward and after it.
-class AroundForward {
- public:
-  virtual ~AroundForward() = default;
-  virtual void enter(c10::ArrayRef<at::Tensor> inputs) = 0;
-  /// `outputs` are those that are known (see add_tensors).
-  virtual void leave(c10::ArrayRef<at::Tensor> outputs, bool has_failed) = 0;
-};
 
 /// Functions to call at the boundaries of a module. C++ modules have no hooks; a module that is declared Parallel has
 /// these.
@@ -48,6 +39,13 @@ class Boundaries {
   void set_replicates_plain(bool replicates_plain) {
     replicates_plain_ = replicates_plain;
   }
+  /// Whether a parallel plan makes the module take or give out plain tensors that are shards.
+  void set_has_plain_shards(bool has_plain_shards) {
+    has_plain_shards_ = has_plain_shards;
+  }
+  bool has_plain_shards() const {
+    return has_plain_shards_;
+  }
 
  protected:
   bool replicates_plain() const {
@@ -58,28 +56,6 @@ class Boundaries {
   }
   std::vector<at::Tensor> entered(std::vector<at::Tensor> values) const {
     return through(input_fns_, std::move(values));
-  }
-
-  template <class... Ts>
-  static std::vector<at::Tensor> tensors_in(const Ts&... values) {
-    std::vector<at::Tensor> tensors;
-    (add_tensors(values, tensors), ...);
-    return tensors;
-  }
-  /// Calls `forward` between enter() and leave().
-  template <class Forward>
-  static auto within(AroundForward& around, const std::vector<at::Tensor>& inputs, const Forward& forward) {
-    around.enter(inputs);
-    auto output = [&] {
-      try {
-        return forward();
-      } catch (...) {
-        around.leave({}, /*has_failed=*/true);
-        throw;
-      }
-    }();
-    around.leave(tensors_in(output), /*has_failed=*/false);
-    return output;
   }
 
   at::Tensor left(at::Tensor output) const {
@@ -123,6 +99,7 @@ class Boundaries {
   std::vector<BoundaryFn> output_fns_;
   std::shared_ptr<AroundForward> around_forward_;
   bool replicates_plain_ = false;
+  bool has_plain_shards_ = false;
 };
 
 /// Calls set_replicates_plain for a module that is declared Parallel, and for those inside of it.
@@ -141,7 +118,7 @@ class ParallelImpl<Impl, Result (Owner::*)(Args...)> : public Impl, public Bound
     if (around_forward() == nullptr) {
       return crossed(std::forward<Args>(args)...);
     }
-    return within(*around_forward(), tensors_in(args...), [&] { return crossed(std::forward<Args>(args)...); });
+    return call_within(*around_forward(), tensors_in(args...), [&] { return crossed(std::forward<Args>(args)...); });
   }
 
  private:

@@ -20,10 +20,12 @@ ModuleKind kind_of(const torch::nn::Module& module) {
                                                      : ModuleKind::Other;
 }
 
-ModuleInfo info_of(const std::string& path, const torch::nn::Module& module) {
+ModuleInfo info_of(const std::string& path, const torch::nn::Module& module, const DeviceMesh& mesh) {
   ModuleInfo info{.path = path, .kind = kind_of(module), .parameters = {}};
   for (const auto& item : module.named_parameters(/*recurse=*/false)) {
-    info.parameters.push_back({item.key(), item.value().sizes().vec(), item.value().unsafeGetTensorImpl()});
+    const auto& parameter = item.value();
+    const bool is_settled = is_dtensor(parameter) && spec_of(parameter)->mesh() == mesh;
+    info.parameters.push_back({item.key(), parameter.sizes().vec(), parameter.unsafeGetTensorImpl(), is_settled});
   }
   return info;
 }
@@ -87,7 +89,7 @@ void parallelize_module(
   const auto modules = module.named_modules();
   std::vector<ModuleInfo> infos;
   for (const auto& item : modules) {
-    infos.push_back(info_of(item.key(), *item.value()));
+    infos.push_back(info_of(item.key(), *item.value(), mesh));
   }
   const auto layouts = lay_out(plan, infos, mesh, mesh_dim);
 
@@ -98,27 +100,29 @@ void parallelize_module(
   }
 
   const auto all_replicated = replicated(mesh);
+  bool has_shards = false; // by this plan, or by an earlier one for a module inside
   Placing placing(mesh, {.src_data_rank = options.src_data_rank});
   for (size_t i = 0; i < layouts.size(); ++i) {
     auto& owner = *modules[i].value();
-    bool stays_plain = false;
     for (size_t p = 0; p < infos[i].parameters.size(); ++p) {
       const auto& name = infos[i].parameters[p].name;
       const auto& placement = layouts[i].parameters[p];
-      stays_plain = stays_plain || !placement;
       if (placement) {
         placing.place(
             owner, name, owner.named_parameters(/*recurse=*/false)[name], all_replicated.with(mesh_dim, *placement));
       }
     }
-    if (!stays_plain) {
-      placing.replicate_what_is_plain(owner); // buffers
+    if (layouts[i].replicates_buffers) {
+      placing.replicate_what_is_plain(owner);
+    }
+    if (auto* boundaries = dynamic_cast<Boundaries*>(&owner)) {
+      boundaries->set_has_plain_shards(boundaries->has_plain_shards() || has_plain_shards(layouts[i]));
+      has_shards = has_shards || boundaries->has_plain_shards();
     }
     if (layouts[i].entry != nullptr) {
       add_crossings(owner, layouts[i], Crosser(entry_text(*layouts[i].entry, infos[i].path), mesh, mesh_dim));
     }
   }
-  const bool has_shards = std::any_of(layouts.begin(), layouts.end(), has_plain_shards);
   set_replicates_plain(module, options.replicate_plain.value_or(!has_shards));
 }
 

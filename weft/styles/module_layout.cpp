@@ -235,12 +235,17 @@ std::vector<ModuleLayout> lay_out(
   for (size_t i = 0; i < modules.size(); ++i) {
     for (const auto& parameter : modules[i].parameters) {
       const auto placed = tied.find(parameter);
-      result[i].parameters.push_back(placed || rest_stays_plain ? placed : Replicate());
+      const bool stays = rest_stays_plain || parameter.is_settled;
+      result[i].parameters.push_back(placed || stays ? placed : Replicate());
       const bool is_layer = modules[i].kind != ModuleKind::Other && parameter.name == "weight";
       if (result[i].entry == nullptr && is_layer && !rest_stays_plain && tied.is_sharded_by_module(parameter)) {
         lay_out_tied(result[i], modules[i].kind, *placed);
       }
     }
+    const auto& placed = result[i].parameters;
+    const bool all_placed = !placed.empty() &&
+        std::all_of(placed.begin(), placed.end(), [](const auto& placement) { return placement.has_value(); });
+    result[i].replicates_buffers = !rest_stays_plain || result[i].entry != nullptr || all_placed;
   }
   return result;
 }

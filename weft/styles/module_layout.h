@@ -18,7 +18,8 @@ enum class ModuleKind : uint8_t {
 struct ParameterInfo {
   std::string name; // without the path of the module
   std::vector<int64_t> shape;
-  const void* identity; // equal for tied parameters
+  const void* identity;    // equal for tied parameters
+  bool is_settled = false; // by an earlier plan: it stays as it is unless this plan names it
 };
 
 struct ModuleInfo {
@@ -30,7 +31,8 @@ struct ModuleInfo {
 /// The layout that a parallel plan gives a module, along one mesh dim.
 struct ModuleLayout {
   const ParallelPlan::Entry* entry = nullptr;       // nullptr: the plan does not name the module
-  std::vector<std::optional<Placement>> parameters; // empty: the parameter stays a plain tensor
+  std::vector<std::optional<Placement>> parameters; // empty: the parameter stays as it is
+  bool replicates_buffers = false;                  // otherwise its buffers stay plain
   /// The crossings of its inputs and outputs; also of a module that is tied to a named one.
   std::vector<Crossing> inputs;
   std::vector<Crossing> outputs;
@@ -54,9 +56,10 @@ inline bool is_about_parameters(const Style& style) {
 }
 
 /// The layout of every module of a model. A pattern that matches no module names parameters, which it shards as stacks
-/// of weights: `experts.up` of shape [experts, outputs, inputs] is S(1) if colwise, S(2) if rowwise. A module that the parallel plan does not name is replicated; if the plan
-/// makes modules return plain tensors, such a module keeps plain parameters. A tied parameter gets its placement from
-/// the entry that names one of its modules, and such a module the boundary of the style that would give it. Raises for a style that a module cannot have, with the plan entry.
+/// of weights: `experts.up` of shape [experts, outputs, inputs] is S(1) if colwise, S(2) if rowwise. A module that the
+/// parallel plan does not name is replicated; if the plan makes modules return plain tensors, such a module keeps plain
+/// parameters and buffers. A tied parameter gets its placement from the entry that names one of its modules, and such a
+/// module the boundary of the style that would give it. Raises for a style that a module cannot have, with the plan entry.
 std::vector<ModuleLayout> lay_out(
     const ParallelPlan& plan,
     c10::ArrayRef<ModuleInfo> modules,
