@@ -92,6 +92,15 @@ TEST(OverlapGate, AsksForNoRatesWhereNothingMatters) {
   EXPECT_EQ(gate.largest_local_sizes(*program.inputs[2].value), (std::vector<int64_t>{512, 1024}));
 }
 
+TEST(OverlapGate, TheLargestLocalTensorMayBeThatOfAnyRank) {
+  const auto program = parse_program(R"(program @ mesh(tp=2)
+input %x: f32[48,64] {S(0|8:40)} = user
+output %x = user
+)");
+  const OverlapGate gate(program, {});
+  EXPECT_EQ(gate.largest_local_sizes(*program.inputs[0].value), (std::vector<int64_t>{40, 64}));
+}
+
 } // namespace overlap_decision_test
 
 } // namespace weft::graph

@@ -111,6 +111,22 @@ const Compute kCompute{1e11, 1e12, 1e-6};
 const Link kLinkThatPays{1e-5, 2e9};
 const Link kLinkThatDoesNot{1e-5, 1e12};
 
+TEST(ScatteredMatmul, TheRatesDecideOnTheLargestShardOfARaggedBatch) {
+  give_rates(kLinkThatPays, kCompute);
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    const c10::NoGradGuard no_grad;
+    // Those of the first member of the batch's mesh dim are too small for any overlap.
+    const auto batch = RaggedShard(0, {0, 1});
+    const auto result = scattered_matmul(
+        distribute_tensor(at::ones({2, 256, 1024}), mesh, {batch, Shard(2)}),
+        distribute_tensor(at::ones({1024, 512}), mesh, {Replicate(), Shard(0)}),
+        distribute_tensor(at::ones({2, 256, 512}), mesh, {batch, Shard(1)}));
+    ASSERT_TRUE(result.defined());
+    expect_equal(full_tensor(result), at::full({2, 256, 512}, 1024.0));
+  });
+  give_rates(std::nullopt, std::nullopt);
+}
+
 TEST(ScatteredMatmul, ModesMayAlternateOnTheSameShapes) {
   for (const auto& [link, pays] : {std::pair(kLinkThatPays, true), std::pair(kLinkThatDoesNot, false)}) {
     give_rates(link, kCompute);

@@ -1,9 +1,9 @@
 #include "weft/graph/overlap/overlap_decision.h"
 
+#include "weft/core/shard_math.h"
 #include "weft/graph/analysis/call_arguments.h"
 #include "weft/graph/analysis/effects.h"
 #include "weft/graph/analysis/fused_node.h"
-#include "weft/graph/analysis/local_sizes.h"
 #include "weft/graph/analysis/summary.h"
 #include "weft/graph/overlap/exposure.h"
 #include "weft/graph/overlap/node_times.h"
@@ -172,16 +172,15 @@ OverlapGate::Verdict OverlapGate::own_verdict(
 }
 
 std::vector<int64_t> OverlapGate::largest_local_sizes(const Value& value) const {
-  auto sizes = value.tensor().sizes;
+  std::vector<int64_t> sizes;
+  for (const auto& size : value.tensor().sizes) {
+    sizes.push_back(size.evaluate(hints_));
+  }
   if (value.layout) {
-    // The first rank holds most.
-    sizes = local_sizes(sizes, *value.layout, place_in(*program_.mesh, program_.mesh->ranks()[0]));
+    const auto local = largest_local_shape(sizes, *value.layout, program_.mesh->shape());
+    sizes.assign(local.begin(), local.end());
   }
-  std::vector<int64_t> numbers;
-  for (const auto& size : sizes) {
-    numbers.push_back(size.evaluate(hints_));
-  }
-  return numbers;
+  return sizes;
 }
 
 } // namespace weft::graph

@@ -73,7 +73,7 @@ class OverlapGate {
       const std::string& group,
       int64_t more_collectives = 0) const;
 
-  /// The local sizes of a value on the rank with the most elements. Symbols have the values that they had at the
+  /// The sizes of the largest local tensor of a value, dim by dim. Symbols have the values that they had at the
   /// export.
   std::vector<int64_t> largest_local_sizes(const Value& value) const;
 

@@ -54,10 +54,7 @@ std::optional<int64_t> scattering_mesh_dim(
 }
 
 OverlapCase overlap_case(const TensorSpec& gradient, const TensorSpec& matrix, int64_t mesh_dim) {
-  const auto& shape = gradient.mesh().shape();
-  // The first rank has the largest local tensor.
-  const auto local =
-      local_shape_and_offset(gradient.sizes(), gradient.layout(), shape, std::vector<int64_t>(shape.size(), 0)).shape;
+  const auto local = largest_local_shape(gradient.sizes(), gradient.layout(), gradient.mesh().shape());
   return {
       .kind = OverlapKind::MatmulScatter,
       .dim = OverlapDim::Rows,
