@@ -104,6 +104,38 @@ def test_gradients_flow_through_a_boundary_as_through_no_function(placement):
     torch.testing.assert_close(on_one_rank(program), program(None))
 
 
+@pytest.mark.parametrize("placement", [weft.Replicate(), weft.Shard(0)], ids=str)
+def test_a_redistribution_without_effect_has_no_node(placement):
+    def program(mesh):
+        x = weft.distribute_tensor(torch.arange(4.0), mesh, [placement]).requires_grad_()
+        squares = x**2
+        same = squares.redistribute(mesh, [placement])
+        assert same.grad_fn is squares.grad_fn and x.redistribute(mesh, [placement]).grad_fn is None
+        # Another layout or dtype, also of the gradient alone, needs one.
+        assert squares.redistribute(mesh, [weft.Shard(0) if placement.is_replicate() else weft.Replicate()]).grad_fn.name() == (
+            "weft::redistribute"
+        )
+        assert squares.redistribute(mesh, [placement], backward_dtype=torch.float64).grad_fn.name() == "weft::redistribute"
+        return torch.autograd.grad(same.sum(), x)[0].to_local()
+
+    torch.testing.assert_close(on_one_rank(program), 2 * torch.arange(4.0))
+
+
+def test_a_redistribution_without_effect_on_two_ranks_lays_out_the_gradient():
+    def program(rank):
+        mesh = weft.init_device_mesh("cpu", (2,))
+        x = weft.distribute_tensor(torch.arange(4.0), mesh).requires_grad_()
+        same = x.redistribute(mesh, [weft.Replicate()])
+        assert same.grad_fn.name() == "weft::redistribute"
+        same.register_hook(lambda gradient: weft.redistribute(gradient, mesh, [weft.Partial()]))
+        (gradient,) = torch.autograd.grad(same.sum(), x)
+        return gradient.placements, gradient.to_local()
+
+    for placements, gradient in weft.run_on_ranks(2, program):
+        assert placements == (weft.Replicate(),)
+        torch.testing.assert_close(gradient, torch.ones(4))
+
+
 def test_hooks_of_users_and_of_the_plan_run_in_the_order_in_which_they_were_added():
     def program(mesh):
         model = nn.Sequential(nn.Linear(4, 4))

@@ -188,6 +188,11 @@ at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const Re
   }
   const auto& call = prepared_move(tensor, layout, dtype);
   const bool records = is_recorded(tensor);
+  const bool stays = call.outputs.empty() && gradient_dtype == spec.dtype();
+  if (records && stays && spec.mesh().size() == 1 && !spec.layout().has_partial()) {
+    // Of several ranks the gradient may have another layout, which a node of autograd has to change.
+    return tensor;
+  }
   auto result = alias_for(call, tensor);
   if (!result.defined()) {
     const at::NoGradGuard no_graph;
