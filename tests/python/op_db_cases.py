@@ -1,6 +1,7 @@
 """The cases of PyTorch's OpInfo database, one operator at a time: run by op_db.py in a process of its own."""
 
 import contextlib
+import dataclasses
 import functools
 import importlib.util
 import json
@@ -52,6 +53,33 @@ def name_of(op):
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
+IN_PLACE_SHARE = 4  # of the samples of a form in place is one in so many run: the functional form has run them all
+
+
+@dataclasses.dataclass(frozen=True)
+class InPlace:
+    """The form of an operator that writes to its input, which is a copy of the sample's."""
+
+    op: object
+
+    def __call__(self, input, *args, **kwargs):
+        written = input.clone()
+        if self.op.inplace_variant(written, *args, **kwargs) is not written:
+            raise Wrong("the form in place does not return its input")
+        return written
+
+    @property
+    def supports_autograd(self):
+        return self.op.supports_autograd and self.op.supports_inplace_autograd
+
+
+def forms_of(op):
+    """An operator by its name, and its form in place, if it has one, by add_ or div_.floor_rounding."""
+    yield name_of(op), op
+    if op.inplace_variant and not op.name.endswith("_"):
+        yield name_of(op).replace(op.name, op.name + "_", 1), InPlace(op)
+
+
 def dtype_of(op):
     """float32, or what an operator without it takes; None if it has no kernel for CPUs."""
     supported = op.supported_dtypes("cpu")
@@ -76,18 +104,26 @@ class Runner:
 
     def __init__(self, say):
         self.say = say
-        self.operators = {name_of(op): op for op in op_db}
-        self.dtypes = {name: dtype for name, op in self.operators.items() if (dtype := dtype_of(op)) is not None}
+        self.forms, self.dtypes = {}, {}
+        for op in op_db:
+            for name, form in forms_of(op):
+                self.forms[name] = form
+                if (dtype := dtype_of(op)) is not None:
+                    self.dtypes[name] = dtype
 
     def run(self, name, samples, begin):
-        """Skips samples that plain tensors cannot run, and gives what the last of them says."""
+        """Skips samples that plain tensors cannot run, and gives what the last of them says; of a form in place, whose result may
+        not fit into the input, only if no sample is left."""
         unusable = None
-        op = self.operators[name]
+        form = self.forms[name]
+        is_in_place = isinstance(form, InPlace)
+        op = form.op if is_in_place else form
+        samples = -(-samples // IN_PLACE_SHARE) if is_in_place else samples
         torch.manual_seed(0)
         dtype = self.dtypes[name]
-        differentiable = op.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
+        differentiable = form.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
         all_samples = list(op.sample_inputs("cpu", dtype, requires_grad=differentiable))
-        number = 0
+        number, has_run = 0, begin > 0
         for i, sample in enumerate(spread(all_samples, samples)):
             plain = None
             for layout in LAYOUTS:
@@ -97,13 +133,13 @@ class Runner:
                 if number <= begin:
                     continue
                 try:
-                    plain = plain or Case(op, name, sample)
+                    plain = plain or Case(form, name, sample)
                 except Exception as error:
                     unusable = one_line(error)
                     break
-                outcomes = plain.outcomes(layout)
+                outcomes, has_run = plain.outcomes(layout), True
                 self.say({"op": name, "case": number, "sample": i, "layout": layout, "outcomes": outcomes})
-        return unusable
+        return None if is_in_place and has_run else unusable
 
     def tensors(self, value):
         return [x for x in tree.tree_leaves(value) if isinstance(x, torch.Tensor)]
@@ -382,7 +418,7 @@ def work():
         channel.write(json.dumps(message) + "\n")
 
     runner = Runner(say)
-    say({"names": list(runner.dtypes), "all": list(runner.operators), "torch": torch.__version__})
+    say({"names": list(runner.dtypes), "all": list(runner.forms), "torch": torch.__version__})
     for line in sys.stdin:
         name, samples, begin = json.loads(line)
         say({"done": name, "unusable": runner.run(name, samples, begin)})

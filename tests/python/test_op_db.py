@@ -15,9 +15,10 @@ def test_operators_are_correct_or_raise():
     table = op_db.run_all(samples=int(os.environ.get("WEFT_OP_DB_SAMPLES", op_db.DEFAULT_SAMPLES)))
     print(table.summary())
     assert not table.failures()
-    # Kernels compiled for GPUs, and a view of memory around the input, of which a copy has none.
-    assert all(name.startswith("jiterator") or name == "as_strided.partial_views" for name in table.unusable)
-    assert sum(1 for counts in table.counts.values() if counts) > 600
+    # Kernels compiled for GPUs, a view of memory around the input, of which a copy has none, and a result in double precision.
+    odd = {"as_strided.partial_views", "float_power_"}
+    assert all(name.startswith("jiterator") or name in odd for name in table.unusable)
+    assert sum(1 for counts in table.counts.values() if counts) > 750
     assert table.share_correct() >= 0.95, table.summary()
 
 
