@@ -5,7 +5,8 @@ Cases, whose size is the model's dim:
   plain      the model itself
   weft       Weft's parallelize_module
   dtensor    PyTorch's parallelize_module
-With ' forward' after the name, forward alone. Before the first is timed, the losses and gradients of all must agree.
+With ' forward' after the name, forward alone; with ' enter' or ' leave', BATCH calls of the hook before or after the forward
+of one column linear, with gradients. Before the first is timed, the losses and gradients of all must agree.
 """
 
 import copy
@@ -25,6 +26,7 @@ from torch.distributed.tensor import parallel as pytorch
 from serve import serve
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from host_step import BATCH  # noqa: E402
 from python_decoder import COLWISE, ROWWISE, Decoder  # noqa: E402
 
 DEVICE = os.environ.get("WEFT_BENCH_DEVICE", "cpu")
@@ -64,6 +66,24 @@ def step(model, tokens):
     return loss
 
 
+def crossing(model, dim, kind):
+    """BATCH calls of one hook."""
+    linear = next(of for path, of in model.named_modules() if path.rpartition(".")[2] == COLWISE[0])
+    inputs = (torch.ones(1, LENGTH, dim, device=DEVICE, requires_grad=True),)
+    (enter,), (leave,) = linear._forward_pre_hooks.values(), linear._forward_hooks.values()
+    entered = enter(linear, inputs)
+    output = linear.forward(*entered)
+
+    def call():
+        for _ in range(BATCH):
+            if kind == "enter":
+                enter(linear, inputs)
+            else:
+                leave(linear, entered, output)
+
+    return call
+
+
 def local(tensor):
     return tensor.to_local() if isinstance(tensor, DTensor) or weft.is_dtensor(tensor) else tensor
 
@@ -88,6 +108,8 @@ def calls():
             check_agreement(*made[dim])
         by_mode, tokens = made[dim]
         mode, _, part = case.partition(" ")
+        if part in ("enter", "leave"):
+            return crossing(by_mode[mode], dim, part)
         of_part = loss_of if part == "forward" else step
         return lambda: of_part(by_mode[mode], tokens)
 
