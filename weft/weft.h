@@ -19,6 +19,7 @@
 #include "weft/nn/checkpoint.h"
 #include "weft/nn/clip_grad_norm.h"
 #include "weft/nn/distribute_module.h"
+#include "weft/nn/fully_shard.h"
 #include "weft/nn/load_pretrained.h"
 #include "weft/nn/loss_parallel.h"
 #include "weft/nn/materialize.h"
