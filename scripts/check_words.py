@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Checks that prose uses one word per concept: comments, docstrings, messages and Markdown, but not code.
+"""Checks that prose uses one word per concept: comments, docstrings, messages and Markdown. Identifiers are checked for a few
+of these words.
 
 Prose is what follows // or # in a source, a docstring, a string literal of several words, and a Markdown page without its
 code blocks. Words in `backticks` are names of code and may be anything. Tests quote messages, so that only their comments and
-docstrings are checked. Usage: check_words.py [root of the tree]
+docstrings are checked, and their names are sentences. Usage: check_words.py [root of the tree]
 """
 
 import fnmatch
 import io
 import re
 import tokenize
+from pathlib import Path
 
 import complaints
 
@@ -30,6 +32,18 @@ WORDS = [
     (r"(?:parts|shares) of (?:all|the|other|several) (?:ranks|members)", "local tensors or shards"),
     (r"overlap of (?:the |their |two )?(?:runs|ranges|indices)", "intersection"),
 ]
+
+# Words of identifiers: first_piece and FirstPiece have "piece".
+IN_IDENTIFIERS = {
+    **dict.fromkeys(["whole"], "global, full, all or unsharded"),
+    **dict.fromkeys(["piece", "pieces"], "chunk, shard, or what it is: range, block"),
+    **dict.fromkeys(["addend", "addends"], "term"),
+    **dict.fromkeys(["cut", "cuts"], "shard, divide or slice"),
+    **dict.fromkeys(["nobody", "somebody", "everybody", "anybody"], "rank, member or caller"),
+    **dict.fromkeys(["beside"], "next to"),
+}
+# Identifiers that are not checked: of the reader and writer of checkpoints, and of a module of the package.
+IDENTIFIERS_EXCEPT = ["weft/checkpoint/*", "whole_block", "*_whole_layers", "python/weft/_whole_layers.py"]
 
 # Folders and files that are checked, and what in them is not: generated files, golden files, inputs of the fuzzers.
 CHECKED = [
@@ -60,6 +74,7 @@ EXCEPT = [
 
 # A comment, or a string literal: raw (its delimiter is group 1), ordinary, or of one letter.
 CPP = re.compile(r'//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.DOTALL)
+IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 DOCSTRING = re.compile(r'[a-zA-Z]*"""')
 PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 CODE = re.compile(r"`[^`\n]*`")
@@ -89,6 +104,30 @@ def python_prose(text, with_messages):
             yield token.start[0], PLACEHOLDER.sub("", token.string)
 
 
+def cpp_code(text):
+    without_prose = CPP.sub(lambda match: "\n" * match[0].count("\n"), text)
+    for match in IDENTIFIER.finditer(without_prose):
+        yield without_prose.count("\n", 0, match.start()) + 1, match[0]
+
+
+def python_code(text):
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME:
+            yield token.start[0], token.string
+
+
+def names_to_avoid(file, text):
+    code = CODE_OF.get(Path(file).suffix)
+    if code is None or any(fnmatch.fnmatchcase(file, pattern) for pattern in IDENTIFIERS_EXCEPT):
+        return
+    for line, name in code(text):
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in IDENTIFIERS_EXCEPT):
+            continue
+        for word in re.findall("[A-Z]?[a-z]+|[A-Z]+", name):
+            if instead := IN_IDENTIFIERS.get(word.lower()):
+                yield f'{file}:{line}: "{name}": say {instead}'
+
+
 def markdown_prose(text, with_messages):
     yield 1, FENCED.sub(lambda fence: "\n" * fence[0].count("\n"), text)
 
@@ -101,6 +140,7 @@ def script_prose(text, with_messages):
         yield line, " ".join(filter(is_message, re.findall(r'"[^"]*"', before)))
 
 
+CODE_OF = {".h": cpp_code, ".cpp": cpp_code, ".cu": cpp_code, ".py": python_code, ".pyi": python_code}
 PROSE = {".h": cpp_prose, ".cpp": cpp_prose, ".cu": cpp_prose, ".py": python_prose, ".pyi": python_prose, ".md": markdown_prose}
 PROSE |= {suffix: script_prose for suffix in (".cmake", ".txt", "")}
 
@@ -113,7 +153,10 @@ def check(root):
         is_excepted = any(fnmatch.fnmatchcase(file, pattern) for pattern in EXCEPT)
         if is_excepted or not path.is_file() or path.suffix not in PROSE:
             continue
-        for first, prose in PROSE[path.suffix](path.read_text(), with_messages=not file.startswith("tests/")):
+        text = path.read_text()
+        if not file.startswith("tests/"):
+            found += names_to_avoid(file, text)
+        for first, prose in PROSE[path.suffix](text, with_messages=not file.startswith("tests/")):
             for line, said in enumerate(CODE.sub("", prose).split("\n"), first):
                 for pattern, instead in AVOIDED:
                     found += [f'{file}:{line}: "{match[0]}": say {instead}' for match in pattern.finditer(said)]

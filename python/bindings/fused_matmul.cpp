@@ -51,16 +51,16 @@ py::object gather_matmul(
     const auto global_size = size.value_or(shard.size(dim) * members);
     chunks = usual_chunks(shard_bytes(shard.sizes(), dim, global_size, members, shard.scalar_type()));
   }
-  std::vector<at::Tensor> addends;
+  std::vector<at::Tensor> given_biases;
   for (const auto& bias : biases) {
-    addends.push_back(bias.value_or(at::Tensor()));
+    given_biases.push_back(bias.value_or(at::Tensor()));
   }
   GatheredMatmul result;
   {
     const py::gil_scoped_release release;
     result = all_gather_matmul(
         shard, plain_others, on, dims, {.dim = dim, .size = size, .chunks = *chunks, .keeps_gathered = gathered},
-        addends);
+        given_biases);
   }
   const bool is_one = std::holds_alternative<at::Tensor>(others);
   const auto outputs = is_one ? py::cast(result.outputs[0]) : py::cast(result.outputs);

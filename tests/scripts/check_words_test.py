@@ -7,10 +7,10 @@ GOOD = {
     "tools/run.cpp": (
         "// Gathers the shards of all ranks: rule.whole, unsharded={a}, cut(x).\n"
         'const char* help = "a part of the help, shared by its parts and others";\n'
-        'auto whole = part_of("whole", "cut"); // as `whole` says\n'
+        'auto shortcut = part_of("whole", "cut"); // as `whole` says\n'
         'const char* url = "http://pieces";\n'
     ),
-    "python/weft/a.py": '"""Shards."""\nwhole = "whole"  # the global tensor\nraise ValueError(f"one rank is needed for {whole}")\n',
+    "python/weft/a.py": '"""Shards."""\nfull = "whole"  # the global tensor\nraise ValueError(f"one rank is needed for {full}")\n',
     "tests/python/test_a.py": 'def test_a_whole_tensor():\n    assert text() == "left whole: it cannot be divided"\n',
     "docs/rules.md": "generated: whole\n",
     "fuzz/corpus/read/a": "whole\n",
@@ -54,6 +54,11 @@ class CheckWords(TreeTest):
     def test_scripts_and_makefiles_fail(self):
         self.assert_avoids("Makefile", 'help:\n\t@echo "runs this beside that one"\n', 'Makefile:2: "beside": say overlap')
         self.assert_avoids("cmake/b.cmake", "# an addend\n", 'cmake/b.cmake:1: "addend": say term')
+
+    def test_an_identifier_fails_outside_of_tests(self):
+        self.assert_avoids("tools/a.cpp", "int x;\nint first_piece = 1;\n", 'tools/a.cpp:2: "first_piece": say chunk')
+        self.assert_avoids("tools/a.h", "struct WholeBlock;\n", 'tools/a.h:1: "WholeBlock": say global')
+        self.assert_avoids("python/weft/b.py", "x = [\n    addends]\n", 'python/weft/b.py:2: "addends": say term')
 
     def test_parts_of_ranks_fail(self):
         for text in ("a rank's part", "every member's own share", "it sends its part.", "the parts of all ranks"):

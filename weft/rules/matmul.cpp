@@ -145,15 +145,15 @@ std::optional<Rule> grouped_mm_rule(const OpCall& call) {
     return std::nullopt;
   }
   Rule rule;
-  const auto whole = [&](int64_t size) {
+  const auto unsharded = [&](int64_t size) {
     rule.unsharded.push_back(rule.add_factor(size));
     return Rule::Dim{rule.unsharded.back()};
   };
   const auto blocks = [&](int64_t size) { return in_blocks(rule, size, call.operand(0).dtype); };
-  const auto ends = whole(call.operand(2).sizes[0]);
-  const auto m = a.size() == 3 || b.size() == 2 ? blocks(a[a.size() - 2]) : whole(a[0]);
-  const auto k = a.size() + b.size() == 4 ? whole(a[1]) : blocks(a.back());
-  const auto n = a.size() == 3 ? whole(b[1]) : blocks(b.back());
+  const auto ends = unsharded(call.operand(2).sizes[0]);
+  const auto m = a.size() == 3 || b.size() == 2 ? blocks(a[a.size() - 2]) : unsharded(a[0]);
+  const auto k = a.size() + b.size() == 4 ? unsharded(a[1]) : blocks(a.back());
+  const auto n = a.size() == 3 ? unsharded(b[1]) : blocks(b.back());
   const auto dims_of = [&](size_t ndim, const Rule::Dim& first, const Rule::Dim& second) {
     return ndim == 3 ? Rule::Dims{ends, first, second} : Rule::Dims{first, second};
   };

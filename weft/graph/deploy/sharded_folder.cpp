@@ -52,7 +52,7 @@ void check_replaceable(const fs::path& folder) {
 /// A temporary folder in the same parent folder, which replaces the target when it is complete.
 class NewFolder {
  public:
-  explicit NewFolder(fs::path target) : target_(std::move(target)), temporary_(beside("part")) {
+  explicit NewFolder(fs::path target) : target_(std::move(target)), temporary_(next_to("part")) {
     std::error_code error;
     fs::create_directory(temporary_, error);
     TORCH_CHECK_VALUE(!error, "[write_sharded] ", target_.string(), ": cannot be created: ", error.message(), ".");
@@ -73,7 +73,7 @@ class NewFolder {
       fs::rename(temporary_, target_);
       return;
     }
-    const auto former = beside("old");
+    const auto former = next_to("old");
     fs::rename(target_, former);
     std::error_code error;
     fs::rename(temporary_, target_, error);
@@ -85,7 +85,7 @@ class NewFolder {
   }
 
  private:
-  fs::path beside(const char* suffix) const {
+  fs::path next_to(const char* suffix) const {
     return target_.string() + "." + std::to_string(::getpid()) + "." + suffix;
   }
 

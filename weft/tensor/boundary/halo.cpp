@@ -38,12 +38,12 @@ int64_t count(const Region& region) {
   return c10::multiply_integers(shape_of(region));
 }
 
-/// The view of `tensor`, which holds `whole`, that holds `part` of it.
+/// The view of the elements at `wanted` of `tensor`, which has those at `held`.
 template <class Region>
-at::Tensor view_within(at::Tensor tensor, const Region& whole, const Region& part) {
-  for (size_t d = 0; d < whole.size(); ++d) {
-    if (part[d].length != whole[d].length) {
-      tensor = tensor.narrow(static_cast<int64_t>(d), part[d].begin - whole[d].begin, part[d].length);
+at::Tensor view_within(at::Tensor tensor, const Region& held, const Region& wanted) {
+  for (size_t d = 0; d < held.size(); ++d) {
+    if (wanted[d].length != held[d].length) {
+      tensor = tensor.narrow(static_cast<int64_t>(d), wanted[d].begin - held[d].begin, wanted[d].length);
     }
   }
   return tensor;
