@@ -136,9 +136,9 @@ INTRODUCTION = """\
 # Operators compared with plain tensors
 
 Every operator of PyTorch's OpInfo database, on two ranks: the samples of the database with all tensors replicated,
-sharded by the first dim and sharded by the last, results and gradients, each a case. Forms in place (add_) are operators of
-their own, with the samples whose result fits into the input. They are of float32, or, of
-operators that do not take it, of int64, complex64 or float8. Made by
+sharded by the first dim and sharded by the last, results and gradients, each a case. Samples are of float32, or, of
+operators that do not take it, of int64, complex64 or float8. Forms in place (add_) are operators of their own, with the
+samples whose result fits into the input. Made by
 
     {command}
 
