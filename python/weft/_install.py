@@ -30,7 +30,7 @@ _NAMES = {
     "torch.distributed.tensor.device_mesh": ["init_device_mesh"],
     "torch.distributed.tensor.parallel": ["loss_parallel"],
     "torch.distributed.tensor.parallel.loss": ["loss_parallel"],
-    "torch.distributed.tensor.experimental": ["implicit_replication", "local_map", "register_sharding"],
+    "torch.distributed.tensor.experimental": ["context_parallel", "implicit_replication", "local_map", "register_sharding"],
     "torch.distributed.tensor.experimental._func_map": ["local_map"],
     "torch.distributed.tensor.experimental._register_sharding": ["register_sharding"],
     "torch.distributed.tensor.debug": ["CommDebugMode", "visualize_sharding"],
@@ -76,6 +76,19 @@ def _init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, backend_o
     return function(device_type, mesh_shape, mesh_dim_names=mesh_dim_names, backend_override=backend_override)
 
 
+def _context_parallel(mesh, *, buffers=None, **options):
+    """PyTorch's, which shards plain tensors and computes with PyTorch's DTensor."""
+    import weft
+
+    for buffer in buffers or []:
+        if weft.is_dtensor(buffer):
+            raise NotImplementedError(
+                f"[context_parallel] plain buffers are required, but got {weft.spec(buffer)}. Attention on tensors that are "
+                "sharded over the sequence needs no context: call it as it is."
+            )
+    return original("torch.distributed.tensor.experimental", "context_parallel")(mesh, buffers=buffers, **options)
+
+
 def install() -> None:
     """Makes torch.distributed.tensor (with .parallel, .experimental and .debug) Weft's, until uninstall().
 
@@ -93,7 +106,8 @@ def install() -> None:
         raise RuntimeError(
             "[install] a torch with torch.distributed is required, but this one was built without. Import weft's own names."
         )
-    own = {**{name: getattr(weft, name) for name in weft.__all__}, "init_device_mesh": _init_device_mesh}
+    own = {name: getattr(weft, name) for name in weft.__all__}
+    own |= {"init_device_mesh": _init_device_mesh, "context_parallel": _context_parallel}
     for module_name, names in _NAMES.items():
         module = importlib.import_module(module_name)
         hiding = {name: _Name(name, own[name]) for name in names if name in own and hasattr(module, name)}

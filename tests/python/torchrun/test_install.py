@@ -1,16 +1,20 @@
 """Programs written for torch.distributed.tensor, on two processes: once on PyTorch's DTensor and once on Weft."""
 
+import importlib.machinery
 import pickle
+import sys
+import types
 
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed.tensor.debug
 import torch.distributed.tensor.parallel as tensor_parallel
 import weft
 from torch import nn
 from torch.distributed import tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import Partial, Replicate, Shard
+from torch.distributed.tensor import Partial, Replicate, Shard, experimental
 
 
 @pytest.fixture
@@ -163,6 +167,127 @@ def test_with_mesh_holds_for_functions_without_one(both):
             return tensor.distribute_tensor(torch.arange(4.0), placements=[Shard(0)]).to_local()
 
     both(program)
+
+
+def test_local_map_runs_a_function_on_local_tensors(both):
+    def program():
+        torch.manual_seed(0)
+        mesh = init_device_mesh("cpu", (2,))
+        rows = tensor.distribute_tensor(torch.randn(4, 6), mesh, [Shard(1)]).requires_grad_()
+        columns = tensor.distribute_tensor(torch.randn(6, 3), mesh, [Shard(0)])
+        product = experimental.local_map(
+            torch.mm, out_placements=[Partial()], in_placements=([Shard(1)], [Shard(0)]), device_mesh=mesh
+        )(rows, columns)
+        assert isinstance(product, tensor.DTensor) and product.placements == (Partial(),)
+        total = product.redistribute(mesh, [Replicate()]).square().sum()
+        total.backward()
+        return _values([product, rows.grad])
+
+    both(program)
+
+
+@torch.library.custom_op("weft_test_install::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@doubled.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_register_sharding_is_for_operators_of_the_program(both):
+    op = torch.ops.weft_test_install.doubled.default
+
+    def program():
+        @experimental.register_sharding(op)
+        def strategies(x):
+            return [([Replicate()], [Replicate()])] + [([Shard(dim)], [Shard(dim)]) for dim in range(x.ndim)]
+
+        mesh = init_device_mesh("cpu", (2,))
+        result = op(tensor.distribute_tensor(torch.arange(12.0).view(4, 3), mesh, [Shard(0)]))
+        assert result.placements == (Shard(0),)
+        return result.full_tensor()
+
+    try:
+        both(program)
+    finally:
+        weft.unregister_sharding(op)
+
+
+def test_an_explicit_redistribution_context_refuses_hidden_ones(both):
+    def program():
+        mesh = init_device_mesh("cpu", (2,))
+        rows = tensor.distribute_tensor(torch.arange(4.0).view(2, 2), mesh, [Shard(0)])
+        explicit_context = torch.distributed.tensor._utils.ExplicitRedistributionContext
+        with explicit_context():
+            with pytest.raises(RuntimeError) as refused:
+                rows @ rows
+            same = rows + rows
+            with explicit_context(enable=False):
+                product = rows @ rows
+        assert "redistribut" in str(refused.value).lower()
+        return [same.full_tensor(), product.full_tensor()]
+
+    both(program)
+
+
+def test_plain_tensors_are_replicated_in_implicit_replication(both):
+    def program():
+        mesh = init_device_mesh("cpu", (2,))
+        rows = tensor.distribute_tensor(torch.arange(6.0).view(2, 3), mesh, [Shard(0)])
+        with experimental.implicit_replication():
+            result = rows + torch.ones(2, 3)
+        assert result.placements == (Shard(0),)
+        return result.full_tensor()
+
+    both(program)
+
+
+def test_the_first_rank_alone_draws_a_sharding(both, capsys, monkeypatch):
+    # PyTorch prints by a package that may be missing.
+    table = types.ModuleType("tabulate")
+    table.tabulate = lambda rows, **options: str(rows)
+    table.__spec__ = importlib.machinery.ModuleSpec("tabulate", None)
+    monkeypatch.setitem(sys.modules, "tabulate", table)
+
+    def program():
+        mesh = init_device_mesh("cpu", (2,))
+        capsys.readouterr()
+        for placement in (Shard(0), Replicate()):
+            torch.distributed.tensor.debug.visualize_sharding(tensor.ones(4, 2, device_mesh=mesh, placements=[placement]))
+        return bool(capsys.readouterr().out) == (dist.get_rank() == 0)
+
+    both(program)
+    assert program()
+
+
+def test_context_parallel_is_pytorchs_and_refuses_distributed_buffers(both):
+    torch.manual_seed(0)
+    values = [torch.randn(1, 2, 8, 4) for _ in range(3)]
+
+    def attention(mesh, buffers):
+        with experimental.context_parallel(mesh, buffers=buffers, buffer_seq_dims=[2, 2, 2]):
+            return torch.nn.functional.scaled_dot_product_attention(*buffers, is_causal=True)
+
+    def program():
+        # PyTorch has it for the kernels of GPUs alone.
+        with pytest.raises(NotImplementedError, match="aten._scaled_dot_product_flash_attention_for_cpu"):
+            attention(init_device_mesh("cpu", (2,)), [value.clone() for value in values])
+        return True
+
+    both(program)
+    mesh = weft.init_device_mesh("cpu", (2,))
+    sharded = [weft.distribute_tensor(value, mesh, [Shard(2)]) for value in values]
+    weft.install()
+    try:
+        with pytest.raises(NotImplementedError, match=r"\[context_parallel\] plain buffers are required, but got f32\[1,2,8,4\]"):
+            attention(mesh, sharded)
+    finally:
+        weft.uninstall()
+    result = torch.nn.functional.scaled_dot_product_attention(*sharded, is_causal=True)
+    want = torch.nn.functional.scaled_dot_product_attention(*values, is_causal=True)
+    torch.testing.assert_close(result.full_tensor(), want)
 
 
 def test_meshes_stay_pytorchs():
