@@ -29,6 +29,7 @@ void bind_comm_log(py::module_& module);
 void bind_parallel(py::module_& module);
 void bind_fully_sharded(py::module_& module);
 void bind_sharded_program(py::module_& module);
+void bind_traced_program(py::module_& module);
 void bind_graph(py::module_& module);
 void bind_fx_program(py::module_& module);
 void bind_checkpoint(py::module_& module);

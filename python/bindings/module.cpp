@@ -23,6 +23,7 @@ PYBIND11_MODULE(_C, module) {
   bind_parallel(module);
   bind_fully_sharded(module);
   bind_sharded_program(module);
+  bind_traced_program(module);
   bind_checkpoint(module);
   bind_tracing(module);
 

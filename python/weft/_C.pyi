@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 import torch
@@ -523,6 +523,20 @@ class FxProgram:
         self, overlap: str, link: str | None, compute: str | None, groups: dict[str, str]
     ) -> list[OverlapDecision]: ...
     def nodes(self) -> list[FxNode]: ...
+
+class NewFolder:
+    def __init__(self, folder: str) -> None: ...
+    @property
+    def path(self) -> str: ...
+    def complete(
+        self,
+        mesh: DeviceMesh,
+        rank_files: Sequence[tuple[str, int, int]],
+        inputs: Sequence[TensorSpec | None],
+        outputs: Sequence[TensorSpec | None],
+    ) -> None: ...
+
+def write_traced(traced: str, folder: str, rank: int, mesh_dims: Mapping[str, str]) -> tuple[str, int, int]: ...
 
 class ShardedProgram:
     def __init__(

@@ -69,6 +69,7 @@ from weft._comm_debug import comm_debug
 from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
 from weft._export import tensor_parallel, tensor_parallel_transformation
+from weft._export_parallel import save_exported
 from weft._fully_shard import fully_shard
 from weft._fully_sharded_module import FullyShardedModule
 from weft._groups import init_device_mesh
@@ -107,7 +108,9 @@ for _name in (
     "_comm_mode",
     "_compile",
     "_data_parallel",
+    "_export_parallel",
     "_forward_mode",
+    "_make_fx",
     "_mesh",
     "_muon",
     "_pipelining",
@@ -205,6 +208,7 @@ __all__ = [
     "replicate_plain",
     "run_on_ranks",
     "save",
+    "save_exported",
     "set_gradient_bucket_bytes",
     "set_random_state",
     "shard_batch",

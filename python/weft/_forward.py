@@ -13,6 +13,7 @@ import inspect
 
 import torch.utils._pytree as pytree
 from torch import nn
+from torch.fx import _symbolic_trace
 
 from weft import _C
 from weft._gather import global_value
@@ -37,6 +38,7 @@ def _install():
 
     nn.Module._weft_replicates_plain = False
     nn.Module.__call__ = __call__
+    _symbolic_trace._orig_module_call = __call__  # what torch.fx calls while it traces, in place of nn.Module.__call__
 
 
 def replace_method(module_class, name, replaced):

@@ -112,10 +112,20 @@ def traced_form(tensor, fake_mode):
     return form
 
 
+_dims_of_groups = {}  # (text of the mesh, name of a group) -> the mesh dims that it spans
+
+
 def _name_group(mesh, mesh_dims):
     names = tuple(mesh.mesh_dim_names[dim] for dim in mesh_dims)
     of_dims = mesh if len(names) == mesh.ndim == 1 else mesh[names]
-    return (of_dims if len(names) == 1 else of_dims._flatten()).get_group().group_name
+    name = (of_dims if len(names) == 1 else of_dims._flatten()).get_group().group_name
+    _dims_of_groups[str(mesh), name] = ",".join(names)
+    return name
+
+
+def dims_of_groups(mesh):
+    """The mesh dims of the groups whose collectives were recorded on this mesh, by the names of the groups."""
+    return {name: dims for (text, name), dims in _dims_of_groups.items() if text == str(mesh)}
 
 
 _C.trace_as(TracedTensor, _name_group)
