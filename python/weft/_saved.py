@@ -5,6 +5,7 @@ import torch
 
 from weft import _C, _groups
 from weft._convert import check_shard_orders
+from weft._imports import when_imported
 
 
 def reduced(tensor):
@@ -31,5 +32,17 @@ def restored(local, text, stride, rank, requires_grad):
     return made.requires_grad_(requires_grad)
 
 
+def _teach_forking_pickler(module):
+    """Tensors that are sent to another process, as dcp.async_save does: the local tensor goes by shared memory."""
+    reduce_of_torch = module.reduce_tensor
+
+    def reduce_tensor(tensor):
+        return reduced(tensor) if _C.is_dtensor(tensor) else reduce_of_torch(tensor)
+
+    for kind in (torch.Tensor, torch.nn.Parameter):
+        module.reduction.register(kind, reduce_tensor)
+
+
 def install():
+    when_imported("torch.multiprocessing.reductions", _teach_forking_pickler)
     torch.serialization.add_safe_globals([restored])

@@ -24,6 +24,7 @@ def _teach_state_dict(module):
     distribute_of_torch = module._distribute_state_dict
     broadcast_of_torch = module._broadcast_state_dict
     load_model_of_torch = module._load_model_state_dict
+    load_optimizer_of_torch = module._load_optim_state_dict
 
     def read(state_dict, info):
         if info.full_state_dict:
@@ -47,7 +48,17 @@ def _teach_state_dict(module):
         # Torch puts the distributed values into the dict that it gets.
         return load_model_of_torch(model, dict(state_dict), info)
 
+    def load_optimizer(model, optimizers, state_dict, info):
+        # Torch compares the global values, whose structure it restores first, with those of the optimizer.
+        flattens = info.flatten_optimizer_state_dict
+        info.flatten_optimizer_state_dict = flattens and not info.full_state_dict
+        try:
+            load_optimizer_of_torch(model, optimizers, state_dict, info)
+        finally:
+            info.flatten_optimizer_state_dict = flattens
+
     module._load_model_state_dict = load_model
+    module._load_optim_state_dict = load_optimizer
     module._maybe_full_or_cpu_state_dict = read
     module._distribute_state_dict = distribute
     module._broadcast_state_dict = broadcast

@@ -1,7 +1,9 @@
 """torch.distributed.checkpoint over models with distributed parameters: async_save, and state dicts with every option."""
 
+import pickle
 import shutil
 import tempfile
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -126,3 +128,12 @@ def test_global_values_are_set_in_an_optimizer(mesh, from_first):
     set_optimizer_state_dict(other, other_optimizer, full, options=options)
     expect_same(get_optimizer_state_dict(other, other_optimizer), expected)
     assert other_optimizer.state[other[0].weight]["exp_avg"].placements == (Shard(1),)
+
+
+def test_a_distributed_tensor_can_be_sent_to_the_process_that_saves(mesh):
+    """As dcp.async_save does with AsyncCheckpointerType.PROCESS, whose process has the same rank. The values are in shared memory."""
+    w = weft.distribute_tensor(torch.arange(12.0).view(4, 3), mesh, [Shard(0)])
+    sent = pickle.loads(bytes(ForkingPickler.dumps({"w": w, "plain": torch.ones(2), "parameter": nn.Parameter(w)})))
+    assert weft.spec(sent["w"]) == weft.spec(w) and sent["plain"].tolist() == [1, 1]
+    weft.to_local(w).fill_(5)
+    assert (weft.full_tensor(sent["w"]) == 5).all() and weft.is_dtensor(sent["parameter"])
