@@ -1,6 +1,6 @@
 """Models compiled as one graph, on two processes: the losses, gradients and collectives of eager mode."""
 
-import copy
+import os
 import sys
 from pathlib import Path
 
@@ -13,7 +13,9 @@ from torch.utils.checkpoint import checkpoint
 from weft import ColwiseParallel, Replicate, RowwiseParallel, Shard
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "examples/python"))
+sys.path.insert(0, os.path.dirname(__file__))
 import train  # noqa: E402
+from compiled import assert_compiles_as_eager, assert_same, step  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -21,24 +23,8 @@ def fresh_tracer():
     torch._dynamo.reset()
 
 
-def local(tensor):
-    return tensor.to_local() if weft.is_dtensor(tensor) else tensor
-
-
-def step(model, loss_of, *batch):
-    """The loss and the gradients of parameters, plain."""
-    model.zero_grad()
-    loss = loss_of(model, *batch)
-    loss.backward()
-    return [local(loss.detach()), *(local(p.grad) for p in model.parameters() if p.grad is not None)]
-
-
-def expect_as_eager(model, loss_of, *batch, backend="aot_eager"):
-    want = step(model, loss_of, *batch)
-    compiled = torch.compile(loss_of, backend=backend, fullgraph=True)
-    for _ in range(2):
-        got = step(model, compiled, *batch)
-        assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+def cross_entropy(model):
+    return lambda x, classes: train.loss_of(model(x).full_tensor(), classes.full_tensor())
 
 
 @pytest.mark.parametrize("sequence_parallel", [False, True], ids=["", "sequence_parallel"])
@@ -48,11 +34,7 @@ def test_an_example_is_one_graph(name, mesh, sequence_parallel):
     on = weft.init_device_mesh("cpu", tuple(mesh.values()), mesh_dim_names=tuple(mesh))
     model = weft.parallelize_module(train.make_model(name), on, train.plan_file(name, sequence_parallel))
     batch = train.distribute_batch(train.EXAMPLES[name].batch(0), on)
-
-    def loss_of(model, x, classes):
-        return train.loss_of(model(x).full_tensor(), classes.full_tensor())
-
-    expect_as_eager(model, loss_of, *batch)
+    assert_compiles_as_eager(cross_entropy(model), batch, list(model.parameters()))
 
 
 class ConvNet(nn.Module):
@@ -69,16 +51,16 @@ class ConvNet(nn.Module):
 def test_a_convolutional_network_with_batch_norm_is_one_graph():
     mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
     model = weft.distribute_module(ConvNet(), mesh)
-    other = copy.deepcopy(model)
     x = weft.distribute_tensor(torch.randn(4, 3, 8, 8), mesh, [Shard(0)])
-
-    def loss_of(model, x):
-        return model(x).square().mean()
-
-    want = step(model, loss_of, x)
-    got = step(other, torch.compile(loss_of, backend="aot_eager", fullgraph=True), x)
-    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
-    assert all(torch.equal(local(a), local(b)) for a, b in zip(model.buffers(), other.buffers(), strict=True))
+    statistics = {name: value.clone() for name, value in model.named_buffers()}
+    assert_compiles_as_eager(model, (x,), list(model.parameters()))
+    results = []
+    for run in (model, torch.compile(model, backend="aot_eager", fullgraph=True)):
+        model.load_state_dict(statistics, strict=False)
+        run(x)
+        results.append([value.clone() for value in model.buffers()])
+    assert_same(*results)
+    assert not torch.equal(results[0][0].to_local(), next(iter(statistics.values())).to_local())
 
 
 class Experts(nn.Module):
@@ -102,7 +84,7 @@ def test_a_mixture_of_experts_is_one_graph():
     model.up, model.down = (nn.Parameter(weft.distribute_tensor(p.detach(), mesh, [Shard(0)])) for p in (model.up, model.down))
     model.router.weight = nn.Parameter(weft.distribute_tensor(model.router.weight.detach(), mesh, [Replicate()]))
     x = weft.distribute_tensor(torch.randn(6, 8), mesh, [Replicate()])
-    expect_as_eager(model, lambda model, x: model(x).square().sum().full_tensor(), x)
+    assert_compiles_as_eager(model, (x,), list(model.parameters()))
 
 
 class MLP(nn.Module):
@@ -119,15 +101,27 @@ def parallel_mlp():
     return mesh, weft.parallelize_module(MLP(), mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
 
 
+def collectives_of(graph):
+    return [node.target for node in graph.nodes if getattr(node.target, "namespace", "") == "_c10d_functional"]
+
+
 def test_recomputed_activations_are_in_the_graph():
     _, model = parallel_mlp()
-    expect_as_eager(model, lambda model, x: checkpoint(model, x, use_reentrant=False).square().sum(), torch.randn(4, 8))
+    x, parameters = torch.randn(4, 8), list(model.parameters())
+    matmuls, collectives = [], []
+    for function in (model, lambda x: checkpoint(model, x, use_reentrant=False)):
+        torch._dynamo.reset()
+        graphs = assert_compiles_as_eager(function, (x,), parameters, counts_collectives=function is model)
+        ops = (torch.ops.aten.addmm.default, torch.ops.aten.mm.default)
+        matmuls.append([sum(node.target in ops for node in graph.nodes) for graph in graphs.graphs])
+        collectives.append([len(collectives_of(graph)) for graph in graphs.graphs])
+    assert matmuls == [[2, 4], [2, 5]]  # backward multiplies by `up` again
+    assert collectives[1] == collectives[0]  # the sum of the results is not needed again
 
 
 def test_reduce_overhead():
     _, model = parallel_mlp()
-    x = torch.randn(4, 8)
-    want = step(model, lambda model, x: model(x).square().sum(), x)
-    got = step(model, torch.compile(lambda model, x: model(x).square().sum(), mode="reduce-overhead", fullgraph=True), x)
-    for a, b in zip(got, want, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    x, parameters = torch.randn(4, 8), list(model.parameters())
+    want = step(model, (x,), parameters)
+    got = step(torch.compile(model, mode="reduce-overhead", fullgraph=True), (x,), parameters)
+    assert_same(got, want, 1e-5)
