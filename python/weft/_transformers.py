@@ -83,7 +83,6 @@ def _resizing_global_tensors(resize):
             resized = get()
             if resized is not layer:  # a new linear layer, without the hooks
                 layer._parameters, layer.out_features = resized._parameters, resized.out_features
-                put(layer)
             for name, before in parameters.items():
                 parameter = layer._parameters[name]
                 if before is not None and _C.is_dtensor(before) and not _C.is_dtensor(parameter):
@@ -91,6 +90,7 @@ def _resizing_global_tensors(resize):
                         layer._parameters[name] = before
                     else:
                         place(layer, name, parameter, mesh, _C.placements(before), placed)
+            put(layer)  # also ties what else holds the parameters, as BERT's bias
         return self.get_input_embeddings()
 
     return on_both
