@@ -124,6 +124,7 @@ for _name in (
     "_wrappers",
     "_accelerate",
     "_trainer",
+    "_peft",
 ):
     _import_module(f"weft.{_name}").install()
 

@@ -69,10 +69,15 @@ def test_adapters_in_autocast_have_plain_gradients():
 
 
 def test_adapters_merged_into_the_weights():
+    expect_same(lambda model, batch: forward(model.merge_and_unload(), batch), with_adapters)
+
+
+def test_adapters_merged_for_a_while():
     def merged(model, batch):
-        with weft.replicate_plain():
-            model = model.merge_and_unload()
-        return forward(model, batch)
+        model.merge_adapter()
+        found = forward(model, batch)
+        model.unmerge_adapter()
+        return found + forward(model, batch)
 
     expect_same(merged, with_adapters)
 
