@@ -89,6 +89,17 @@ def _context_parallel(mesh, *, buffers=None, **options):
     return original("torch.distributed.tensor.experimental", "context_parallel")(mesh, buffers=buffers, **options)
 
 
+def _let_torch_find_its_class():
+    """Torch's C++ code looks PyTorch's DTensor up by its name when Python first dispatches an operator, and keeps the class."""
+
+    class Dispatched(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return torch.empty(0)
+
+    torch.Tensor._make_subclass(Dispatched, torch.empty(0)).neg()
+
+
 def install() -> None:
     """Makes torch.distributed.tensor (with .parallel, .experimental and .debug) Weft's, until uninstall().
 
@@ -106,6 +117,7 @@ def install() -> None:
         raise RuntimeError(
             "[install] a torch with torch.distributed is required, but this one was built without. Import weft's own names."
         )
+    _let_torch_find_its_class()
     own = {name: getattr(weft, name) for name in weft.__all__}
     own |= {"init_device_mesh": _init_device_mesh, "context_parallel": _context_parallel}
     for module_name, names in _NAMES.items():

@@ -219,6 +219,27 @@ def test_a_program_runs_unchanged(tmp_path):
     assert done.returncode != 0 and "usage: python -m weft script.py" in done.stderr
 
 
+def test_a_compiled_function_runs_under_the_switch(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        '''
+import torch
+import torch.distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+x = DTensor.from_local(torch.ones(2, 4), init_device_mesh("cpu", (2,)), [Shard(0)])
+y = torch.compile(lambda t: t * t + 2, backend="eager", fullgraph=True)(x)
+assert isinstance(y, DTensor) and y.placements == (Shard(0),) and bool((y.to_local() == 3).all())
+print("compiled")
+'''
+    )
+    result = subprocess.run([sys.executable, "-m", "weft", program], capture_output=True, text=True, timeout=120)
+    assert result.stdout == "compiled\n", result.stderr
+
+
 def test_meshes_remember_flattened_dims():
     def program(rank):
         mesh = weft.init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("dp", "cp", "tp"))
