@@ -87,6 +87,7 @@ def value(tensor):
 
 def expect_as_one_device(given, expected, mesh=None, is_global=True):
     losses, gradients = given
+    mesh = mesh._flatten() if mesh is not None and mesh.ndim > 1 else mesh
     for loss, of_one in zip(losses, expected[0], strict=True):
         if is_global:
             torch.testing.assert_close(value(loss), of_one, rtol=1e-5, atol=1e-6)
@@ -101,14 +102,20 @@ def expect_as_one_device(given, expected, mesh=None, is_global=True):
 
 def batches(mesh, is_global):
     if is_global:
-        return lambda t: weft.distribute_tensor(t, mesh, [Shard(0)])
-    return lambda t: t.chunk(mesh.size())[mesh.get_local_rank()]
+        return lambda t: weft.distribute_tensor(t, mesh, [Shard(0)] * mesh.ndim)
+    of_all = mesh._flatten()
+    return lambda t: t.chunk(of_all.size())[of_all.get_local_rank()]
 
 
-def on_mesh(ranks, program):
-    return weft.run_on_ranks(ranks, lambda rank: program(weft.init_device_mesh("cpu", (ranks,), mesh_dim_names=("dp",))))
+def on_mesh(shape, program):
+    """With two sizes, of replicas and of shards."""
+    shape = (shape,) if isinstance(shape, int) else shape
+    names = ("replicate", "dp")[-len(shape) :]
+    ranks = torch.Size(shape).numel()
+    return weft.run_on_ranks(ranks, lambda rank: program(weft.init_device_mesh("cpu", shape, mesh_dim_names=names)))
 
 
+SHAPES = pytest.mark.parametrize("shape", [2, (2, 2)], ids=["shards", "shards and replicas"])
 VIEWS = pytest.mark.parametrize("is_global", [True, False], ids=["global view", "plain data"])
 
 
@@ -138,29 +145,32 @@ def test_checkpointed_blocks(use_reentrant, is_global):
 
 
 @VIEWS
-def test_a_module_that_is_used_twice(is_global):
+@SHAPES
+def test_a_module_that_is_used_twice(shape, is_global):
     expected = trained(plain_model(twice=True))
 
     def program(mesh):
         model = sharded(plain_model(twice=True), mesh)
         expect_as_one_device(trained(model, batches(mesh, is_global)), expected, mesh, is_global)
 
-    on_mesh(2, program)
+    on_mesh(shape, program)
 
 
 @VIEWS
-def test_accumulated_gradients(is_global):
+@SHAPES
+def test_accumulated_gradients(shape, is_global):
     expected = trained(plain_model(), micro=2)
 
     def program(mesh):
         model = sharded(plain_model(), mesh)
         expect_as_one_device(trained(model, batches(mesh, is_global), micro=2), expected, mesh, is_global)
 
-    on_mesh(2, program)
+    on_mesh(shape, program)
 
 
 @VIEWS
-def test_frozen_and_unused_parameters(is_global):
+@SHAPES
+def test_frozen_and_unused_parameters(shape, is_global):
     def make():
         model = plain_model()
         model.blocks[1].requires_grad_(False)
@@ -169,29 +179,29 @@ def test_frozen_and_unused_parameters(is_global):
         return model
 
     expected = trained(make())
+    names = [name for name, _ in make().named_parameters()]
 
     def program(mesh):
         model = sharded(make(), mesh)
-        expect_as_one_device(trained(model, batches(mesh, is_global)), expected, mesh, is_global)
+        losses, given = trained(model, batches(mesh, is_global))
+        for k, name in enumerate(names):
+            if name.startswith("unused") and not is_global and mesh.ndim > 1:
+                assert not given[k].full_tensor().any()  # other replicas may have used it, and are not asked
+                given[k] = None
+        expect_as_one_device((losses, given), expected, mesh, is_global)
 
-    on_mesh(2, program)
+    on_mesh(shape, program)
 
 
 @VIEWS
 def test_hybrid_sharding(is_global):
     expected = trained(plain_model())
 
-    def program(rank):
-        mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    def program(mesh):
         model = sharded(plain_model(), mesh)
-        flat = mesh._flatten()
-        if is_global:
-            given = trained(model, lambda t: weft.distribute_tensor(t, mesh, [Shard(0), Shard(0)]))
-        else:
-            given = trained(model, batches(flat, False))
-        expect_as_one_device(given, expected, flat, is_global)
+        expect_as_one_device(trained(model, batches(mesh, is_global)), expected, mesh, is_global)
 
-    weft.run_on_ranks(4, program)
+    on_mesh((2, 2), program)
 
 
 PLAN = {
@@ -216,14 +226,18 @@ def test_tensor_parallel_inside_in_the_global_view():
     weft.run_on_ranks(4, program)
 
 
-def test_tensor_parallel_inside_with_plain_data():
+@pytest.mark.parametrize("how", ["foreach", "fused"])
+def test_tensor_parallel_inside_with_plain_data(how):
+    """The optimizer has parameters on meshes over dp alone, and over dp and tp."""
     expected = trained(plain_model())
 
     def program(rank):
         mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
         model = weft.parallelize_module(plain_model(), mesh["tp"], LOCAL_PLAN)
         model = sharded(model, mesh["dp"])
-        expect_as_one_device(trained(model, batches(mesh["dp"], False)), expected, mesh["dp"], False)
+        assert len({p.device_mesh.ndim for p in model.parameters()}) == 2
+        given = trained(model, batches(mesh["dp"], False), make=lambda p: torch.optim.AdamW(p, lr=0.02, **{how: True}))
+        expect_as_one_device(given, expected, mesh["dp"], False)
 
     weft.run_on_ranks(4, program)
 

@@ -27,29 +27,26 @@ def plan_of(name):
     return weft.ParallelPlan.parse(re.sub(r'"heads": \d', '"heads": 6', train.plan_file(name, False).read_text()))
 
 
-def shard_fully(model, mesh):
-    placed = {}  # what is tied stays so
-
-    def shard(path, module, of_mesh):
-        for key, parameter in list(module.named_parameters(recurse=False)):
-            if parameter not in placed:
-                value = weft.distribute_tensor(parameter.detach(), of_mesh, [weft.Shard(0)], src_data_rank=None)
-                placed[parameter] = torch.nn.Parameter(value)
-            module.register_parameter(key, placed[parameter])
-
-    weft.distribute_module(model, mesh, shard)
+BLOCKS = {"llama": "layers", "gpt2": "h"}
 
 
-def losses_on(name, model, mesh_dims, folder, resumes):
-    """Of the steps up to STOP, after which it saves, or of those from there on. Without a dim tp parameters are fully sharded."""
+def shard_fully(name, model, mesh):
+    for block in getattr(model, BLOCKS[name]):
+        weft.fully_shard(block, mesh, "dp")
+    weft.fully_shard(model, mesh, "dp")
+
+
+def losses_on(name, model, where, folder, resumes):
+    """Of the steps up to STOP, after which it saves, or of those from there on."""
+    mesh_dims, is_fully_sharded = where
 
     def run(rank):
         mesh = weft.init_device_mesh("cpu", tuple(mesh_dims.values()), mesh_dim_names=tuple(mesh_dims))
         own = copy.deepcopy(model)
         if "tp" in mesh_dims:
             weft.parallelize_module(own, mesh, plan_of(name))
-        else:
-            shard_fully(own, mesh)
+        if is_fully_sharded:
+            shard_fully(name, own, mesh)
         optimizer = train.make_optimizer(own)
         state = {"model": own, "optimizer": optimizer, "step": 0}
         if resumes:
@@ -65,9 +62,35 @@ def losses_on(name, model, mesh_dims, folder, resumes):
     return weft.run_on_ranks(torch.Size(mesh_dims.values()).numel(), run, timeout=60)[0]
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
-@pytest.mark.parametrize("first", [{"dp": 2, "tp": 2}, {"dp": 2}], ids=["dp2_tp2", "fully_sharded"])
-def test_training_goes_on_on_another_mesh(tmp_path, name, first):
+TENSOR_PARALLEL, BOTH = ({"tp": 3}, False), ({"dp": 2, "tp": 2}, True)
+FULLY_SHARDED, FOUR = ({"dp": 2}, True), ({"dp": 4}, True)
+CHANGES = {
+    "llama": [
+        (({"dp": 2, "tp": 2}, False), TENSOR_PARALLEL),
+        (FULLY_SHARDED, TENSOR_PARALLEL),
+        (TENSOR_PARALLEL, FULLY_SHARDED),
+        (BOTH, TENSOR_PARALLEL),
+        (TENSOR_PARALLEL, BOTH),
+        (FOUR, BOTH),
+    ],
+    "gpt2": [(({"dp": 2, "tp": 2}, False), TENSOR_PARALLEL), (FULLY_SHARDED, TENSOR_PARALLEL), (BOTH, FULLY_SHARDED)],
+}
+
+
+def named(where):
+    dims, is_fully_sharded = where
+    return ",".join(f"{name}={size}" for name, size in dims.items()) + (" fully sharded" if is_fully_sharded else "")
+
+
+@pytest.mark.parametrize(
+    "name,first,then",
+    [
+        pytest.param(name, first, then, id=f"{name} {named(first)} to {named(then)}")
+        for name, changes in CHANGES.items()
+        for first, then in changes
+    ],
+)
+def test_training_goes_on_on_another_mesh(tmp_path, name, first, then):
     torch.manual_seed(1)
     model = MODELS[name]()
     one_device = copy.deepcopy(model)
@@ -77,5 +100,5 @@ def test_training_goes_on_on_another_mesh(tmp_path, name, first):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    after = losses_on(name, model, {"tp": 3}, tmp_path / "step_10", True)
+    after = losses_on(name, model, then, tmp_path / "step_10", True)
     assert before + after == pytest.approx(expected, abs=1e-4, rel=0)

@@ -137,3 +137,27 @@ def test_a_distributed_tensor_can_be_sent_to_the_process_that_saves(mesh):
     assert weft.spec(sent["w"]) == weft.spec(w) and sent["plain"].tolist() == [1, 1]
     weft.to_local(w).fill_(5)
     assert (weft.full_tensor(sent["w"]) == 5).all() and weft.is_dtensor(sent["parameter"])
+
+
+def fully_sharded(mesh, seed):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 7), nn.LayerNorm(7), nn.Linear(7, 3))
+    weft.fully_shard(model[0], mesh)
+    return weft.fully_shard(model, mesh)
+
+
+@pytest.mark.parametrize("is_global", [True, False], ids=["full state dict", "shards"])
+def test_state_dicts_of_a_fully_sharded_model(mesh, folder, is_global):
+    model, other = fully_sharded(mesh, 1), fully_sharded(mesh, 2)
+    expected = {name: value.full_tensor() for name, value in model.state_dict().items()}
+    state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=is_global))
+    assert all(weft.is_dtensor(value) != is_global for value in state.values())
+    dcp.save(state, checkpoint_id=folder)
+    loaded = get_model_state_dict(other, options=StateDictOptions(full_state_dict=is_global))
+    dcp.load(loaded, checkpoint_id=folder)
+    set_model_state_dict(other, loaded, options=StateDictOptions(full_state_dict=is_global))
+    for name, value in other.state_dict().items():
+        assert isinstance(value.placements[0], weft.RaggedShard)
+        assert torch.equal(value.full_tensor(), expected[name]), name
+    x = torch.ones(5, 4)
+    torch.testing.assert_close(other(x), model(x), rtol=0, atol=0)
