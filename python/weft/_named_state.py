@@ -49,6 +49,15 @@ def fills_module(module, state_dict):
         return all(isinstance(value, torch.Tensor) and _storage(value) in own for value in state_dict.values())
 
 
+def check_has_memory(where, name, tensor):
+    """A subclass that handles operators itself, such as torch's DTensor or a FakeTensor, need not have the memory of its values."""
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise TypeError(
+            f"[{where}] '{name}' must be a plain tensor or one of Weft's, but got {type(tensor).__name__}. Convert it first, torch's "
+            "DTensor by weft.from_torch."
+        )
+
+
 def check_state(where, state):
     if not isinstance(state, Mapping) and not has_state(state):
         raise TypeError(f"[{where}] a dict, a module or an optimizer is required, but got {type(state).__name__}.")
@@ -97,6 +106,8 @@ class NamedState:
         return {"tensor": name}
 
     def put(self, named, name, value):
+        if isinstance(value, torch.Tensor):
+            check_has_memory(self.where, name, value)
         if name in self.tensors or name in self.values:
             raise ValueError(f"[{self.where}] every name must be there once, but '{name}' is there twice. Rename one of them.")
         named[name] = value

@@ -14,7 +14,7 @@ from torch import nn
 from weft import _C
 from weft._materialize import has_meta, prepare_to_load
 from weft._module import check_module
-from weft._named_state import fills_module
+from weft._named_state import check_has_memory, fills_module
 
 
 class LoadedKeys(NamedTuple):
@@ -65,6 +65,7 @@ def load_pretrained(
     names_of = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         if isinstance(tensor, torch.Tensor):
+            check_has_memory("load_pretrained", name, tensor)
             names_of.setdefault(id(tensor), []).append(name)
     stored = _C.stored_pretrained(folder)
     stored, missing, unexpected = _C.match_keys(stored, list(names_of.values()), _key_map_text(key_map))

@@ -292,5 +292,20 @@ def test_odd_values_are_named(tmp_path):
         with pytest.raises(TypeError, match=rf"'run.x' must be a tensor, .* but got {kind}"):
             weft.save({"run": {"x": value}}, tmp_path / "c")
     assert not (tmp_path / "c").exists()
-    with pytest.raises(TypeError, match="'x' must be a dense tensor"):
+    with pytest.raises((TypeError, ValueError), match="'x' must be a dense tensor"):
         weft.save({"x": torch.eye(3).to_sparse()}, tmp_path / "c")
+
+
+def test_a_tensor_without_memory_of_its_own_is_refused(tmp_path):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    weft.save({"x": torch.ones(2)}, tmp_path / "c")
+    for odd in (FakeTensorMode().from_tensor(torch.ones(2)), TwoTensor(torch.ones(2), torch.ones(2))):
+        for run in (lambda: weft.save({"x": odd}, tmp_path / "d"), lambda: weft.load({"x": odd}, tmp_path / "c")):
+            with pytest.raises(TypeError, match=rf"'x' must be a plain tensor or one of Weft's, but got {type(odd).__name__}"):
+                run()
+        model = nn.Module()
+        model.register_buffer("x", odd)
+        with pytest.raises(TypeError, match=r"\[load_pretrained\] 'x' must be a plain tensor"):
+            weft.load_pretrained(model, tmp_path / "c")
