@@ -19,6 +19,7 @@ const std::vector<std::pair<ScalarType, std::string>> kWritten = {
     {ScalarType::Float8_e4m3fnuz, "f8e4m3fnuz"},
     {ScalarType::Float8_e5m2, "f8e5m2"},
     {ScalarType::Float8_e5m2fnuz, "f8e5m2fnuz"},
+    {ScalarType::Float8_e8m0fnu, "f8e8m0fnu"},
     {ScalarType::Long, "i64"},
     {ScalarType::Int, "i32"},
     {ScalarType::Short, "i16"},
@@ -34,7 +35,7 @@ const std::vector<std::pair<ScalarType, std::string>> kWritten = {
 };
 
 const std::string kNames =
-    " f64 f32 f16 bf16 f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz i64 i32 i16 i8 u64 u32 u16 u8 bool c128 c64 c32";
+    " f64 f32 f16 bf16 f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0fnu i64 i32 i16 i8 u64 u32 u16 u8 bool c128 c64 c32";
 
 TEST(DtypeText, ParsesBackToTheSameDtype) {
   for (const auto& [dtype, text] : kWritten) {

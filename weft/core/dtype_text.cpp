@@ -12,7 +12,7 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr std::array<std::pair<std::string_view, ScalarType>, 20> kDtypes = {{
+constexpr std::array<std::pair<std::string_view, ScalarType>, 21> kDtypes = {{
     {"f64", ScalarType::Double},
     {"f32", ScalarType::Float},
     {"f16", ScalarType::Half},
@@ -21,6 +21,7 @@ constexpr std::array<std::pair<std::string_view, ScalarType>, 20> kDtypes = {{
     {"f8e4m3fnuz", ScalarType::Float8_e4m3fnuz},
     {"f8e5m2", ScalarType::Float8_e5m2},
     {"f8e5m2fnuz", ScalarType::Float8_e5m2fnuz},
+    {"f8e8m0fnu", ScalarType::Float8_e8m0fnu},
     {"i64", ScalarType::Long},
     {"i32", ScalarType::Int},
     {"i16", ScalarType::Short},
