@@ -1,5 +1,6 @@
 #include "weft/core/tensor_spec.h"
 
+#include "weft/core/dense_strides.h"
 #include "weft/core/dtype_text.h"
 #include "weft/core/layout_algebra.h"
 #include "weft/core/text_cursor.h"
@@ -70,14 +71,6 @@ class InternTable {
 };
 
 namespace {
-
-c10::DimVector dense_strides(c10::IntArrayRef sizes) {
-  c10::DimVector strides(sizes.size(), 1);
-  for (auto d = static_cast<int64_t>(sizes.size()) - 2; d >= 0; --d) {
-    strides[d] = strides[d + 1] * std::max<int64_t>(sizes[d + 1], 1);
-  }
-  return strides;
-}
 
 void check_partials(const Layout& layout, c10::ScalarType dtype) {
   for (const auto& placement : layout.placements()) {
