@@ -39,6 +39,10 @@ TEST(ValueJson, OfOtherTypesRaises) {
   expect_contains(
       error_text<c10::ValueError>([] { parse_value("{\"step\":{\"tensor\":\"adam.step\"}}", "adam"); }),
       "[load] 'adam' must be a value, but it is the state of a Python object, with {\"tensor\":\"adam.step\"}.");
+  for (const auto* json : {"9223372036854775808", "[1,18446744073709551615]", "{\"a\":9223372036854775808}"}) {
+    expect_contains(
+        error_text<c10::ValueError>([&] { parse_value(json, "n"); }), "[load] 'n' must fit into 64 bits, but got ");
+  }
 }
 
 } // namespace value_json_test

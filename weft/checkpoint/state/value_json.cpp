@@ -127,6 +127,9 @@ c10::IValue value_of(const Json& json, const std::string& name) {
     return json.get<bool>();
   }
   if (json.is_number_integer()) {
+    TORCH_CHECK_VALUE(
+        !json.is_number_unsigned() || json.get<uint64_t>() <= INT64_MAX, "[load] '", name,
+        "' must fit into 64 bits, but got ", json.dump(), ". Load it in Python.");
     return json.get<int64_t>();
   }
   if (json.is_number()) {
