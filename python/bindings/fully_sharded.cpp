@@ -229,6 +229,7 @@ void bind_fully_sharded(py::module_& module) {
       .def("start_gather", &PythonUnit::start_gather, py::call_guard<py::gil_scoped_release>())
       .def("reshard", &PythonUnit::reshard, py::call_guard<py::gil_scoped_release>())
       .def("set_reshard_after_forward", &PythonUnit::set_reshard_after_forward, py::arg("value"))
+      .def("set_reshard_to", &PythonUnit::set_reshard_to, py::arg("ranks"))
       .def("set_reshard_after_backward", &PythonUnit::set_reshard_after_backward, py::arg("value"))
       .def("set_requires_gradient_sync", &PythonUnit::set_requires_gradient_sync, py::arg("value"))
       .def("set_requires_all_reduce", &PythonUnit::set_requires_all_reduce, py::arg("value"))

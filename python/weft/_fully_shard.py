@@ -250,7 +250,8 @@ def fully_shard(
 
     Without a mesh it is that of `with mesh:`, or one over all ranks. `replicate_dim` is a second mesh dim over which the shards are
     replicated; a mesh of two dims without mesh_dim is (replicate, shard), as PyTorch's; `dp_mesh_dims` is PyTorch's way to name both.
-    With `reshard_after_forward=False`, the default of the outermost unit, gathered parameters stay until backward. `mp_policy`, or
+    With `reshard_after_forward=False`, the default of the outermost unit, gathered parameters stay until backward; with a number each
+    rank keeps a part of them, and the gather for backward is among so many neighbours. `mp_policy`, or
     `mixed_precision`, is PyTorch's MixedPrecisionPolicy, or a dtype for gathered parameters. `offload` is another name of
     `offload_policy`. `ignored_params` stay as they are.
     """
@@ -280,8 +281,7 @@ def fully_shard(
     for each in inner:
         unit.add_inner(each)
     _C.Unit.join([unit, *inner])
-    if reshard_after_forward is not None:
-        unit.set_reshard_after_forward(reshard_after_forward is True or reshard_after_forward > 1)
+    _options.set_reshard_after_forward(unit, reshard_after_forward, mesh.size(mesh_dim))
     passes = _Passes(unit, given, [owner.__dict__ for owner in modules])
     for each in given:
         setattr(each, UNIT, unit)

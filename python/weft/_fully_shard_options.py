@@ -54,12 +54,24 @@ def check_reshard_after_forward(value, mesh, mesh_dim):
         raise TypeError(
             f"[fully_shard] True, False or a number of ranks is required for reshard_after_forward, but got {value!r}."
         )
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if is_number and value not in (1, mesh.size(mesh_dim)):
-        raise NotImplementedError(
-            f"[fully_shard] reshard_after_forward must be True, False or the size of the mesh dim, {mesh.size(mesh_dim)}, but got "
-            f"{value}. Use a mesh with a replicate_dim to shard over fewer ranks."
+    size = mesh.size(mesh_dim)
+    if _is_number(value) and (value < 1 or size % value != 0):
+        raise ValueError(
+            f"[fully_shard] True, False or a number of ranks that divides the size of mesh dim {mesh_dim}, {size}, is required for "
+            f"reshard_after_forward, but got {value}."
         )
+
+
+def _is_number(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def set_reshard_after_forward(unit, value, size):
+    """Over one rank is not at all, and over all is as without a number."""
+    if _is_number(value) and 1 < value < size:
+        unit.set_reshard_to(value)
+    elif value is not None:
+        unit.set_reshard_after_forward(value if isinstance(value, bool) else value > 1)
 
 
 def ignored(parameters: Iterable[nn.Parameter] | None) -> set[int]:

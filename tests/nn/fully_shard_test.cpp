@@ -152,6 +152,26 @@ TEST(FullyShard, HasReplicasAndTensorParallelLayersInside) {
   });
 }
 
+TEST(FullyShard, ReshardsToNeighbours) {
+  expected_losses();
+  on_mesh({4}, [](const DeviceMesh& mesh) {
+    auto model = seeded();
+    shard(*model, mesh, {.reshard_to = 2});
+    expect_losses(train(*model, tokens().chunk(4)[mesh.rank(0)]), mesh);
+    const auto loss = at::cross_entropy_loss(model->forward(tokens()), tokens());
+    const CommLog log(mesh);
+    loss.backward();
+    int64_t gathers = 0;
+    for (const auto& row : log.rows()) {
+      gathers += row.collective == Collective::AllGather ? row.calls : 0;
+    }
+    EXPECT_EQ(gathers, 3 + 1) << log.to_string(); // the block that is used twice is gathered again
+    expect_contains(
+        error_text<c10::ValueError>([&] { units_of(*model)[0]->set_reshard_to(3); }),
+        "that divides the size of mesh dim");
+  });
+}
+
 TEST(FullyShard, AStepGathersEachUnitTwiceAndReducesItOnce) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     auto model = seeded();

@@ -325,3 +325,27 @@ def test_sharded_optimizer_state_alone(is_global):
         assert fully_shard_calls(log) == {"all_gather": 3, "reduce_scatter": 3}
 
     on_mesh({"dp": 2}, program)
+
+
+@VIEWS
+def test_resharding_to_neighbours(is_global):
+    """Each pair of four ranks keeps the parameters for backward, whose gather is among two then."""
+    expected = on_one_device("llama")
+
+    def program(mesh):
+        model = sharded("llama", made("llama"), mesh, is_global, reshard_after_forward=2)
+        expect_as_one_device(trained("llama", model, to_batch_on(mesh, is_global)), expected, mesh, is_global)
+        received = {}
+        for to in (True, 2):
+            for module in (model, *model.layers):
+                module._weft_unit.set_reshard_after_forward(True) if to is True else module._weft_unit.set_reshard_to(to)
+            train.make_optimizer(model).step()
+            inputs, targets = (to_batch_on(mesh, is_global)(values) for values in batch_of("llama", 0))
+            logits = model(inputs)
+            with weft.comm_debug() as log:
+                train.loss_of(logits, targets).backward()
+            received[to] = sum(row.bytes for row in log.rows if (row.operator, row.collective) == ("fully_shard", "all_gather"))
+        # Of four quarters three are those of others, of two halves one is; parts of the buffer are of equal length, shards are not.
+        assert received[2] == pytest.approx(received[True] * (1 / 2) / (3 / 4), rel=0.1)
+
+    on_mesh({"dp": 4}, program)

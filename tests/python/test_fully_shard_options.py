@@ -310,7 +310,7 @@ def test_misuse():
             copy.deepcopy(model)
         with pytest.raises(ValueError, match="a mesh dim of mesh.* is required, but got 'tp'"):
             weft.fully_shard(nn.Linear(2, 2), mesh, "tp")
-        with pytest.raises(NotImplementedError, match="reshard_after_forward must be True, False or the size"):
+        with pytest.raises(ValueError, match="a number of ranks that divides the size of mesh dim dp, 2, is required"):
             weft.fully_shard(nn.Linear(2, 2), mesh, reshard_after_forward=3)
         with pytest.raises(TypeError, match="an nn.Module or a list of them is required"):
             weft.fully_shard(3, mesh)

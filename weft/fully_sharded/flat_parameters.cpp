@@ -153,6 +153,11 @@ void FlatParameters::start_gather(const std::shared_ptr<BufferPool>& pool) {
   const OperatorScope scope("fully_shard");
   gathered_->take(pool);
   gathered_writes_ = now;
+  if (keeps_part() && kept_writes_ == now) {
+    sent_ = kept_->tensor();
+    pending_ = kept_group_->all_gather(sent_, gathered_->tensor(), 0, kept_lengths_);
+    return;
+  }
   sent_ = shard_.scalar_type() == gathered_dtype() ? shard_ : shard_.to(gathered_dtype());
   pending_ = group()->all_gather(sent_, gathered_->tensor(), 0, lengths_);
 }
@@ -169,6 +174,43 @@ void FlatParameters::finish_gather() {
 
 void FlatParameters::release() {
   finish_gather();
+  gathered_writes_.reset();
+  gathered_->release();
+  if (keeps_part()) {
+    kept_->release();
+  }
+}
+
+void FlatParameters::set_kept_ranks(int64_t ranks) {
+  if (static_cast<int64_t>(kept_lengths_.size()) == ranks && kept_->tensor().scalar_type() == gathered_dtype()) {
+    return;
+  }
+  const auto along = mesh().submesh({mesh().name(mesh_dim_)});
+  const DeviceMesh neighbours(
+      along.world(), along.device_type(), {along.size() / ranks, ranks}, along.ranks().vec(), {"outer", "inner"});
+  kept_group_ = Communicator::of(neighbours).group(neighbours, {1});
+  kept_lengths_.clear();
+  const auto length = (bounds_.back() + ranks - 1) / ranks;
+  for (int64_t part = 0; part < ranks; ++part) {
+    kept_lengths_.push_back(std::max<int64_t>(std::min(length, bounds_.back() - part * length), 0));
+  }
+  kept_.emplace(kept_lengths_[kept_group_->rank()], gathered_->tensor().options());
+}
+
+void FlatParameters::release_to(int64_t ranks, const std::shared_ptr<BufferPool>& pool) {
+  finish_gather();
+  if (!gathered_writes_) {
+    return release();
+  }
+  const at::AutoGradMode no_graph(false);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  if (!keeps_part() || kept_writes_ != gathered_writes_) {
+    set_kept_ranks(ranks);
+    const auto own = kept_group_->rank();
+    kept_->take(pool);
+    kept_->tensor().copy_(gathered_->tensor().narrow(0, own * kept_lengths_[0], kept_lengths_[own]));
+    kept_writes_ = gathered_writes_;
+  }
   gathered_writes_.reset();
   gathered_->release();
 }

@@ -50,6 +50,12 @@ class FlatParameters {
   }
   /// Gives the gathered memory back; views of it are valid again after the next gather.
   void release();
+  /// The same, but this rank keeps one of `ranks` equal parts of the gathered values: until release(), and while the shards are not
+  /// written to, gathers are among so many neighbours along the mesh dim.
+  void release_to(int64_t ranks, const std::shared_ptr<BufferPool>& pool);
+  bool keeps_part() const {
+    return kept_ && kept_->has_memory();
+  }
   /// A number that changes when a shard is written to.
   uint64_t writes() const;
 
@@ -83,6 +89,7 @@ class FlatParameters {
   /// Makes the leaves views of one buffer again, where something else (materialize, load_state_dict) gave them other memory. Where they
   /// have another dtype now, as after `module.to(dtype)`, they are gathered in that.
   void adopt();
+  void set_kept_ranks(int64_t ranks);
 
   std::vector<at::Tensor> leaves_;
   int64_t mesh_dim_;
@@ -98,6 +105,11 @@ class FlatParameters {
   Pending pending_;
   std::optional<uint64_t> gathered_writes_; // of the values in the gathered buffer
   uint64_t adoptions_ = 0;
+  /// What release_to() keeps.
+  std::optional<PooledBuffer> kept_;
+  std::shared_ptr<Group> kept_group_; // of the neighbours
+  std::vector<int64_t> kept_lengths_;
+  std::optional<uint64_t> kept_writes_;
 };
 
 } // namespace weft

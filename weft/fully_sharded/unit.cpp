@@ -274,12 +274,27 @@ void Unit::leave(c10::ArrayRef<at::Tensor> outputs, bool has_failed) {
     check_unwritten(*use);
     is_kept_ = is_kept_ || (!has_failed && outlives_forward(*use, outputs));
     if (options_.reshard_after_forward && !is_kept_) {
-      reshard();
+      free_gathered(/*keeps_part=*/true);
     }
   }
 }
 
+void Unit::set_reshard_to(int64_t ranks) {
+  for (const auto& group : groups_) {
+    const auto size = group->mesh().size(group->mesh().dim(options_.mesh_dim));
+    TORCH_CHECK_VALUE(
+        ranks > 1 && size % ranks == 0, "[fully_shard] a number of ranks that divides the size of mesh dim ",
+        options_.mesh_dim, ", ", size, ", is required for reshard_after_forward, but got ", ranks, ".");
+  }
+  set_reshard_after_forward(true);
+  options_.reshard_to = ranks;
+}
+
 void Unit::reshard() {
+  free_gathered(/*keeps_part=*/false);
+}
+
+void Unit::free_gathered(bool keeps_part) {
   if (!forwards_.empty() || backward_) {
     return;
   }
@@ -289,7 +304,9 @@ void Unit::reshard() {
     show_parameters();
   }
   for (const auto& group : groups_) {
-    if (group->is_gathered()) {
+    if (keeps_part && options_.reshard_to > 0 && group->is_gathered()) {
+      group->release_to(options_.reshard_to, schedule_->pool());
+    } else if (group->is_gathered() || group->keeps_part()) {
       group->release();
     }
   }

@@ -15,6 +15,9 @@ struct UnitOptions {
   std::optional<std::string> replicate_dim = std::nullopt;
   /// Whether gathered parameters are freed after forward and gathered again for backward.
   bool reshard_after_forward = true;
+  /// With reshard_after_forward: each rank keeps a part of the gathered parameters, so that the gather for backward is among so many
+  /// neighbours along the mesh dim, a number that divides its size. 0: its shard alone.
+  int64_t reshard_to = 0;
   /// The dtypes in which parameters are gathered and gradients reduced; those of the parameters and of the gathered ones.
   std::optional<at::ScalarType> gathered_dtype = std::nullopt;
   std::optional<at::ScalarType> reduced_dtype = std::nullopt;
@@ -87,8 +90,11 @@ class Unit : public std::enable_shared_from_this<Unit> {
 
   void set_reshard_after_forward(bool value) {
     options_.reshard_after_forward = value;
+    options_.reshard_to = 0;
     is_resharding_set_ = true;
   }
+  /// Implies set_reshard_after_forward(true), see UnitOptions::reshard_to.
+  void set_reshard_to(int64_t ranks);
   void set_reshard_after_backward(bool value) {
     reshards_after_backward_ = value;
   }
@@ -145,6 +151,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void finish(GradientReduction& reduction) const;
   /// The gradient of a leaf that a reduction has given, if it may reach the leaf in this pass.
   at::Tensor take_gradient(const GradientReduction& reduction, size_t number);
+  /// Frees gathered memory; where the unit reshards to some ranks, and `keeps_part`, each keeps a part of it.
+  void free_gathered(bool keeps_part);
   void show_parameters();
   void check_unwritten(const Use& use) const;
   void check_as_in_forward(const Use& use) const;

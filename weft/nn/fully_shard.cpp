@@ -183,6 +183,9 @@ std::shared_ptr<Unit> fully_shard(Module& module, const DeviceMesh& mesh, const 
   if (options.reshard_after_forward) {
     unit->set_reshard_after_forward(*options.reshard_after_forward);
   }
+  if (options.reshard_to) {
+    unit->set_reshard_to(*options.reshard_to);
+  }
   boundaries->set_around_forward(std::make_shared<GatheredForward>(unit, slots));
   // Elsewhere, as in a module inside that is called by itself, plain tensors may differ by rank.
   for (const auto& owner : own_modules(module)) {

@@ -15,6 +15,8 @@ struct FullyShardOptions {
   std::optional<std::string> replicate_dim = std::nullopt;
   /// Whether gathered parameters are freed after forward. By default they are, but for the outermost unit.
   std::optional<bool> reshard_after_forward = std::nullopt;
+  /// Gathered parameters are resharded to so many neighbours after forward, for a backward gather among fewer ranks.
+  std::optional<int64_t> reshard_to = std::nullopt;
   /// The dtypes in which parameters are gathered and gradients reduced.
   std::optional<at::ScalarType> param_dtype = std::nullopt;
   std::optional<at::ScalarType> reduce_dtype = std::nullopt;
