@@ -39,16 +39,26 @@ void check_plan(const std::string& path, const std::string& modules, bool is_jso
   }
   const auto paths = lines_of(modules);
   const auto entries = nn::match(plan, paths);
+  std::vector<const nn::ParallelPlan::Unit*> units(paths.size(), nullptr);
+  for (const auto& [number, unit] : nn::match_units(plan, paths)) {
+    units[number] = unit;
+  }
   if (is_json) {
     auto json = nlohmann::ordered_json::object();
     for (size_t i = 0; i < paths.size(); ++i) {
       json[paths[i]] = entries[i] == nullptr ? nlohmann::json() : nlohmann::json::parse(entries[i]->style.to_string());
+      if (units[i] != nullptr) {
+        json[paths[i]].update(nlohmann::ordered_json::parse(units[i]->to_string()));
+      }
     }
     std::cout << json.dump() << "\n";
     return;
   }
   for (size_t i = 0; i < paths.size(); ++i) {
-    std::cout << paths[i] << ": " << (entries[i] == nullptr ? "not named" : entries[i]->style.to_string()) << "\n";
+    const auto style = entries[i] == nullptr ? std::string() : entries[i]->style.to_string();
+    const auto unit = units[i] == nullptr ? std::string() : units[i]->to_string();
+    std::cout << paths[i] << ": " << style << (style.empty() || unit.empty() ? "" : " ") << unit
+              << (style.empty() && unit.empty() ? "not named" : "") << "\n";
   }
 }
 

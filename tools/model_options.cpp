@@ -153,6 +153,10 @@ ShardedModel ModelOptions::sharded(const graph::ReadOptions& reading, const grap
     notes.push_back(*std::move(note));
   }
   auto decisions = graph::shard(program, mesh, plan, options, overlap_.options(), passes);
+  for (const auto& unit : plan.units()) {
+    std::cerr << "weft: plan entry \"" << unit.pattern << "\" is fully sharded over " << unit.mesh_dim
+              << " by parallelize_module; a program holds those parameters on every rank of " << unit.mesh_dim << "\n";
+  }
   for (const auto& note : notes) {
     std::cerr << "weft: " << note << "\n";
   }

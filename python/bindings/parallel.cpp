@@ -95,7 +95,22 @@ void bind_parallel(py::module_& module) {
   py::class_<ParallelPlan>(module, "ParallelPlan", "Which modules of a model are parallel how: patterns and styles.")
       .def_static("parse", &ParallelPlan::parse, py::arg("text"), py::arg("name") = "plan", "Of JSON text.")
       .def_static("load", &ParallelPlan::load, py::arg("path"), "Of a file.")
-      .def("__str__", &ParallelPlan::to_string);
+      .def("__str__", &ParallelPlan::to_string)
+      .def_property_readonly("has_styles", [](const ParallelPlan& self) { return !self.entries().empty(); })
+      .def_property_readonly("has_units", [](const ParallelPlan& self) { return !self.units().empty(); })
+      .def(
+          "units_of",
+          [](const ParallelPlan& self, const std::vector<std::string>& modules) {
+            py::list result;
+            for (const auto& [number, unit] : match_units(self, modules)) {
+              result.append(py::make_tuple(number, unit->mesh_dim, unit->replicate_dim, unit->reshard_after_forward));
+            }
+            return result;
+          },
+          py::arg("modules"),
+          "The modules that are fully sharded, the innermost first: their number, the mesh dims of shards and of "
+          "replicas, and "
+          "whether they reshard after forward.");
   module.def(
       "path_matches", &matches, py::arg("pattern"), py::arg("path"),
       "Whether a pattern of a plan matches the path of a module.");

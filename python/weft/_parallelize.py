@@ -12,6 +12,7 @@ from torch import nn
 
 from weft import _C
 from weft._forward import set_replicates_plain
+from weft._fully_shard import fully_shard
 from weft._install import is_installed
 from weft._module import check_module, place, replicate_what_is_plain
 from weft._styles import ParallelStyle
@@ -119,6 +120,52 @@ def _add_hooks(module, on_inputs, on_inputs_with_keywords, on_outputs):
         module.register_forward_hook(on_outputs)
 
 
+def _apply_styles(module, mesh, plan, done, src_data_rank, mesh_dim, replicate_plain):
+    """`done` are modules that a user's own styles have made parallel."""
+    # A module that is there under two names may be named by either.
+    modules = list(module.named_modules(remove_duplicate=False))
+    infos = [
+        (path, _kind(of), [(name, list(p.shape), id(p)) for name, p in _own_parameters(of)]) for path, of in modules
+    ]
+    settled = {id(p) for _, of in modules for _, p in _own_parameters(of) if _is_settled(of, p, mesh)}
+    placed: dict[int, Any] = {}
+    has_plain_shards = False
+    seen, hooks_of = set(), {}
+    laid_out = _C.lay_out(plan, infos, mesh, mesh_dim, settled)
+    warn_of_unsharded_layers(
+        [(of, path, kind, layout) for (path, of), (_, kind, _), layout in zip(modules, infos, laid_out) if of not in done],
+        settled,
+    )
+    for (path, of), (placements, hooks, gives_plain_shards, is_named, _, replicates_buffers) in zip(modules, laid_out):
+        for (name, parameter), wanted in zip([] if of in seen else _own_parameters(of), placements):
+            if wanted is not None and not (of in done and _C.is_dtensor(parameter)):
+                place(of, name, parameter, mesh, wanted, placed, src_data_rank)
+        before = _step_before(of)
+        stays_plain = not replicates_buffers or (before.stays_plain and not is_named)
+        if not stays_plain:
+            replicate_what_is_plain(of, mesh, placed, src_data_rank)
+        if hooks is not None and (is_named or of not in hooks_of):
+            hooks_of[of] = hooks
+        seen.add(of)
+        gives_plain_shards = gives_plain_shards or before.gives_plain_shards
+        of._weft_step = _Step(stays_plain, gives_plain_shards)
+        has_plain_shards = has_plain_shards or gives_plain_shards
+    for of, hooks in hooks_of.items():
+        _add_hooks(of, *hooks)
+    set_replicates_plain(module, not has_plain_shards if replicate_plain is None else replicate_plain)
+    adopt(module, mesh)
+
+
+def _fully_shard(module, mesh, plan):
+    modules = list(module.named_modules(remove_duplicate=False))
+    done = set()
+    for number, mesh_dim, replicate_dim, reshard_after_forward in plan.units_of([path for path, _ in modules]):
+        of = modules[number][1]
+        if of not in done:
+            fully_shard(of, mesh, mesh_dim, replicate_dim=replicate_dim, reshard_after_forward=reshard_after_forward)
+        done.add(of)
+
+
 def parallelize_module(
     module: nn.Module,
     device_mesh: _C.DeviceMesh | None = None,
@@ -134,6 +181,9 @@ def parallelize_module(
     file of the same, or "auto" for the plan of a model of transformers, its `tp_plan`. It is for the mesh dim
     `mesh_dim`: by default "tp", or the only one; along the others parameters are replicated, and the gradients of a batch
     that is sharded over them are reduced in backward().
+
+    An entry with "shard", `"layers.*": {"shard": "dp"}`, names modules that are fully sharded over that mesh dim after the styles have
+    been applied, the innermost first; see fully_shard. A plan of such entries alone changes nothing else.
 
     What the plan does not name is replicated. Where it gives out plain tensors (use_local_output), the rest of the model
     works on these and stays as it is.
@@ -166,36 +216,8 @@ def parallelize_module(
             return module
     else:
         done = set()
-    # A module that is there under two names may be named by either.
-    modules = list(module.named_modules(remove_duplicate=False))
-    infos = [
-        (path, _kind(of), [(name, list(p.shape), id(p)) for name, p in _own_parameters(of)]) for path, of in modules
-    ]
-    settled = {id(p) for _, of in modules for _, p in _own_parameters(of) if _is_settled(of, p, mesh)}
-    placed: dict[int, Any] = {}
-    has_plain_shards = False
-    seen, hooks_of = set(), {}
-    laid_out = _C.lay_out(plan_from(parallelize_plan), infos, mesh, mesh_dim, settled)
-    warn_of_unsharded_layers(
-        [(of, path, kind, layout) for (path, of), (_, kind, _), layout in zip(modules, infos, laid_out) if of not in done],
-        settled,
-    )
-    for (path, of), (placements, hooks, gives_plain_shards, is_named, _, replicates_buffers) in zip(modules, laid_out):
-        for (name, parameter), wanted in zip([] if of in seen else _own_parameters(of), placements):
-            if wanted is not None and not (of in done and _C.is_dtensor(parameter)):
-                place(of, name, parameter, mesh, wanted, placed, src_data_rank)
-        before = _step_before(of)
-        stays_plain = not replicates_buffers or (before.stays_plain and not is_named)
-        if not stays_plain:
-            replicate_what_is_plain(of, mesh, placed, src_data_rank)
-        if hooks is not None and (is_named or of not in hooks_of):
-            hooks_of[of] = hooks
-        seen.add(of)
-        gives_plain_shards = gives_plain_shards or before.gives_plain_shards
-        of._weft_step = _Step(stays_plain, gives_plain_shards)
-        has_plain_shards = has_plain_shards or gives_plain_shards
-    for of, hooks in hooks_of.items():
-        _add_hooks(of, *hooks)
-    set_replicates_plain(module, not has_plain_shards if replicate_plain is None else replicate_plain)
-    adopt(module, mesh)
+    plan = plan_from(parallelize_plan)
+    if plan.has_styles or not plan.has_units:
+        _apply_styles(module, mesh, plan, done, src_data_rank, mesh_dim, replicate_plain)
+    _fully_shard(module, mesh, plan)
     return module

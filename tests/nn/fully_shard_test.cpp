@@ -152,6 +152,36 @@ TEST(FullyShard, HasReplicasAndTensorParallelLayersInside) {
   });
 }
 
+TEST(FullyShard, APlanSaysItTogetherWithStyles) {
+  expected_losses();
+  const auto plan = ParallelPlan::parse(R"({
+    "blocks.*": {"shard": "dp"}, "blocks.*.up": "colwise", "blocks.*.down": "rowwise", "": {"shard": "dp"}})");
+  run_on_ranks(4, [&](int64_t) {
+    const auto mesh = init_device_mesh("cpu", {2, 2}, {"dp", "tp"});
+    auto model = seeded();
+    parallelize_module(*model, mesh, plan);
+    EXPECT_EQ(units_of(*model).size(), 3);
+    const auto& up = spec_of((*model->blocks)[0]->named_parameters()["up.weight"])->layout();
+    EXPECT_TRUE(up[0].is_ragged());
+    EXPECT_EQ(up[1], Shard(0));
+    expect_losses(train(*model, distribute_tensor(tokens(), mesh, {Shard(0), Replicate()})));
+  });
+  on_mesh({2}, [](const DeviceMesh& mesh) { // without styles no dim is needed for them
+    auto model = seeded();
+    parallelize_module(*model, mesh, ParallelPlan::parse(c10::str("{\"\": {\"shard\": \"", mesh.name(0), "\"}}")));
+    expect_losses(train(*model, tokens().chunk(2)[mesh.rank(0)]), mesh);
+    EXPECT_EQ(units_of(*model).size(), 1);
+  });
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    auto model = seeded();
+    const auto text = c10::str("{\"blocks.*.norm\": {\"shard\": \"", mesh.name(0), "\"}}");
+    expect_contains(
+        error_text<c10::ValueError>([&] { parallelize_module(*model, mesh, ParallelPlan::parse(text)); }),
+        "plan entry \"blocks.*.norm\" for module \"blocks.0.norm\": a module that is fully sharded must be declared "
+        "Parallel");
+  });
+}
+
 TEST(FullyShard, ReshardsToNeighbours) {
   expected_losses();
   on_mesh({4}, [](const DeviceMesh& mesh) {

@@ -380,6 +380,29 @@ def test_a_proposed_plan_is_the_one_that_is_written_by_hand(tmp_path):
     )
 
 
+def test_a_proposed_plan_may_shard_blocks_fully(tmp_path):
+    program = export(MODELS["llama"], VARIANTS["exported"])
+    torch.export.save(program, tmp_path / "model.pt2")
+    both = ("--mesh", "dp=2,tp=2", "--fully-shard", "dp")
+    result = command("plan", tmp_path / "model.pt2", *both, "-o", tmp_path / "plan.json")
+    assert result.returncode == 0, result.stderr
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["layers.*"] == {"shard": "dp"} and plan[""] == {"shard": "dp"} and plan["output"] == "colwise"
+    assert re.search(r"^layers\.\* +fully sharded over dp: each of \d blocks", result.stderr, re.MULTILINE), result.stderr
+    alone = json.loads(done("plan", tmp_path / "model.pt2", "--mesh", "dp=2", "--fully-shard", "dp", "--json"))
+    assert alone["plan"] == {"layers.*": {"shard": "dp"}, "": {"shard": "dp"}}
+    assert "tp" in refused("plan", tmp_path / "model.pt2", "--mesh", "dp=2", "--fully-shard", "tp")[1]
+    # A program keeps those parameters, and the command says so.
+    explained = command("explain", tmp_path / "model.pt2", "--mesh", "dp=2,tp=2", "--plan", tmp_path / "plan.json")
+    assert explained.returncode == 0
+    assert 'plan entry "layers.*" is fully sharded over dp by parallelize_module; a program holds' in explained.stderr
+    small = {"layers.*": {"shard": "dp"}, "head": {"style": "colwise", "shard": "dp"}}
+    (tmp_path / "small.json").write_text(json.dumps(small))
+    (tmp_path / "modules.txt").write_text("layers.0\nhead\nnorm\n")
+    lines = done("check-plan", tmp_path / "small.json", "--modules", tmp_path / "modules.txt").splitlines()
+    assert lines[0] == 'layers.0: {"shard":"dp"}' and lines[1].endswith('{"shard":"dp"}') and lines[2] == "norm: not named"
+
+
 def test_heads_that_do_not_divide_are_left_replicated_with_a_note(tmp_path):
     program = export(MODELS["gpt2_odd"], VARIANTS["exported"])
     torch.export.save(program, tmp_path / "model.pt2")

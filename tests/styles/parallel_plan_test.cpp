@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -154,6 +155,65 @@ TEST(ParallelPlan, TwoStylesForOneModuleAreAnError) {
       "({\"style\":\"replicate\"}) and "
       "by \"wo\" ({\"dim\":1,\"style\":\"sequence\"}). Make one of the patterns narrower.");
   EXPECT_NO_THROW(match({{"w*", sequence()}, {"wo", sequence()}}, {"wq", "wo"}));
+}
+
+TEST(ParallelPlan, AnEntryWithShardIsAUnitWithOrWithoutAStyle) {
+  const auto plan = ParallelPlan::parse(R"({
+    "layers.*": {"shard": "dp"},
+    "layers.*.up": {"style": "colwise", "shard": "dp", "reshard_after_forward": false},
+    "head": "colwise",
+    "": {"shard": "dp", "replicate": "pod"}
+  })");
+  ASSERT_EQ(plan.entries().size(), 2U);
+  EXPECT_EQ(plan.entries()[0].pattern, "layers.*.up");
+  EXPECT_EQ(plan.entries()[0].style, colwise());
+  ASSERT_EQ(plan.units().size(), 3U);
+  EXPECT_EQ(plan.units()[0].to_string(), R"({"shard":"dp"})");
+  EXPECT_EQ(plan.units()[1].to_string(), R"({"shard":"dp","reshard_after_forward":false})");
+  EXPECT_EQ(plan.units()[2].to_string(), R"({"shard":"dp","replicate":"pod"})");
+  const auto back = ParallelPlan::parse(plan.to_string());
+  ASSERT_EQ(back.entries().size(), 2U);
+  EXPECT_EQ(back.entries()[0].style, colwise());
+  EXPECT_EQ(back.entries()[1].pattern, "head");
+  EXPECT_EQ(back.to_string(), plan.to_string());
+  ASSERT_EQ(back.units().size(), 3U);
+  for (const auto& unit : back.units()) {
+    const auto same = [&](const ParallelPlan::Unit& other) {
+      return other.pattern == unit.pattern && other.is_like(unit);
+    };
+    EXPECT_TRUE(std::any_of(plan.units().begin(), plan.units().end(), same));
+  }
+}
+
+TEST(ParallelPlan, UnitsAreMatchedWithTheInnermostModulesFirst) {
+  const auto plan =
+      ParallelPlan::parse(R"({"": {"shard": "dp"}, "*.?": {"shard": "dp"}, "layers.*.up": {"shard": "dp"}})");
+  std::vector<size_t> order;
+  for (const auto& [number, unit] :
+       match_units(plan, {"", "layers", "layers.0", "layers.0.up", "layers.1", "layers.1.up"})) {
+    order.push_back(number);
+  }
+  EXPECT_EQ(order, (std::vector<size_t>{3, 5, 2, 4, 0}));
+}
+
+TEST(ParallelPlan, AUnitThatMeansNothingIsAnError) {
+  const auto parse = [](const char* text) { return error_text<c10::ValueError>([&] { ParallelPlan::parse(text); }); };
+  EXPECT_EQ(
+      parse(R"({"a": {"shard": 3}})"),
+      "[ParallelPlan: plan, entry \"a\"] the name of a mesh dim is required for \"shard\", but got 3.");
+  EXPECT_EQ(
+      parse(R"({"a": {"shard": "dp", "reshard_after_forward": "no"}})"),
+      "[ParallelPlan: plan, entry \"a\"] true or false is required for \"reshard_after_forward\", but got \"no\".");
+  expect_contains(parse(R"({"a": {"shard": "dp", "heads": 2}})"), "\"style\" must be one of");
+  EXPECT_EQ(
+      error_text<c10::ValueError>([] { match_units(ParallelPlan::parse(R"({"b": {"shard": "dp"}})"), {"a"}); }),
+      "[parallelize_module] every pattern of a plan must match a module, but \"b\" matches none. The nearest are: a.");
+  EXPECT_EQ(
+      error_text<c10::ValueError>(
+          [] { match_units(ParallelPlan::parse(R"({"a": {"shard": "dp"}, "?": {"shard": "tp"}})"), {"a"}); }),
+      "[parallelize_module] a module is fully sharded once, but \"a\" is matched by \"a\" ({\"shard\":\"dp\"}) and by "
+      "\"?\" "
+      "({\"shard\":\"tp\"}). Make one of the patterns narrower.");
 }
 
 } // namespace parallel_plan_test

@@ -1,7 +1,9 @@
 #include "weft/nn/parallelize_module.h"
 
 #include "weft/core/layout_algebra.h"
+#include "weft/fully_sharded/shard_dims.h"
 #include "weft/nn/cross.h"
+#include "weft/nn/fully_shard.h"
 #include "weft/nn/parallel.h"
 #include "weft/nn/placing.h"
 #include "weft/styles/module_layout.h"
@@ -78,15 +80,15 @@ void add_crossings(torch::nn::Module& module, const ModuleLayout& layout, const 
   }
 }
 
-} // namespace
+using Modules = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
 
-void parallelize_module(
+void apply_styles(
     torch::nn::Module& module,
+    const Modules& modules,
     const DeviceMesh& mesh,
     const ParallelPlan& plan,
     const ParallelizeOptions& options) {
   const auto mesh_dim = plan_mesh_dim(mesh, options.mesh_dim);
-  const auto modules = module.named_modules();
   std::vector<ModuleInfo> infos;
   for (const auto& item : modules) {
     infos.push_back(info_of(item.key(), *item.value(), mesh));
@@ -124,6 +126,35 @@ void parallelize_module(
     }
   }
   set_replicates_plain(module, options.replicate_plain.value_or(!has_shards));
+}
+
+} // namespace
+
+void parallelize_module(
+    torch::nn::Module& module,
+    const DeviceMesh& mesh,
+    const ParallelPlan& plan,
+    const ParallelizeOptions& options) {
+  const auto modules = module.named_modules();
+  const auto units = match_units(plan, modules.keys());
+  for (const auto& [number, unit] : units) {
+    TORCH_CHECK_VALUE(
+        dynamic_cast<Boundaries*>(modules[number].value().get()) != nullptr, "[parallelize_module] plan entry \"",
+        unit->pattern, "\" for module \"", modules[number].key(),
+        "\": a module that is fully sharded must be declared ", "Parallel, but ", modules[number].value()->name(),
+        " is not. Write weft::nn::Parallel<...> where it is a member.");
+    shard_dims(mesh, unit->mesh_dim, unit->replicate_dim); // raises for a name that is no mesh dim
+  }
+  if (!plan.entries().empty() || units.empty()) {
+    apply_styles(module, modules, mesh, plan, options);
+  }
+  for (const auto& [number, unit] : units) {
+    fully_shard(
+        *modules[number].value(), mesh,
+        {.mesh_dim = unit->mesh_dim,
+         .replicate_dim = unit->replicate_dim,
+         .reshard_after_forward = unit->reshard_after_forward});
+  }
 }
 
 } // namespace weft::nn

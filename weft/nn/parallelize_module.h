@@ -26,6 +26,9 @@ struct ParallelizeOptions {
 /// A module that is declared Parallel redistributes its inputs and outputs. Another module may still have the styles
 /// colwise, rowwise and replicate: the layout of its output then follows from its weights, and the operator that uses
 /// the output redistributes it.
+///
+/// Modules that the plan fully shards are so after that, the innermost first (see fully_shard). A plan of such entries alone leaves
+/// everything else as it is, and needs no mesh dim of its own.
 void parallelize_module(
     torch::nn::Module& module,
     const DeviceMesh& mesh,

@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -97,6 +98,53 @@ OrderedJson parse_with_unique_keys(const std::string& text, const std::string& n
   });
 }
 
+/// Takes what makes an entry a unit out of its JSON.
+ParallelPlan::Unit take_unit(const std::string& where, const std::string& pattern, OrderedJson& entry) {
+  ParallelPlan::Unit unit{.pattern = pattern, .mesh_dim = {}};
+  const auto take_name = [&](const char* key) {
+    const auto value = entry.at(key);
+    entry.erase(key);
+    TORCH_CHECK_VALUE(
+        value.is_string() && !value.get<std::string>().empty(), "[", where,
+        "] the name of a mesh dim is required for \"", key, "\", but got ", value.dump(), ".");
+    return value.get<std::string>();
+  };
+  unit.mesh_dim = take_name("shard");
+  if (entry.contains("replicate")) {
+    unit.replicate_dim = take_name("replicate");
+  }
+  if (entry.contains("reshard_after_forward")) {
+    const auto value = entry.at("reshard_after_forward");
+    entry.erase("reshard_after_forward");
+    TORCH_CHECK_VALUE(
+        value.is_boolean(), "[", where, "] true or false is required for \"reshard_after_forward\", but got ",
+        value.dump(), ".");
+    unit.reshard_after_forward = value.get<bool>();
+  }
+  return unit;
+}
+
+OrderedJson json_of(const ParallelPlan::Unit& unit) {
+  OrderedJson result = {{"shard", unit.mesh_dim}};
+  if (unit.replicate_dim) {
+    result["replicate"] = *unit.replicate_dim;
+  }
+  if (unit.reshard_after_forward) {
+    result["reshard_after_forward"] = *unit.reshard_after_forward;
+  }
+  return result;
+}
+
+int64_t depth_of(std::string_view path) {
+  return path.empty() ? 0 : static_cast<int64_t>(steps_of(path).size());
+}
+
+std::string no_match_text(std::string_view where, const std::string& pattern, const std::vector<std::string>& modules) {
+  return c10::str(
+      "[", where, "] every pattern of a plan must match a module, but \"", pattern,
+      "\" matches none. The nearest are: ", c10::Join(", ", nearest(pattern, modules)), ".");
+}
+
 } // namespace
 
 ParallelPlan ParallelPlan::parse(const std::string& text, const std::string& name) {
@@ -114,8 +162,16 @@ ParallelPlan ParallelPlan::parse(const std::string& text, const std::string& nam
       object.is_object(), "[ParallelPlan] ", name, " must be an object of patterns and styles, but got ",
       object.type_name(), ".");
   ParallelPlan plan;
-  for (const auto& [pattern, style] : object.items()) {
-    plan.entries_.push_back({pattern, style_from_json("ParallelPlan: " + name + ", entry \"" + pattern + "\"", style)});
+  for (const auto& [pattern, given] : object.items()) {
+    const auto where = "ParallelPlan: " + name + ", entry \"" + pattern + "\"";
+    auto style = given;
+    const bool is_unit = given.is_object() && given.contains("shard");
+    if (is_unit) {
+      plan.units_.push_back(take_unit(where, pattern, style));
+    }
+    if (!is_unit || !style.empty()) {
+      plan.entries_.push_back({pattern, style_from_json(where, style)});
+    }
   }
   return plan;
 }
@@ -133,7 +189,14 @@ std::string ParallelPlan::to_string() const {
   for (const auto& [pattern, style] : entries_) {
     object[pattern] = to_json(style);
   }
+  for (const auto& unit : units_) {
+    object[unit.pattern].update(json_of(unit));
+  }
   return object.dump(/*indent=*/2);
+}
+
+std::string ParallelPlan::Unit::to_string() const {
+  return json_of(*this).dump();
 }
 
 bool matches(std::string_view pattern, std::string_view path) {
@@ -167,10 +230,40 @@ std::vector<const ParallelPlan::Entry*> match(
       return found;
     };
     TORCH_CHECK_VALUE(
-        match_with(modules, 0) || match_with(parameters, modules.size()), "[", where,
-        "] every pattern of a plan must match a module, but \"", entry.pattern,
-        "\" matches none. The nearest are: ", c10::Join(", ", nearest(entry.pattern, modules)), ".");
+        match_with(modules, 0) || match_with(parameters, modules.size()), no_match_text(where, entry.pattern, modules));
   }
+  return result;
+}
+
+std::vector<std::pair<size_t, const ParallelPlan::Unit*>> match_units(
+    const ParallelPlan& plan,
+    const std::vector<std::string>& modules,
+    std::string_view where) {
+  std::vector<const ParallelPlan::Unit*> matched(modules.size(), nullptr);
+  for (const auto& unit : plan.units()) {
+    bool found = false;
+    for (size_t i = 0; i < modules.size(); ++i) {
+      if (!matches(unit.pattern, modules[i])) {
+        continue;
+      }
+      found = true;
+      TORCH_CHECK_VALUE(
+          matched[i] == nullptr || matched[i]->is_like(unit), "[", where, "] a module is fully sharded once, but \"",
+          modules[i], "\" is matched by \"", matched[i]->pattern, "\" (", matched[i]->to_string(), ") and by \"",
+          unit.pattern, "\" (", unit.to_string(), "). Make one of the patterns narrower.");
+      matched[i] = &unit;
+    }
+    TORCH_CHECK_VALUE(found, no_match_text(where, unit.pattern, modules));
+  }
+  std::vector<std::pair<size_t, const ParallelPlan::Unit*>> result;
+  for (size_t i = 0; i < modules.size(); ++i) {
+    if (matched[i] != nullptr) {
+      result.emplace_back(i, matched[i]);
+    }
+  }
+  std::stable_sort(result.begin(), result.end(), [&](const auto& one, const auto& other) {
+    return depth_of(modules[one.first]) > depth_of(modules[other.first]);
+  });
   return result;
 }
 

@@ -311,11 +311,19 @@ nn::ParallelPlan ProposedPlan::plan() const {
   for (const auto& entry : entries) {
     result.push_back({entry.pattern, entry.style});
   }
-  return nn::ParallelPlan(std::move(result));
+  std::vector<nn::ParallelPlan::Unit> fully_sharded;
+  for (const auto& each : units) {
+    fully_sharded.push_back(each.unit);
+  }
+  return nn::ParallelPlan(std::move(result), std::move(fully_sharded));
 }
 
 std::string ProposedPlan::plan_text() const {
   std::vector<std::string> lines;
+  std::set<std::string> merged; // patterns of units that have a style, too
+  const auto add = [&](const std::string& pattern, const nlohmann::ordered_json& json) {
+    lines.push_back("  " + nlohmann::json(pattern).dump() + ": " + json.dump());
+  };
   for (const auto& [pattern, style, reason] : entries) {
     const bool is_layer = style.kind == nn::StyleKind::Colwise || style.kind == nn::StyleKind::Rowwise;
     nlohmann::ordered_json json = nn::to_string(style.kind);
@@ -330,7 +338,19 @@ std::string ProposedPlan::plan_text() const {
     if (is_layer && !style.parts.is_one()) {
       json["parts"] = nn::parts_json(style.parts);
     }
-    lines.push_back("  " + nlohmann::json(pattern).dump() + ": " + json.dump());
+    for (const auto& [unit, reason_of_unit] : units) {
+      if (unit.pattern == pattern) {
+        json = json.is_string() ? nlohmann::ordered_json{{"style", json}} : json;
+        json.update(nlohmann::ordered_json::parse(unit.to_string()));
+        merged.insert(pattern);
+      }
+    }
+    add(pattern, json);
+  }
+  for (const auto& [unit, reason] : units) {
+    if (!merged.contains(unit.pattern)) {
+      add(unit.pattern, nlohmann::ordered_json::parse(unit.to_string()));
+    }
   }
   return lines.empty() ? "{}" : "{\n" + c10::Join(",\n", lines) + "\n}";
 }
@@ -342,6 +362,9 @@ std::string ProposedPlan::to_json() const {
   json["entries"] = nlohmann::json::array();
   for (const auto& entry : entries) {
     json["entries"].push_back({{"pattern", entry.pattern}, {"reason", entry.reason}});
+  }
+  for (const auto& [unit, reason] : units) {
+    json["entries"].push_back({{"pattern", unit.pattern}, {"reason", reason}});
   }
   json["left_out"] = nlohmann::json::array();
   for (const auto& left : left_out) {

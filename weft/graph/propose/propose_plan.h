@@ -15,6 +15,11 @@ struct ProposedPlan {
     nn::Style style;
     std::string reason;
   };
+  /// Modules that are fully sharded (propose_units).
+  struct Unit {
+    nn::ParallelPlan::Unit unit;
+    std::string reason;
+  };
   /// A layer or a parameter that stays replicated.
   struct LeftOut {
     std::string pattern;
@@ -22,6 +27,7 @@ struct ProposedPlan {
   };
 
   std::vector<Entry> entries; // in the order of the program
+  std::vector<Unit> units;
   std::vector<LeftOut> left_out;
   int64_t parameters = 0; // the elements of all parameters
   int64_t replicated = 0; // of those that every rank holds
