@@ -93,14 +93,14 @@ struct DecoderImpl : torch::nn::Module {
         norm(register_module("norm", nn::Parallel<RmsNorm>(dim))),
         logits(register_module("logits", linear(dim, vocabulary))) {
     for (int64_t i = 0; i < count; ++i) {
-      blocks->push_back(Block(dim, heads));
+      blocks->push_back(nn::Parallel<Block>(dim, heads));
     }
   }
 
   at::Tensor forward(const at::Tensor& inputs) {
     auto x = tokens(inputs);
     for (const auto& block : *blocks) {
-      x = block->as<Block>()->forward(x);
+      x = block->as<nn::ParallelImpl<BlockImpl>>()->forward(x);
     }
     return logits(norm(x));
   }
@@ -115,7 +115,7 @@ TORCH_MODULE(Decoder);
 /// Takes steps with AdamW, all parameters in one call.
 class Training {
  public:
-  explicit Training(Decoder model) : model_(std::move(model)), parameters_(model_->parameters()) {
+  explicit Training(nn::Parallel<Decoder> model) : model_(std::move(model)), parameters_(model_->parameters()) {
     const torch::NoGradGuard no_grad;
     for (const auto& parameter : parameters_) {
       first_.push_back(torch::zeros_like(parameter));
@@ -147,7 +147,7 @@ class Training {
         /*weight_decay=*/1e-2, /*eps=*/1e-8, /*amsgrad=*/false, /*maximize=*/false);
   }
 
-  Decoder model_;
+  nn::Parallel<Decoder> model_;
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> first_, second_, steps_;
 };

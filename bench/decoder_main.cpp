@@ -1,6 +1,8 @@
 #include "bench/decoder.h"
 #include "bench/serve.h"
 
+#include "weft/nn/distribute_module.h"
+#include "weft/nn/fully_shard.h"
 #include "weft/nn/parallelize_module.h"
 #include "weft/weft.h"
 
@@ -20,25 +22,58 @@ using bench::Cases;
 using bench::TimedCall;
 
 constexpr const char* kUsage =
-    "decoder_main: the benchmark 'training' in C++, started by bench/run.py: one rank over gloo where RANK and so on "
-    "say so,\n"
+    "decoder_main: the benchmarks 'training' and 'fully_sharded' in C++, started by bench/run.py: one rank over gloo "
+    "where "
+    "RANK and so on say so,\n"
     "else two ranks as threads. Reads '<calls> <dim> <case>' from stdin, where the case is the path of a plan file, "
-    "and\n"
+    "'fully_sharded' or 'dp', and\n"
     "prints the microseconds of each step.\n";
 
-constexpr int64_t kVocabulary = 1024, kBlocks = 4, kHeads = 8, kBatch = 2, kLength = 64;
+constexpr int64_t kVocabulary = 1024;
+/// Of 'training', which is of tensor parallelism.
+constexpr int64_t kBlocks = 4, kHeads = 8, kBatch = 2, kLength = 64;
+/// As in bench/peers/fully_sharded_rank.py.
+constexpr int64_t kShardedBlocks = 8, kHeadDim = 64, kShardedLength = 256;
+
+struct ModelAndTokens {
+  nn::Parallel<bench::Decoder> model;
+  at::Tensor tokens;
+};
 
 /// Parameters and tokens are the same on every rank.
-TimedCall make_step(const DeviceMesh& mesh, const std::string& plan, int64_t dim) {
+ModelAndTokens seeded(int64_t dim, int64_t blocks, int64_t heads, at::IntArrayRef tokens) {
   static std::mutex one_at_a_time; // ranks that are threads share the generator
-  bench::Decoder model(nullptr);
-  at::Tensor tokens;
-  {
-    const std::lock_guard lock(one_at_a_time);
-    torch::manual_seed(0);
-    model = bench::Decoder(kVocabulary, dim, kBlocks, kHeads);
-    tokens = torch::randint(kVocabulary, {kBatch, kLength + 1});
+  const std::lock_guard lock(one_at_a_time);
+  torch::manual_seed(0);
+  return {nn::Parallel<bench::Decoder>(kVocabulary, dim, blocks, heads), torch::randint(kVocabulary, tokens)};
+}
+
+/// A sequence for each rank: its own with fully sharded parameters, and rows of a distributed batch with replicated ones.
+TimedCall make_data_parallel_step(const DeviceMesh& mesh, const std::string& mode, int64_t dim) {
+  auto [model, tokens] =
+      seeded(dim, kShardedBlocks, std::max<int64_t>(dim / kHeadDim, 1), {mesh.size(), kShardedLength + 1});
+  const bool is_sharded = mode == "fully_sharded";
+  if (is_sharded) {
+    for (const auto& block : *model->blocks) {
+      nn::fully_shard(*block, mesh);
+    }
+    nn::fully_shard(*model, mesh);
+  } else {
+    nn::distribute_module(*model, mesh);
   }
+  const auto batch = [&, tokens = tokens](int64_t begin) {
+    const auto all = tokens.slice(1, begin, begin + kShardedLength).contiguous();
+    return is_sharded ? all.narrow(0, mesh.rank(0), 1) : distribute_tensor(all, mesh, {Shard(0)});
+  };
+  const auto training = std::make_shared<bench::Training>(model);
+  return [=, inputs = batch(0), targets = batch(1)] { return torch::tensor(training->step(inputs, targets)); };
+}
+
+TimedCall make_step(const DeviceMesh& mesh, const std::string& plan, int64_t dim) {
+  if (plan == "fully_sharded" || plan == "dp") {
+    return make_data_parallel_step(mesh, plan, dim);
+  }
+  auto [model, tokens] = seeded(dim, kBlocks, kHeads, {kBatch, kLength + 1});
   nn::parallelize_module(*model, mesh, nn::ParallelPlan::load(plan));
   const auto distributed = [&](const at::Tensor& global) {
     return distribute_tensor(global.contiguous(), mesh, {Replicate()});

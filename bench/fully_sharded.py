@@ -1,7 +1,7 @@
-"""A fully sharded training step of a small Llama-style decoder on two processes of a host, from Python, against PyTorch's
+"""A fully sharded training step of a small Llama-style decoder on two processes of a host, from Python and C++, against PyTorch's
 fully_shard, Weft's own data parallelism with replicated parameters, DistributedDataParallel and a step without communication;
 the most memory of a rank, against the same; and the step on two emulated hosts with a link of 1 Gbit/s (scripts/two_hosts;
-needs root), with as much compute as communication, against the larger of both alone. The losses of all sides must agree."""
+needs root), with as much compute as communication, against the larger of both alone. The losses of all sides in Python must agree."""
 
 import os
 from contextlib import ExitStack
@@ -14,6 +14,7 @@ DIMS = (128, 512)
 # (peer, limit of the ratio): what a step is compared with.
 PEERS = [("torch", 0.6), ("weft dp", 1.1), ("ddp", None), ("single", None)]
 MODES = ("weft", "weft global")
+CPP_PEERS = [("torch", 0.6), ("cpp dp", 1.1), ("ddp", None), ("single", None)]
 MEMORY_PEERS = ("torch", "weft dp", "ddp")
 
 # With three sequences of 256 tokens per rank compute takes about as long as communication.
@@ -25,12 +26,16 @@ def steps(settings):
     with ExitStack() as stack:
         ranks = started(stack, python_peer(settings.peers / "fully_sharded_rank.py"), 2)
         sides = {mode: Side(ranks, mode) for mode in (*MODES, *(peer for peer, _ in PEERS))}
+        cpp = started(stack, [settings.programs / "decoder_main"], 2)
+        sides |= {"cpp": Side(cpp, "fully_sharded"), "cpp dp": Side(cpp, "dp")}
         for dim in DIMS:
             progress(f"fully_sharded: the losses at dim {dim}, then the steps")
             medians = interleaved_medians(sides, dim, rounds=8, calls=3)
             for mode in MODES:
                 for peer, _ in PEERS:
                     yield Row("fully_sharded", f"{mode}, dim {dim}", medians[mode], medians[peer], peer)
+            for peer, _ in CPP_PEERS:
+                yield Row("fully_sharded", f"cpp, dim {dim}", medians["cpp"], medians[peer], peer)
 
 
 def most_memory(settings, mode, dim):
@@ -79,7 +84,7 @@ def table(all_rows):
         )
         if of_kind
     ]
-    limits = dict([*PEERS, HOSTS_LIMIT])
+    limits = dict([*PEERS, *CPP_PEERS, HOSTS_LIMIT])
     verdicts = []
     for row in all_rows:
         limit = limits.get(row.peer_name)
