@@ -56,6 +56,19 @@ TEST(Retention, RemovesTheOldestOfTheSameName) {
   EXPECT_EQ(names_in(run).size(), 5u);
 }
 
+TEST(Retention, LeavesNewerCheckpointsAndWhatLinksLeadTo) {
+  const auto run = new_folder("links");
+  const auto elsewhere = new_folder("elsewhere");
+  write_checkpoint(elsewhere + "/step_0", 0);
+  fs::create_directory_symlink(elsewhere + "/step_0", run + "/step_0");
+  write_checkpoint(run + "/step_1", 1);
+  write_checkpoint(run + "/step_2", 5);
+  write_checkpoint(run + "/step_3", 9); // by another clock
+  remove_older_checkpoints(run + "/step_2", 1);
+  EXPECT_EQ(names_in(run), (std::vector<std::string>{"step_0", "step_2", "step_3"}));
+  EXPECT_EQ(names_in(elsewhere + "/step_0"), (std::vector<std::string>{kData, kManifestFile}));
+}
+
 TEST(Retention, LeavesWhatIsNotCompleteOrNotItsOwn) {
   const auto run = new_folder("incomplete");
   fs::create_directories(run + "/step_1");

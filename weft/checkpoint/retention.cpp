@@ -101,16 +101,20 @@ void remove_older_checkpoints(const std::string& folder, int64_t keep_last) {
   }
   const auto own = resolved(folder);
   const auto stem = stem_of(own.filename().string());
+  // Checkpoints that are newer, perhaps by the clock of another host, are not older ones: they neither go nor count.
+  const auto own_saved = saved_at(own).value_or(0);
   std::vector<std::pair<int64_t, fs::path>> others;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(own.parent_path(), ignored)) {
     const auto name = entry.path().filename().string();
-    if (!entry.is_directory(ignored) || entry.path() == own || stem_of(name) != stem || name == stem) {
+    // A symbolic link may lead to a checkpoint that is kept elsewhere.
+    const bool is_own_folder = !entry.is_symlink(ignored) && entry.is_directory(ignored);
+    if (!is_own_folder || entry.path() == own || stem_of(name) != stem || name == stem) {
       continue;
     }
     if (fs::exists(entry.path() / kRemovedManifest, ignored) && !fs::exists(entry.path() / kManifestFile, ignored)) {
       remove_files(entry.path());
-    } else if (const auto saved = saved_at(entry.path())) {
+    } else if (const auto saved = saved_at(entry.path()); saved && *saved <= own_saved) {
       others.emplace_back(*saved, entry.path());
     }
   }

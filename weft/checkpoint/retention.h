@@ -16,7 +16,7 @@ void remove_unnamed_files(const StoredTensors& stored);
 void check_is_numbered(const std::string& folder);
 
 /// Removes the oldest complete checkpoints next to this one, whose names differ from its name in the number at the end alone, but
-/// for `keep_last` with this one; 0 removes none. The manifest goes first, so that a checkpoint is complete or none; folders
+/// for `keep_last` with this one; 0 removes none. Newer ones and symbolic links stay. The manifest goes first, so that a checkpoint is complete or none; folders
 /// without one are left alone, except for those whose removal was interrupted.
 void remove_older_checkpoints(const std::string& folder, int64_t keep_last);
 
