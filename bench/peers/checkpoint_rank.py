@@ -3,7 +3,8 @@
 Cases are a side and what is timed: `weft save`, `pytorch save` (torch.distributed.checkpoint), `raw save` (a file with fsync per rank);
 `load`, as it was saved, and `turn`, rows to columns, of `weft`, `unverified` (weft.load without checksums), `pytorch` and `raw` (the same
 bytes into the same memory); `async`, until it returns, of `weft`, `pytorch` and `raw` (a copy of the shards); `slices` and `columns` of a
-safetensors file, of `weft` and `raw` (safetensors' own slices). Everything is in the page cache.
+safetensors file, of `weft` and `raw` (safetensors' own slices); `narrow`, many short rows: bfloat16 matrices of 1,024 columns, saved as rows
+and loaded as columns, of `weft`, `unverified` and `raw`. Everything is in the page cache.
 """
 
 import os
@@ -17,6 +18,7 @@ from serve import serve_as_rank
 
 COLUMNS = 4096
 ROWS = 4096  # 64 MB a tensor
+NARROW = 1024
 
 
 class Files:
@@ -47,6 +49,18 @@ class Files:
             return {name: weft.zeros(ROWS, COLUMNS, device_mesh=mesh, placements=[weft.Shard(dim)]) for name in self.shards}
         return {name: weft.from_local(local, mesh, [weft.Shard(dim)]) for name, local in shards.items()}
 
+    def narrow(self, dim):
+        """Matrices of 8 MB, as many as the others have bytes."""
+        import weft
+
+        mesh = weft.init_device_mesh("cpu", (self.size,), mesh_dim_names=("tp",))
+        made = {}
+        for i in range(8 * self.count):
+            made[f"narrow.{i}"] = weft.zeros(
+                ROWS, NARROW, device_mesh=mesh, placements=[weft.Shard(dim)], dtype=torch.bfloat16
+            )
+        return made
+
     def of_torch(self, dim, shards=None):
         from torch.distributed.tensor import DTensor, Shard, zeros
 
@@ -58,6 +72,10 @@ class Files:
 def weft_call(files, case, verify=True):
     import weft
 
+    if case == "narrow":
+        weft.save(files.narrow(0), files.path("narrow"))
+        narrow = files.narrow(1)
+        return lambda: weft.load(narrow, files.path("narrow"), verify=verify)
     if case in ("slices", "columns"):
         path = files.path("hf.safetensors")
         write_safetensors(files, path)
