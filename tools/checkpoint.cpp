@@ -34,7 +34,7 @@ void show(const CheckpointOptions& options) {
   uint64_t bytes = 0;
   nlohmann::ordered_json tensors = nlohmann::ordered_json::object();
   for (const auto& [name, tensor] : stored.tensors) {
-    bytes += static_cast<uint64_t>(block_numel(whole_block(tensor.sizes))) * c10::elementSize(tensor.dtype);
+    bytes += static_cast<uint64_t>(block_numel(full_block(tensor.sizes))) * c10::elementSize(tensor.dtype);
     tensors[name] = {
         {"dtype", dtype_text(tensor.dtype)},
         {"shape", c10::IntArrayRef(tensor.sizes).vec()},

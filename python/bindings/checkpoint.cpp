@@ -20,7 +20,7 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 using Values = std::map<std::string, std::string>;
 
 LocalState state_of(const NamedTensors& tensors, Values values) {
-  auto state = local_state("save", State(tensors.begin(), tensors.end()));
+  auto state = local_state(State(tensors.begin(), tensors.end()));
   state.values = std::move(values);
   return state;
 }

@@ -1,6 +1,8 @@
 #include "weft/checkpoint/huggingface.h"
 
 #include "tests/support/error_text.h"
+#include "weft/checkpoint/key_map.h"
+#include "weft/checkpoint/load_files.h"
 #include "weft/graph/deploy/safetensors.h"
 
 #include <ATen/ATen.h>
@@ -53,6 +55,26 @@ TEST(HuggingFace, OneFileNeedsNoIndex) {
   EXPECT_EQ(read_huggingface(folder + "/weights.safetensors").tensors.size(), 1u);
   graph::write_safetensors({{"b", at::ones({2})}, {"c", at::ones({2})}}, folder + "/model.safetensors");
   EXPECT_EQ(read_huggingface(folder).tensors.size(), 2u);
+}
+
+TEST(HuggingFace, ATensorOfADtypeThatTorchLacksIsAnErrorOnlyWhereItIsWanted) {
+  const auto path = new_folder("f4") + "/model.safetensors";
+  const std::string header =
+      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F4","shape":[6],"data_offsets":[4,7]}})";
+  std::ofstream(path, std::ios::binary) << static_cast<char>(header.size()) << std::string(7, '\0') << header
+                                        << "1234567";
+  const auto stored = read_huggingface(path);
+  EXPECT_EQ(stored.tensors.size(), 1u);
+  EXPECT_EQ(stored.unreadable.at("b"), "F4");
+  const auto matched = match_keys(stored, {{"a"}}, {});
+  EXPECT_TRUE(matched.missing.empty());
+  EXPECT_EQ(matched.unexpected, std::vector<std::string>{"b"});
+  expect_contains(
+      error_text<c10::ValueError>([&] { match_keys(stored, {{"a"}, {"b"}}, {}); }),
+      "a tensor of a dtype that torch has is required, but 'b' is stored as F4.");
+  expect_contains(
+      error_text<c10::ValueError>([&] { load_files(stored, {{"b", {at::ones({6})}}}, {}); }),
+      "[load] 'b' must be stored with a dtype that torch has, but it is F4.");
 }
 
 TEST(HuggingFace, AnIndexThatIsWrongSaysSo) {

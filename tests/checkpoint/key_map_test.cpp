@@ -29,7 +29,7 @@ at::Tensor mapped(const StoredTensors& files, const std::string& map, const std:
   const auto tensor = KeyMap::parse(map).find(files, name, used);
   EXPECT_TRUE(tensor.has_value()) << name;
   const auto result = at::empty(tensor->sizes, at::TensorOptions(tensor->dtype));
-  read_tensors(files, {{.name = name, .stored = &*tensor, .wanted = whole_block(tensor->sizes), .local = result}}, {});
+  read_tensors(files, {{.name = name, .stored = &*tensor, .wanted = full_block(tensor->sizes), .local = result}}, {});
   return result;
 }
 
@@ -85,6 +85,9 @@ TEST(KeyMap, OfTheWrongFormSaysSo) {
   expect_contains(error_of(R"({"a": {"from": "b"}})"), "with \"dim\", \"sizes\" and \"part\", is required");
   expect_contains(error_of(R"({"a": {"from": "b", "dim": 0, "sizes": [0], "part": 0}})"), "\"sizes\" must be positive");
   expect_contains(error_of(R"({"a": {"from": "b", "dim": 0, "sizes": [1], "part": 1}})"), "must be one of \"sizes\"");
+  expect_contains(
+      error_of(R"({"a": {"from": "b", "dim": 0, "sizes": [9223372036854775807, 9223372036854775807, 2], "part": 0}})"),
+      "the sum of \"sizes\" must fit into 64 bits");
   const auto files = stored({{"a", at::ones({3})}, {"b", at::ones({2, 3})}});
   const auto find_error = [&](const std::string& map) {
     return error_text<c10::ValueError>([&] { mapped(files, map, "x"); });

@@ -20,8 +20,10 @@ StoredTensors two_parts() {
   StoredTensors stored{
       .folder = "f", .files = {{"a.safetensors", 64}, {"b.safetensors", 32}}, .tensors = {}, .values = {}};
   StoredTensor tensor{.dtype = at::kFloat, .sizes = {4, 2}, .parts = {}};
-  tensor.parts.push_back({0, 16, {{{0, 1}, {2, 1}}, {{0, 2}}}, {2, 1}, 7});
-  tensor.parts.push_back({1, 8, {{{1, 1}, {3, 1}}, {{0, 2}}}, {2, 1}, std::nullopt});
+  const ChunkChecksums checksums{16, 16, 1 << 16, {7}};
+  tensor.parts.push_back(
+      {0, 16, {{{0, 1}, {2, 1}}, {{0, 2}}}, {2, 1}, std::make_shared<const ChunkChecksums>(checksums)});
+  tensor.parts.push_back({1, 8, {{{1, 1}, {3, 1}}, {{0, 2}}}, {2, 1}, nullptr});
   stored.tensors["w"] = tensor;
   stored.values = {{"step", "7"}, {"lr", "[0.1,{\"float\":\"nan\"}]"}};
   return stored;
@@ -36,9 +38,11 @@ TEST(Manifest, ComesBackAsItWas) {
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[0].index[0], (Runs{{0, 1}, {2, 1}}));
   EXPECT_EQ(parts[0].strides, c10::DimVector({2, 1}));
-  EXPECT_EQ(parts[0].checksum, 7u);
+  EXPECT_EQ(parts[0].checksums->values, std::vector<uint32_t>{7});
+  EXPECT_EQ(parts[0].checksums->begin, 16u);
+  EXPECT_EQ(parts[0].checksums->chunk_bytes, uint64_t{1} << 16);
   EXPECT_EQ(parts[1].begin, 8u);
-  EXPECT_EQ(parts[1].checksum, std::nullopt);
+  EXPECT_EQ(parts[1].checksums, nullptr);
 }
 
 std::string error_of(const std::string& pattern, const std::string& replacement) {
@@ -69,6 +73,12 @@ TEST(Manifest, SaysWhatIsWrongWithIt) {
   expect_contains(error_of("\"begin\":16", "\"begin\":56"), "has a part that is not inside of its file");
   expect_contains(error_of("\"file\":1", "\"file\":2"), "is in a file that there is not");
   expect_contains(error_of("\\[4,2\\]", "[4,9223372036854775807]"), "has more elements than a tensor can have");
+  expect_contains(error_of("1:2,3:4", "0:1,2:3"), "has parts that have some of its elements twice");
+  expect_contains(error_of("1:2,3:4", "1:3"), "has parts that have some of its elements twice");
+  expect_contains(error_of("00000007", "0000007"), "has a checksum that is not eight hexadecimal digits");
+  expect_contains(error_of("\"00000007\"", "\"00000007\",\"00000008\""), "has a part of 1 chunks with 2 checksums");
+  expect_contains(error_of("65536", "0"), "has checksums of chunks that do not end with an element");
+  expect_contains(error_of("65536", "8"), "has checksums of chunks that do not end with an element");
   expect_contains(error_of("\"step\":7", "\"step\":8"), "the checksum ");
   expect_contains(error_of("\"values\"", "\"volues\""), "values");
   expect_contains(error_of("\\{", "["), "JSON is required");
@@ -83,12 +93,48 @@ TEST(Manifest, ThatWasChangedAnywhereIsAnErrorOrCanBePlanned) {
     try {
       const auto read = parse_manifest(changed, "f", "m");
       for (const auto& [name, tensor] : read.stored.tensors) {
-        plan_reads(tensor, whole_block(tensor.sizes));
+        plan_reads(tensor, full_block(tensor.sizes));
       }
     } catch (const c10::Error& error) {
       expect_contains(error.what_without_backtrace(), "[checkpoint] m is not what weft::save writes: ");
     }
   }
+}
+
+/// A matrix that a grid of ranks has saved, each rank a tile.
+StoredTensor tiled(int64_t rows, int64_t columns) {
+  StoredTensor tensor{.dtype = at::kByte, .sizes = {rows, columns}, .parts = {}};
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      tensor.parts.push_back({0, static_cast<uint64_t>(i * columns + j), {{{i, 1}}, {{j, 1}}}, {1, 1}, nullptr});
+    }
+  }
+  return tensor;
+}
+
+TEST(Manifest, PartsOfAThousandRanksAreFoundToHaveEveryElementOnce) {
+  StoredTensors stored{.folder = "f", .files = {{"a.safetensors", 1000}}, .tensors = {}, .values = {}};
+  stored.tensors["w"] = tiled(40, 25);
+  EXPECT_EQ(parse_manifest(manifest_text(stored, 1), "f", "m").stored.tensors.at("w").parts.size(), 1000u);
+  for (const size_t changed : {0, 17, 999}) {
+    auto wrong = stored;
+    auto& index = wrong.tensors["w"].parts[changed].index;
+    index[0][0].begin = (index[0][0].begin + 1) % 40;
+    expect_contains(
+        error_text<c10::ValueError>([&] { parse_manifest(manifest_text(wrong, 1), "f", "m"); }),
+        "tensor \"w\" has parts that have some of its elements twice, and others not");
+  }
+}
+
+TEST(Manifest, OfALargeTensorWithoutElementsIsRead) {
+  StoredTensors stored{.folder = "f", .files = {{"a.safetensors", 8}}, .tensors = {}, .values = {}};
+  constexpr auto kLarge = int64_t{1} << 61;
+  StoredTensor tensor{.dtype = at::kByte, .sizes = {0, kLarge, kLarge}, .parts = {}};
+  tensor.parts.push_back({0, 0, full_block(tensor.sizes), {1, 1, 1}, nullptr});
+  stored.tensors["w"] = tensor;
+  const auto read = parse_manifest(manifest_text(stored, 1), "f", "m");
+  EXPECT_EQ(block_numel(read.stored.tensors.at("w").parts[0].index), 0);
+  EXPECT_EQ(block_numel({{{0, kLarge}}, {{0, kLarge}}, {{0, 0}}}), 0);
 }
 
 TEST(Manifest, OfAFolderWithoutOneSaysSo) {

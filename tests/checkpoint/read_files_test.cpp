@@ -32,11 +32,11 @@ struct Stored {
       const auto rows = chunk(tensor.size(0), parts, i);
       const auto part = tensor.narrow(0, rows.begin, rows.length).contiguous();
       const auto written = write_tensors({{"x", part}}, {.folder = all.folder, .prefix = c10::str("p", i)});
-      auto index = whole_block(tensor.sizes());
+      auto index = full_block(tensor.sizes());
       index[0] = {rows};
       stored.parts.push_back(
           {all.files.size(), written.tensors[0].begin, index, c10::DimVector(part.strides()),
-           written.tensors[0].checksum});
+           written.tensors[0].checksums});
       all.files.push_back(written.files[0]);
     }
     all.tensors["x"] = stored;
@@ -80,10 +80,10 @@ TEST(ReadFiles, StridedShardsTakeAtMostTwiceTheirBytes) {
   EXPECT_LE(report.read_bytes, 2 * report.wanted_bytes);
 }
 
-TEST(ReadFiles, PiecesLargerThanAWorkItemAreWhole) {
+TEST(ReadFiles, TensorsLargerThanAnItemAreComplete) {
   const Stored stored("large", at::randn({5, 3, 1 << 20}), 2); // 60 MB
   const auto local = at::empty({5, 3, 1 << 20});
-  stored.read(local, whole_block(stored.global.sizes()));
+  stored.read(local, full_block(stored.global.sizes()));
   EXPECT_TRUE(at::equal(local, stored.global));
   const auto column = at::empty({5, 1, 1 << 19});
   stored.read(column, {{{0, 5}}, {{1, 1}}, {{1 << 19, 1 << 19}}});
@@ -92,7 +92,7 @@ TEST(ReadFiles, PiecesLargerThanAWorkItemAreWhole) {
 
 TEST(ReadFiles, GoIntoTensorsOfAnyStridesAndDtypes) {
   const Stored stored("strides", at::randn({6, 4, 5}), 2);
-  const auto whole = whole_block({6, 4, 5});
+  const auto whole = full_block({6, 4, 5});
   const auto strided = at::zeros({12, 4, 10}).slice(0, 0, 12, 2).slice(2, 0, 10, 2);
   stored.read(strided, whole);
   EXPECT_TRUE(at::equal(strided, stored.global));
@@ -129,25 +129,111 @@ TEST(ReadFiles, AFlippedByteIsAnErrorThatNamesFileAndTensor) {
     file.put(static_cast<char>(0x5a));
   }
   const auto local = at::empty({100, 30});
-  const auto whole = whole_block({100, 30});
+  const auto whole = full_block({100, 30});
   const auto text = error_text<c10::ValueError>([&] { stored.read(local, whole); });
   expect_contains(text, "[load] " + path + ": tensor 'x' must have the checksum ");
   expect_contains(text, ". The file was damaged; load another checkpoint.");
   stored.read(local, whole, {.verify = false});
-  const auto columns = at::empty({100, 3});
-  expect_contains(
-      error_text<c10::ValueError>([&] { stored.read(columns, {{{0, 100}}, {{0, 3}}}); }), "must have the checksum ");
+  // Of ranks that read columns, one reads the rest of the rows too.
+  int64_t found = 0;
+  for (int64_t column = 0; column < 30; column += 3) {
+    const auto columns = at::empty({100, 3});
+    try {
+      stored.read(columns, {{{0, 100}}, {{column, 3}}});
+    } catch (const c10::ValueError& error) {
+      expect_contains(error.what_without_backtrace(), "must have the checksum ");
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 1);
 }
 
-TEST(ReadFiles, SharersDivideThePartsThatNoneReadsCompletely) {
-  const Stored stored("sharers", at::randn({100, 30}), 4);
-  const auto columns = at::empty({100, 15});
+/// The ranks that want the blocks of a global tensor, each held by so many replicas: the bytes that they read together, and how many of
+/// them find a byte that was changed at each of many places.
+struct AllReads {
+  uint64_t bytes = 0;
   uint64_t verified = 0;
-  for (int64_t sharer = 0; sharer < 2; ++sharer) {
-    const ReadTarget target{"x", &stored.all.tensors.at("x"), {{{0, 100}}, {{0, 15}}}, columns, sharer, 2};
-    verified += read_tensors(stored.all, target, {}).verified_bytes;
+};
+
+AllReads read_by_all(const Stored& stored, const std::vector<BlockIndex>& blocks, int64_t replicas = 1) {
+  AllReads all;
+  for (const auto& block : blocks) {
+    for (int64_t replica = 0; replica < replicas; ++replica) {
+      const auto local = at::empty(block_shape(block));
+      const ReadTarget target{"x", &stored.all.tensors.at("x"), block, local, replica, replicas};
+      const auto report = read_tensors(stored.all, target, {});
+      all.bytes += report.read_bytes + report.verified_bytes;
+      all.verified += report.verified_bytes;
+    }
   }
-  EXPECT_EQ(verified, stored.global.nbytes());
+  return all;
+}
+
+/// Rows, or columns, of a matrix for so many ranks.
+std::vector<BlockIndex> blocks_of(c10::IntArrayRef sizes, int64_t dim, int64_t count) {
+  std::vector<BlockIndex> blocks;
+  for (int64_t i = 0; i < count; ++i) {
+    blocks.push_back(full_block(sizes));
+    blocks.back()[dim] = {chunk(sizes[dim], count, i)};
+  }
+  return blocks;
+}
+
+TEST(ReadFiles, RowsOfOtherRanksAreVerifiedWithFewMoreBytes) {
+  const Stored stored("amplification", at::randn({6000, 1000}), 2);
+  const auto bytes = stored.global.nbytes();
+  for (const int64_t count : {1, 2, 3, 4}) {
+    const auto all = read_by_all(stored, blocks_of({6000, 1000}, 0, count));
+    EXPECT_LE(static_cast<double>(all.bytes), 1.05 * static_cast<double>(bytes)) << count;
+    EXPECT_GE(all.bytes, bytes);
+  }
+  // Replicas read their own rows, and divide the chunks that none reads completely.
+  const auto replicated = read_by_all(stored, blocks_of({6000, 1000}, 0, 3), 2);
+  EXPECT_LE(static_cast<double>(replicated.bytes), 1.05 * 2 * static_cast<double>(bytes));
+}
+
+TEST(ReadFiles, ColumnsAreVerifiedWithAtMostTwiceTheirBytes) {
+  for (const int64_t columns : {64, 1024, 4096}) {
+    const Stored stored("verified_columns", at::randn({1 << 20 >> 5, columns / 4}), 2);
+    for (const int64_t count : {2, 4}) {
+      const auto all = read_by_all(stored, blocks_of(stored.global.sizes(), 1, count));
+      EXPECT_LE(all.bytes, 2 * stored.global.nbytes()) << columns << " by " << count;
+    }
+  }
+}
+
+TEST(ReadFiles, AChangedByteAnywhereIsFoundByOneOfTheRanks) {
+  const Stored stored("anywhere", at::randn({600, 500}), 2);
+  const auto path = stored.all.path_of(0);
+  const auto bytes = stored.all.files[0].bytes;
+  const auto begin = stored.all.tensors.at("x").parts[0].begin;
+  for (uint64_t at = begin; at < bytes; at += bytes / 13) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(at));
+    const auto before = static_cast<char>(file.get());
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(static_cast<char>(before ^ 0x10)).flush();
+    for (const auto dim : {0, 1}) {
+      for (const int64_t replicas : {1, 2}) {
+        int64_t found = 0;
+        for (const auto& block : blocks_of({600, 500}, dim, 3)) {
+          for (int64_t replica = 0; replica < replicas; ++replica) {
+            const ReadTarget target{"x",     &stored.all.tensors.at("x"), block, at::empty(block_shape(block)), replica,
+                                    replicas};
+            try {
+              read_tensors(stored.all, target, {});
+            } catch (const c10::ValueError&) {
+              ++found;
+            }
+          }
+        }
+        EXPECT_GE(found, 1) << "byte " << at << ", dim " << dim << ", " << replicas << " replicas";
+      }
+    }
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(before);
+  }
+  EXPECT_EQ(read_by_all(stored, {full_block({600, 500})}).verified, 0u);
 }
 
 TEST(ReadFiles, AFileThatIsGoneOrCutShortIsAnError) {
@@ -156,11 +242,10 @@ TEST(ReadFiles, AFileThatIsGoneOrCutShortIsAnError) {
   const auto local = at::empty({100, 30});
   fs::resize_file(path, fs::file_size(path) - 1);
   expect_contains(
-      error_text<c10::ValueError>([&] { stored.read(local, whole_block({100, 30})); }),
-      "It was truncated, or replaced");
+      error_text<c10::ValueError>([&] { stored.read(local, full_block({100, 30})); }), "It was truncated, or replaced");
   fs::remove(path);
   expect_contains(
-      error_text<c10::ValueError>([&] { stored.read(local, whole_block({100, 30})); }),
+      error_text<c10::ValueError>([&] { stored.read(local, full_block({100, 30})); }),
       "[load] " + path + ": cannot be opened: No such file or directory.");
 }
 
@@ -169,7 +254,7 @@ TEST(ReadFiles, BoolsAreZeroOrOne) {
   auto all = stored.all;
   all.tensors["x"].dtype = at::kBool;
   const auto local = at::zeros({8}, at::kBool);
-  read_tensors(all, {{.name = "x", .stored = &all.tensors.at("x"), .wanted = whole_block({8}), .local = local}}, {});
+  read_tensors(all, {{.name = "x", .stored = &all.tensors.at("x"), .wanted = full_block({8}), .local = local}}, {});
   EXPECT_TRUE(at::equal(local.view(at::kByte), at::ones({8}, at::kByte)));
 }
 

@@ -75,7 +75,7 @@ TEST(ReadPlan, EveryElementIsReadOnceForAnyTwoLayouts) {
 
 TEST(ReadPlan, RowsAreJoinedWhereTheyAreConsecutiveOnBothSides) {
   const auto stored = stored_by({2, 3, 4}, {Replicate()}, {1});
-  const auto box = plan_reads(stored, whole_block({2, 3, 4}))[0];
+  const auto box = plan_reads(stored, full_block({2, 3, 4}))[0];
   EXPECT_EQ(byte_rows(box, {12, 4, 1}, 4).row_bytes, 96u);
   const auto of_strided = byte_rows(box, {24, 8, 1}, 4);
   EXPECT_EQ(of_strided.row_bytes, 16u);

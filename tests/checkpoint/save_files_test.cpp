@@ -9,8 +9,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+
+#include <sys/fsuid.h>
+#include <sys/resource.h>
 
 namespace weft {
 
@@ -107,6 +111,110 @@ TEST(SaveFiles, AnErrorOfOneRankIsRaisedOnAllAndLeavesTheOldCheckpoint) {
             return state;
           }),
       "[save] ranks must hold values and not terms of them, but got 'x'");
+}
+
+TEST(SaveFiles, AValueThatCannotBeReadLeavesTheOldCheckpoint) {
+  const std::string deep = std::string(200, '[') + std::string(200, ']');
+  expect_contains(
+      error_of("deep", [&](int64_t /*rank*/) { return LocalState{.values = {{"deep", deep}}}; }),
+      "at most 200 lists and objects inside of each other are required");
+}
+
+TEST(SaveFiles, AnErrorThatARankHadBeforeIsRaisedOnAll) {
+  expect_contains(
+      error_of(
+          "before",
+          [](int64_t rank) {
+            auto state = plain("x", at::ones({2}));
+            state.error = rank == 1 ? "[save] 'y' must have values." : "";
+            return state;
+          }),
+      "[save] 'y' must have values. (on rank 1)");
+}
+
+TEST(SaveFiles, FilesThatRankZeroDoesNotSeeAreAnError) {
+  const auto folder = new_path("seen");
+  const auto other = new_path("unseen"); // as the same path on another host would be
+  fs::create_directories(other);
+  run_on_ranks(2, [&](int64_t rank) {
+    const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
+    const auto spec = TensorSpec::make(mesh, {Shard(0)}, {4}, at::kFloat);
+    const LocalState state{.tensors = {{"x", {at::ones({2}), spec}}}};
+    expect_contains(
+        error_text<c10::ValueError>([&] { save_files(state, rank == 0 ? folder : other, texts(2), {}); }),
+        "that rank 1 has written must be visible to rank 0, but No such file or directory. Save into a folder that all "
+        "hosts share.");
+  });
+  EXPECT_TRUE(fs::is_empty(folder));
+  EXPECT_TRUE(fs::is_empty(other));
+}
+
+TEST(SaveFiles, AFullDiskLeavesTheOldCheckpoint) {
+  const auto folder = new_path("full_disk");
+  save_files(plain("old", at::ones({2})), folder, RankTexts{DeviceMesh()}, {});
+  const auto names = std::distance(fs::directory_iterator(folder), {});
+  // A limit on the size of files stands in for a full disk: both are errors of the write.
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit former = {};
+  ::getrlimit(RLIMIT_FSIZE, &former);
+  for (const rlim_t bytes : {0, 100, 600, 4000}) { // in the files of the ranks, or in the manifest
+    std::vector<std::string> errors(2);
+    run_on_ranks(2, [&](int64_t rank) {
+      auto state = plain(std::string(2000, 'n'), at::ones({2}));
+      const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
+      const auto spec = TensorSpec::make(mesh, {Shard(0)}, {400}, at::kFloat);
+      state.tensors["x"] = {at::ones({200}), spec};
+      state.values["text"] = "\"" + std::string(2000, 'x') + "\"";
+      const auto ranks = texts(2);
+      ranks.all_gather("ready");
+      const rlimit limit{bytes, former.rlim_max};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      errors[rank] = error_text<c10::ValueError>([&] { save_files(state, folder, ranks, {}); });
+      ranks.all_gather("done");
+    });
+    ::setrlimit(RLIMIT_FSIZE, &former);
+    EXPECT_EQ(errors[0], errors[1]);
+    expect_contains(errors[0], "cannot be written: File too large.");
+    EXPECT_TRUE(at::equal(loaded(folder, "old"), at::ones({2})));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), names) << bytes;
+  }
+  std::signal(SIGXFSZ, before);
+}
+
+TEST(SaveFiles, AFolderWithoutPermissionLeavesTheOldCheckpoint) {
+  const auto folder = new_path("read_only");
+  save_files(plain("old", at::ones({2})), folder, RankTexts{DeviceMesh()}, {});
+  fs::permissions(folder, fs::perms{0555});
+  std::vector<std::string> errors(2);
+  run_on_ranks(2, [&](int64_t rank) {
+    const auto before = ::setfsuid(65534); // of this thread alone; root may write anywhere
+    errors[rank] = error_text<c10::ValueError>([&] { save_files(plain("x", at::ones({2})), folder, texts(2), {}); });
+    ::setfsuid(before);
+  });
+  fs::permissions(folder, fs::perms::owner_all);
+  EXPECT_EQ(errors[0], errors[1]);
+  expect_contains(errors[0], "cannot be created: Permission denied.");
+  EXPECT_TRUE(at::equal(loaded(folder, "old"), at::ones({2})));
+}
+
+TEST(SaveFiles, ATensorLargerThanAFileIsInSeveral) {
+  const auto folder = new_path("several");
+  const auto global = at::randn({7, 100});
+  run_on_ranks(2, [&](int64_t rank) {
+    const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
+    const auto spec = TensorSpec::make(mesh, {Shard(0)}, {7, 100}, at::kFloat);
+    const auto rows = chunk(7, 2, rank);
+    save_files(
+        {.tensors = {{"x", {global.narrow(0, rows.begin, rows.length), spec}}, {"y", {global}}}}, folder, texts(2),
+        {.max_file_bytes = 1000});
+  });
+  const auto stored = load_manifest(folder, "load").stored;
+  for (const auto& part : stored.tensors.at("x").parts) {
+    EXPECT_LE(4 * block_numel(part.index), 1000);
+  }
+  EXPECT_EQ(stored.tensors.at("y").parts.size(), 4u);
+  EXPECT_TRUE(at::equal(loaded(folder, "x"), global));
+  EXPECT_TRUE(at::equal(loaded(folder, "y"), global));
 }
 
 TEST(SaveFiles, AFolderOfOtherFilesIsNotWrittenInto) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 namespace weft {
 
@@ -36,7 +37,8 @@ TEST(WriteFiles, AnySafetensorsReaderReadsThem) {
   EXPECT_TRUE(at::equal(read.at("a"), a));
   EXPECT_TRUE(at::equal(read.at("b"), b));
   const auto bytes = a.contiguous();
-  EXPECT_EQ(written.tensors[0].checksum, crc32c({static_cast<const char*>(bytes.const_data_ptr()), 48}));
+  const auto checksum = crc32c({static_cast<const char*>(bytes.const_data_ptr()), 48});
+  EXPECT_EQ(written.tensors[0].checksums->values, std::vector{checksum});
 }
 
 TEST(WriteFiles, HaveAtMostTheGivenSize) {
@@ -51,6 +53,42 @@ TEST(WriteFiles, HaveAtMostTheGivenSize) {
     const auto file = folder + "/" + written.files[written.tensors[i].file].name;
     EXPECT_TRUE(at::equal(graph::read_safetensors(file).at(sources[i].name), sources[i].tensor));
   }
+}
+
+TEST(WriteFiles, EachChunkHasAChecksum) {
+  const auto folder = new_folder("chunks");
+  const auto tensor = at::randn({11, 1 << 20}); // 44 MB: several items, and chunks smaller than these
+  for (const int64_t threads : {1, 2}) {
+    const auto written = write_tensors({{"x", tensor}}, {.folder = folder, .prefix = "x", .threads = threads});
+    const auto& checksums = *written.tensors[0].checksums;
+    EXPECT_EQ(checksums.begin, written.tensors[0].begin);
+    EXPECT_EQ(checksums.bytes, tensor.nbytes());
+    EXPECT_EQ(checksums.chunk_bytes, uint64_t{512} << 10);
+    ASSERT_EQ(checksums.values.size(), 88u);
+    const std::string_view bytes(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+    for (size_t i = 0; i < checksums.values.size(); ++i) {
+      ASSERT_EQ(checksums.values[i], crc32c(bytes.substr(i * checksums.chunk_bytes, checksums.chunk_bytes))) << i;
+    }
+  }
+}
+
+TEST(WriteFiles, BlocksOfOneTensorAreInFilesOfTheirOwn) {
+  const auto folder = new_folder("blocks");
+  const auto written = write_tensors(
+      {{"x", at::ones({2})}, {"y", at::ones({1})}, {"x", at::zeros({2})}}, {.folder = folder, .prefix = "b"});
+  ASSERT_EQ(written.files.size(), 2u);
+  EXPECT_NE(written.tensors[0].file, written.tensors[2].file);
+}
+
+TEST(WriteFiles, NewFoldersAreMadeOrSayWhyNot) {
+  const auto folder = new_folder("folders");
+  make_synced_folder(folder + "/a/b/../c");
+  EXPECT_TRUE(fs::is_directory(folder + "/a/c"));
+  make_synced_folder(folder);
+  std::ofstream(folder + "/file") << "x";
+  expect_contains(
+      error_text<c10::ValueError>([&] { make_synced_folder(folder + "/file/x", "there"); }),
+      "[there] " + folder + "/file/x: a folder is required, but it cannot be made: ");
 }
 
 TEST(WriteFiles, ComplexDoublesAreDoubles) {

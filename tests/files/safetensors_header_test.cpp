@@ -65,7 +65,24 @@ TEST(SafetensorsHeader, ThatWasChangedAnywhereIsAnErrorOrInsideOfItsFile) {
   }
 }
 
+TEST(SafetensorsHeader, ATensorOfADtypeThatTorchLacksCanBeSkipped) {
+  const auto path = ::testing::TempDir() + "weft_safetensors_header_f4.safetensors";
+  const std::string header =
+      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F4","shape":[6],"data_offsets":[4,7]}})";
+  std::ofstream(path, std::ios::binary) << static_cast<char>(header.size()) << std::string(7, '\0') << header
+                                        << "1234567";
+  const auto entries = read_safetensors_header(path, "test", /*allows_unknown_dtypes=*/true);
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].dtype, at::kFloat);
+  EXPECT_EQ(entries[1].dtype, c10::ScalarType::Undefined);
+  EXPECT_EQ(entries[1].unknown_dtype, "F4");
+  expect_contains(
+      error_text<c10::ValueError>([&] { read_safetensors_header(path, "test"); }),
+      "tensor \"b\" has the unknown dtype \"F4\".");
+}
+
 TEST(SafetensorsHeader, KnowsTheDtypesOfTheFormat) {
+  EXPECT_TRUE(has_safetensors_dtype(at::kFloat8_e8m0fnu));
   EXPECT_TRUE(has_safetensors_dtype(at::kFloat8_e4m3fn));
   EXPECT_FALSE(has_safetensors_dtype(at::kComplexDouble));
   std::vector<SafetensorsEntry> entries = {{"z", at::kComplexDouble, {1}, 0, 16}};

@@ -88,6 +88,22 @@ TEST(LoadPretrained, ListsMissingAndUnexpectedNames) {
   EXPECT_TRUE(at::equal(module->up->weight, stored.at("up.weight")));
 }
 
+TEST(LoadPretrained, PlainTensorsGetTheirMemoryOnTheGivenDevice) {
+  const auto expected = values();
+  const auto path = written(expected);
+  auto model = [] {
+    const OnMeta scope;
+    return TwoLayers();
+  };
+  auto on_cpu = model();
+  load_pretrained(*on_cpu, path, {.device = c10::Device(c10::kCPU)});
+  EXPECT_TRUE(at::equal(on_cpu->up->weight, expected.at("up.weight")));
+  auto on_meta = model();
+  expect_contains(
+      error_text<c10::ValueError>([&] { load_pretrained(*on_meta, path, {.device = c10::Device(c10::kMeta)}); }),
+      "must have values, but it is on meta.");
+}
+
 } // namespace load_pretrained_test
 
 } // namespace weft::nn

@@ -60,7 +60,7 @@ void AsyncSaver::join() {
 void AsyncSaver::snapshot(const LocalState& state) {
   const c10::InferenceMode no_inference(false);
   const c10::NoGradGuard no_grad;
-  LocalState next{.tensors = {}, .values = state.values};
+  LocalState next{.tensors = {}, .values = state.values, .error = state.error};
   std::vector<c10::Device> devices;
   for (const auto& [name, tensor] : state.tensors) {
     const auto found = copy_.tensors.find(name);

@@ -5,7 +5,7 @@
 #include "weft/checkpoint/read_files.h"
 #include "weft/checkpoint/retention.h"
 #include "weft/checkpoint/write_files.h"
-#include "weft/files/crc32c.h"
+#include "weft/core/checksum_text.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 uint64_t bytes_of_tensor(const StoredTensor& tensor) {
-  return static_cast<uint64_t>(block_numel(whole_block(tensor.sizes))) * c10::elementSize(tensor.dtype);
+  return static_cast<uint64_t>(block_numel(full_block(tensor.sizes))) * c10::elementSize(tensor.dtype);
 }
 
 /// The tensors in groups of at most so many bytes.
@@ -54,7 +54,7 @@ WrittenFiles copy_group(
   for (const auto& name : group) {
     const auto& tensor = stored.tensors.at(name);
     const auto local = at::empty(tensor.sizes, at::TensorOptions(tensor.dtype).device(at::kCPU));
-    targets.push_back({.name = name, .stored = &tensor, .wanted = whole_block(tensor.sizes), .local = local});
+    targets.push_back({.name = name, .stored = &tensor, .wanted = full_block(tensor.sizes), .local = local});
     sources.push_back({name_of(name), local});
   }
   read_tensors(stored, targets, {.where = "checkpoint"});
@@ -70,7 +70,7 @@ void report(const ConvertOptions& options, size_t done, size_t all) {
 } // namespace
 
 int64_t export_huggingface(const StoredTensors& stored, const std::string& folder, const ConvertOptions& options) {
-  fs::create_directories(folder);
+  make_synced_folder(folder, "checkpoint");
   for (const auto& entry : fs::directory_iterator(folder)) {
     TORCH_CHECK_VALUE(
         entry.path().extension() != ".safetensors" && entry.path().filename() != kHuggingFaceIndex, "[checkpoint] ",
@@ -100,6 +100,7 @@ int64_t export_huggingface(const StoredTensors& stored, const std::string& folde
     }
     report(options, g + 1, groups.size());
   }
+  sync_folder(folder);
   if (groups.size() > 1) {
     write_text_file(folder + "/" + kHuggingFaceIndex, huggingface_index(file_of, total));
   }
@@ -107,11 +108,11 @@ int64_t export_huggingface(const StoredTensors& stored, const std::string& folde
 }
 
 int64_t import_tensors(const StoredTensors& stored, const std::string& folder, const ConvertOptions& options) {
-  fs::create_directories(folder);
+  make_synced_folder(folder, "checkpoint");
   TORCH_CHECK_VALUE(
       fs::is_empty(folder), "[checkpoint] ", folder, ": a new folder is required, but it is not empty. Name another.");
   std::random_device random;
-  const auto id = crc32c_text(random()) + crc32c_text(random());
+  const auto id = checksum_text(random()) + checksum_text(random());
   StoredTensors result{.folder = folder, .values = stored.values};
   const auto groups = groups_of(stored, "", options.max_file_bytes);
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -129,8 +130,8 @@ int64_t import_tensors(const StoredTensors& stored, const std::string& folder, c
         copy.parts.push_back(
             {.file = result.files.size(),
              .begin = written.tensors[i].begin,
-             .index = whole_block(tensor.sizes),
-             .checksum = written.tensors[i].checksum});
+             .index = full_block(tensor.sizes),
+             .checksums = written.tensors[i].checksums});
       }
       result.tensors.emplace(options.prefix + groups[g][i], std::move(copy));
     }

@@ -1,6 +1,7 @@
 #include "weft/checkpoint/huggingface.h"
 
 #include "weft/checkpoint/manifest.h"
+#include "weft/core/dense_strides.h"
 #include "weft/core/json_depth.h"
 #include "weft/files/safetensors_header.h"
 
@@ -21,7 +22,7 @@ constexpr const char* kWhere = "load_pretrained";
 /// Adds the tensors of a file; those that are named, if any are.
 void add_file(StoredTensors& stored, const std::string& name, const std::set<std::string>* named) {
   const auto path = stored.folder + "/" + name;
-  const auto entries = read_safetensors_header(path, kWhere);
+  const auto entries = read_safetensors_header(path, kWhere, /*allows_unknown_dtypes=*/true);
   std::error_code ignored;
   stored.files.push_back({name, std::filesystem::file_size(path, ignored)});
   std::set<std::string> found;
@@ -30,15 +31,16 @@ void add_file(StoredTensors& stored, const std::string& name, const std::set<std
       continue;
     }
     found.insert(entry.name);
-    StoredTensor tensor{.dtype = entry.dtype, .sizes = c10::DimVector(c10::IntArrayRef(entry.sizes)), .parts = {}};
-    StoredPart part{.file = stored.files.size() - 1, .begin = entry.begin, .index = whole_block(entry.sizes)};
-    part.strides.resize(entry.sizes.size());
-    int64_t stride = 1;
-    for (size_t d = entry.sizes.size(); d-- > 0;) {
-      part.strides[d] = stride;
-      stride *= entry.sizes[d];
+    if (entry.dtype == c10::ScalarType::Undefined) {
+      stored.unreadable.emplace(entry.name, entry.unknown_dtype);
+      continue;
     }
-    tensor.parts.push_back(std::move(part));
+    StoredTensor tensor{.dtype = entry.dtype, .sizes = c10::DimVector(c10::IntArrayRef(entry.sizes)), .parts = {}};
+    tensor.parts.push_back(
+        {.file = stored.files.size() - 1,
+         .begin = entry.begin,
+         .index = full_block(entry.sizes),
+         .strides = dense_strides(entry.sizes)});
     stored.tensors.emplace(entry.name, std::move(tensor));
   }
   for (const auto& wanted : named != nullptr ? *named : std::set<std::string>()) {
@@ -48,29 +50,12 @@ void add_file(StoredTensors& stored, const std::string& name, const std::set<std
   }
 }
 
-/// The tensors of each file, by the index.
-std::map<std::string, std::set<std::string>> read_index(const std::string& path) {
+std::string text_of_file(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
   TORCH_CHECK_VALUE(file.good(), "[", kWhere, "] ", path, ": cannot be read.");
-  TORCH_CHECK_VALUE(
-      !too_deep_at(text.str()), "[", kWhere, "] ", path, ": the index nests deeper than a map of tensors to files.");
-  std::map<std::string, std::set<std::string>> tensors;
-  try {
-    const auto json = nlohmann::json::parse(text.str());
-    for (const auto& [tensor, name] : json.at("weight_map").items()) {
-      const auto file_name = name.get<std::string>();
-      TORCH_CHECK_VALUE(
-          is_file_name(file_name), "[", kWhere, "] ", path, ": a file of the same folder is required for '", tensor,
-          "', but got \"", file_name, "\".");
-      tensors[file_name].insert(tensor);
-    }
-  } catch (const nlohmann::json::exception& error) {
-    TORCH_CHECK_VALUE(
-        false, "[", kWhere, "] ", path, ": a map of tensors to files is required, but: ", error.what(), ".");
-  }
-  return tensors;
+  return text.str();
 }
 
 std::vector<std::string> safetensors_files(const std::string& folder) {
@@ -86,6 +71,26 @@ std::vector<std::string> safetensors_files(const std::string& folder) {
 
 } // namespace
 
+std::map<std::string, std::set<std::string>> parse_huggingface_index(std::string_view text, const std::string& path) {
+  TORCH_CHECK_VALUE(
+      !too_deep_at(text), "[", kWhere, "] ", path, ": the index nests deeper than a map of tensors to files.");
+  std::map<std::string, std::set<std::string>> tensors;
+  try {
+    const auto json = nlohmann::json::parse(text);
+    for (const auto& [tensor, name] : json.at("weight_map").items()) {
+      const auto file_name = name.get<std::string>();
+      TORCH_CHECK_VALUE(
+          is_file_name(file_name), "[", kWhere, "] ", path, ": a file of the same folder is required for '", tensor,
+          "', but got \"", file_name, "\".");
+      tensors[file_name].insert(tensor);
+    }
+  } catch (const nlohmann::json::exception& error) {
+    TORCH_CHECK_VALUE(
+        false, "[", kWhere, "] ", path, ": a map of tensors to files is required, but: ", error.what(), ".");
+  }
+  return tensors;
+}
+
 StoredTensors read_huggingface(const std::string& folder) {
   namespace fs = std::filesystem;
   StoredTensors stored;
@@ -98,7 +103,7 @@ StoredTensors read_huggingface(const std::string& folder) {
   }
   const auto index = folder + "/" + kHuggingFaceIndex;
   if (fs::exists(index)) {
-    for (const auto& [name, tensors] : read_index(index)) {
+    for (const auto& [name, tensors] : parse_huggingface_index(text_of_file(index), index)) {
       add_file(stored, name, &tensors);
     }
     return stored;

@@ -2,6 +2,9 @@
 
 #include "weft/checkpoint/stored_tensors.h"
 
+#include <set>
+#include <string_view>
+
 namespace weft {
 
 /// The tensors of a folder as Hugging Face's libraries write it: those that `model.safetensors.index.json` lists, or else those of
@@ -11,6 +14,9 @@ StoredTensors read_huggingface(const std::string& folder);
 
 /// Whether a folder looks like one.
 bool is_huggingface(const std::string& folder);
+
+/// The tensors of each file, by the text of an index; errors call it `path`.
+std::map<std::string, std::set<std::string>> parse_huggingface_index(std::string_view text, const std::string& path);
 
 /// The text of an index: which file of a folder has which tensor.
 std::string huggingface_index(const std::map<std::string, std::string>& file_of, uint64_t total_bytes);

@@ -3,6 +3,7 @@
 #include "weft/core/json_depth.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/safe_numerics.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -124,9 +125,11 @@ class KeyMapReader {
             json.dump().substr(0, 80));
     KeyExpression expression{
         .kind = Kind::Slice, .name = {}, .operands = {read(json["from"])}, .dim = number(json, "dim")};
+    int64_t sum = 0;
     for (const auto& size : json["sizes"]) {
       check(size.is_number_integer() && size.get<int64_t>() > 0, "\"sizes\" must be positive integers");
       expression.sizes.push_back(size.get<int64_t>());
+      check(!c10::add_overflows(sum, expression.sizes.back(), &sum), "the sum of \"sizes\" must fit into 64 bits");
     }
     expression.part = number(json, "part");
     check(
@@ -150,7 +153,14 @@ class Resolver {
 
   std::optional<StoredTensor> find(const KeyExpression& expression) {
     if (expression.kind == Kind::Name) {
-      const auto found = stored_.tensors.find(with_stars(expression.name, stars_));
+      const auto name = with_stars(expression.name, stars_);
+      const auto unreadable = stored_.unreadable.find(name);
+      check(
+          unreadable == stored_.unreadable.end(),
+          c10::str(
+              "a tensor of a dtype that torch has is required, but '", name, "' is stored as ",
+              unreadable == stored_.unreadable.end() ? "" : unreadable->second));
+      const auto found = stored_.tensors.find(name);
       if (found == stored_.tensors.end()) {
         return std::nullopt;
       }
@@ -202,7 +212,7 @@ class Resolver {
 
   StoredTensor sliced(const StoredTensor& tensor, const KeyExpression& expression) const {
     const auto dim = checked_dim(tensor, expression.dim);
-    const auto all = std::accumulate(expression.sizes.begin(), expression.sizes.end(), int64_t{0});
+    const auto all = std::accumulate(expression.sizes.begin(), expression.sizes.end(), int64_t{0}); // checked to fit
     const auto size = tensor.sizes[dim];
     check(size % all == 0, c10::str("a dim of ", size, " cannot be divided into parts of sizes ", expression.sizes));
     const auto before =
@@ -222,7 +232,6 @@ class Resolver {
       for (const auto& [held, wanted, length] : common) {
         next.index[dim].push_back({wanted, length});
       }
-      next.checksum = next.index[dim] == part.index[dim] ? part.checksum : std::nullopt;
       result.parts.push_back(std::move(next));
     }
     return result;
@@ -248,7 +257,9 @@ class Resolver {
         }
         result.parts.push_back(std::move(part));
       }
-      result.sizes[dim] += length;
+      check(
+          !c10::add_overflows(result.sizes[dim], length, &result.sizes[dim]),
+          "the dim of the joined tensors must fit into 64 bits");
     }
     return result;
   }
@@ -328,6 +339,9 @@ MatchedKeys match_keys(
     if (!used.contains(name)) {
       matched.unexpected.push_back(name);
     }
+  }
+  for (const auto& [name, dtype] : stored.unreadable) {
+    matched.unexpected.push_back(name);
   }
   return matched;
 }

@@ -1,13 +1,14 @@
 #include "weft/checkpoint/load_files.h"
 
+#include "weft/checkpoint/still_working.h"
 #include "weft/comm/collectives.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
-#include <c10/util/irange.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace weft {
 
@@ -49,17 +50,17 @@ void check_fits(const StoredTensor& stored, const std::string& name, const Local
       "[load] ranks must hold values and not terms of them, but got '", name, "', ", *wanted.spec, ".");
 }
 
-ReadTarget target_of(const std::string& name, const StoredTensor& stored, const LocalTensor& wanted) {
+ReadTarget target_of(const std::string& name, const StoredTensor& stored, const LocalTensor& wanted, bool is_sent_on) {
   ReadTarget target{.name = name, .stored = &stored, .wanted = {}, .local = wanted.local.detach()};
   if (!wanted.spec) {
-    target.wanted = whole_block(stored.sizes);
+    target.wanted = full_block(stored.sizes);
     return target;
   }
   const auto& mesh = wanted.spec->mesh();
   target.wanted = block_of(stored.sizes, wanted.spec->layout(), mesh.shape(), mesh.coordinate());
-  target.sharers = mesh.size();
-  for (const auto c : c10::irange(mesh.ndim())) {
-    target.sharer = target.sharer * mesh.size(c) + mesh.rank(c);
+  for (const auto m : is_sent_on ? MeshDims() : replicated_dims(*wanted.spec)) {
+    target.replicas *= mesh.size(m);
+    target.replica = target.replica * mesh.size(m) + mesh.rank(m);
   }
   return target;
 }
@@ -80,14 +81,50 @@ void broadcast_replicas(const std::map<std::string, LocalTensor>& tensors) {
   }
 }
 
-} // namespace
+/// The first of the ranks that read plain tensors gives their values to the others.
+void broadcast_plain(const std::map<std::string, LocalTensor>& tensors, const RankTexts& ranks) {
+  const c10::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.spec && tensor.local.numel() > 0) {
+      const auto local = tensor.local.detach();
+      const auto values = local.cpu().contiguous();
+      ranks.broadcast(values);
+      local.copy_(values);
+    }
+  }
+}
 
-ReadReport load_files(
-    const StoredTensors& stored,
-    const std::map<std::string, LocalTensor>& tensors,
-    const LoadOptions& options) {
+bool is_sent_to_this_rank(const LocalTensor& tensor) {
+  const auto dims = replicated_dims(*tensor.spec);
+  return std::any_of(dims.begin(), dims.end(), [&](int64_t m) { return tensor.spec->mesh().rank(m) != 0; });
+}
+
+/// Raises on all ranks if one has an error: its own on that rank, and one that names the rank on the others.
+void raise_on_all(const RankTexts& ranks, const std::exception_ptr& own) {
+  const auto text = own ? error_text_of("load", [&] { std::rethrow_exception(own); }) : std::string();
+  const auto texts = ranks.all_gather(text);
+  if (own) {
+    std::rethrow_exception(own);
+  }
+  raise_first_error(texts);
+}
+
+std::exception_ptr error_of(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+void check_all(const StoredTensors& stored, const std::map<std::string, LocalTensor>& tensors) {
   std::vector<std::string> missing;
   for (const auto& [name, tensor] : tensors) {
+    const auto unreadable = stored.unreadable.find(name);
+    TORCH_CHECK_VALUE(
+        unreadable == stored.unreadable.end(), "[load] '", name,
+        "' must be stored with a dtype that torch has, but it is ", unreadable->second, ".");
     if (!stored.tensors.contains(name)) {
       missing.push_back(name);
     }
@@ -95,25 +132,62 @@ ReadReport load_files(
   TORCH_CHECK_VALUE(
       missing.empty(), "[load] ", stored.folder, ": the tensors that are to be loaded must be in it, but it lacks ",
       joined_names(missing), ". Is it the checkpoint of another model?");
+  for (const auto& [name, tensor] : tensors) {
+    check_fits(stored.tensors.at(name), name, tensor);
+  }
+}
+
+/// The plain tensors that a rank loads, as a text.
+std::string plain_names(const std::map<std::string, LocalTensor>& tensors) {
+  std::string text;
+  for (const auto& [name, tensor] : tensors) {
+    text += tensor.spec ? std::string() : c10::str(name, " ", tensor.local.scalar_type(), tensor.local.sizes(), "\n");
+  }
+  return text;
+}
+
+} // namespace
+
+ReadReport load_files(
+    const StoredTensors& stored,
+    const std::map<std::string, LocalTensor>& tensors,
+    const LoadOptions& options,
+    const RankTexts& ranks) {
+  bool sends_plain = false;
+  if (options.broadcast) {
+    raise_on_all(ranks, error_of([&] { check_all(stored, tensors); }));
+    const auto names = ranks.all_gather(plain_names(tensors));
+    sends_plain = std::all_of(names.begin(), names.end(), [&](const auto& other) { return other == names[0]; });
+  } else {
+    check_all(stored, tensors);
+  }
   std::vector<ReadTarget> targets;
   for (const auto& [name, tensor] : tensors) {
-    const auto& found = stored.tensors.at(name);
-    check_fits(found, name, tensor);
     if (tensor.spec && !tensor.spec->mesh().is_member()) {
       continue;
     }
-    bool is_sent = false;
-    for (const auto m : options.broadcast&& tensor.spec ? replicated_dims(*tensor.spec) : MeshDims()) {
-      is_sent = is_sent || tensor.spec->mesh().rank(m) != 0;
-    }
+    const bool is_sent =
+        options.broadcast && (tensor.spec ? is_sent_to_this_rank(tensor) : sends_plain && ranks.rank() != 0);
     if (!is_sent) {
-      targets.push_back(target_of(name, found, tensor));
+      targets.push_back(target_of(name, stored.tensors.at(name), tensor, /*is_sent_on=*/options.broadcast));
     }
   }
-  const auto report =
-      read_tensors(stored, targets, {.where = "load", .verify = options.verify, .threads = options.threads});
-  if (options.broadcast) {
-    broadcast_replicas(tensors);
+  ReadReport report;
+  const auto read = [&] {
+    report = read_tensors(stored, targets, {.where = "load", .verify = options.verify, .threads = options.threads});
+  };
+  if (!options.broadcast) {
+    read();
+    return report;
+  }
+  // The ranks that wait for values hear of an error before they begin to wait.
+  StillWorking working(ranks);
+  const auto error = error_of(read);
+  working.wait_for_all();
+  raise_on_all(ranks, error);
+  broadcast_replicas(tensors);
+  if (sends_plain) {
+    broadcast_plain(tensors, ranks);
   }
   return report;
 }

@@ -19,6 +19,8 @@ struct LocalTensor {
 struct LocalState {
   std::map<std::string, LocalTensor> tensors = {};
   std::map<std::string, std::string> values = {};
+  /// What keeps this rank from saving. The ranks wait for each other when they save; there the error is raised on all of them.
+  std::string error = {};
 };
 
 } // namespace weft

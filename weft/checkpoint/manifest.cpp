@@ -1,16 +1,18 @@
 #include "weft/checkpoint/manifest.h"
 
+#include "weft/core/checksum_text.h"
+#include "weft/core/dense_strides.h"
 #include "weft/core/dtype_text.h"
-#include "weft/core/json_depth.h"
+#include "weft/files/checked_json.h"
 #include "weft/files/crc32c.h"
 
 #include <c10/util/Exception.h>
 #include <c10/util/safe_numerics.h>
-#include <nlohmann/json.hpp>
 
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 
 namespace weft {
@@ -19,9 +21,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFormat = "weft checkpoint";
-constexpr int64_t kVersion = 1;
-constexpr const char* kChecksum = "checksum";
+uint32_t checksum_of(std::string_view text) {
+  return crc32c(text);
+}
+constexpr CheckedJson::Kind kKind = {"checkpoint", "weft::save", "weft checkpoint", 1, &checksum_of};
+
+constexpr uint64_t kLargestElement = 16;
 
 /// "0:8,16:24", the ends of every run.
 std::string runs_text(const Runs& runs) {
@@ -37,15 +42,21 @@ Json part_json(const StoredPart& part) {
   for (const auto& runs : part.index) {
     json["index"].push_back(runs_text(runs));
   }
-  if (part.checksum) {
-    json["crc32c"] = crc32c_text(*part.checksum);
+  if (part.checksums) {
+    json["chunk"] = part.checksums->chunk_bytes;
+    json["crc32c"] = Json::array();
+    for (const auto checksum : part.checksums->values) {
+      json["crc32c"].push_back(checksum_text(checksum));
+    }
   }
   return json;
 }
 
 /// Everything except the checksum.
 Json content_of(const StoredTensors& stored, int64_t saved) {
-  Json json = {{"format", kFormat}, {"version", kVersion}, {"saved", saved}, {"files", Json::array()}};
+  auto json = CheckedJson::begin(kKind);
+  json["saved"] = saved;
+  json["files"] = Json::array();
   for (const auto& file : stored.files) {
     json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});
   }
@@ -65,76 +76,103 @@ Json content_of(const StoredTensors& stored, int64_t saved) {
   return json;
 }
 
-c10::DimVector row_major_strides(c10::IntArrayRef sizes) {
-  c10::DimVector strides(sizes.size());
-  int64_t next = 1;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    strides[d] = next;
-    next *= sizes[d];
+/// Finds out whether parts that together have as many elements as their tensor have each of them once. Each range of indices between two
+/// ends of runs gets a random number, and a block the product over its dims of the sums of its numbers. The sum over the parts
+/// is the number of the global tensor if every element is there once. If not, it is so with a probability of 10^-9: the
+/// difference is a polynomial that is not zero, at a random place. Comparing each two parts would take minutes for a thousand ranks.
+class Disjointness {
+ public:
+  explicit Disjointness(const StoredTensor& tensor) : numbers_(tensor.sizes.size()) {
+    for (const auto& part : tensor.parts) {
+      for (size_t d = 0; d < numbers_.size(); ++d) {
+        for (const auto& run : part.index[d]) {
+          numbers_[d][run.begin] = 0;
+          numbers_[d][run.begin + run.length] = 0;
+        }
+      }
+    }
+    std::mt19937_64 random(std::random_device{}());
+    for (auto& of_dim : numbers_) {
+      uint64_t sum = 0;
+      for (auto& [end, number] : of_dim) {
+        number = sum;
+        sum = (sum + random() % kPrime) % kPrime;
+      }
+    }
   }
-  return strides;
-}
+
+  bool holds(const StoredTensor& tensor) const {
+    uint64_t sum = 0;
+    for (const auto& part : tensor.parts) {
+      sum = (sum + number_of(part.index)) % kPrime;
+    }
+    return sum == number_of(full_block(tensor.sizes));
+  }
+
+ private:
+  static constexpr uint64_t kPrime = 4'294'967'291; // products of two remainders fit into 64 bits
+
+  uint64_t number_of(const BlockIndex& block) const {
+    uint64_t product = 1;
+    for (size_t d = 0; d < block.size(); ++d) {
+      uint64_t sum = 0;
+      for (const auto& run : block[d]) {
+        const auto begin = numbers_[d].find(run.begin);
+        const auto end = numbers_[d].find(run.begin + run.length);
+        if (begin == numbers_[d].end() || end == numbers_[d].end()) {
+          return kPrime; // of the global tensor: no part begins or ends where it does
+        }
+        sum = (sum + end->second + kPrime - begin->second) % kPrime;
+      }
+      product = product * sum % kPrime;
+    }
+    return product;
+  }
+
+  /// Per dim, for every end of a run the sum of the numbers before it.
+  std::vector<std::map<int64_t, uint64_t>> numbers_;
+};
 
 /// Reads a manifest, with errors that name the tensor.
 class CheckpointReader {
  public:
-  CheckpointReader(std::string_view text, const std::string& name) : name_(name) {
-    const auto too_deep = too_deep_at(text);
-    check(
-        !too_deep,
-        c10::str(
-            "at most ", kMaxJsonDepth, " lists and objects inside of each other are required, but at byte ",
-            too_deep.value_or(0), " are more"));
-    try {
-      root_ = Json::parse(text);
-    } catch (const nlohmann::json::exception& error) {
-      fail(c10::str("JSON is required, but: ", error.what()));
-    }
-    check(root_.is_object() && root_.value("format", Json()) == kFormat, c10::str("no \"format\": \"", kFormat, "\""));
-    check(
-        root_.value("version", Json()) == kVersion,
-        c10::str("version ", kVersion, " is required, but got ", root_.value("version", Json()).dump()));
-  }
+  CheckpointReader(std::string_view text, const std::string& name) : json_(kKind, text, name) {}
 
   ReadManifest read(const std::string& folder) const {
     try {
       ReadManifest manifest;
       manifest.stored = content();
       manifest.stored.folder = folder;
-      manifest.saved = root_.at("saved").get<int64_t>();
+      manifest.saved = root().at("saved").get<int64_t>();
       // Checked last, because the other errors are more specific.
-      const auto checksum = crc32c_text(crc32c(content_of(manifest.stored, manifest.saved).dump()));
-      const auto stated = root_.at(kChecksum).get<std::string>();
-      check(stated == checksum, c10::str("the checksum ", checksum, " is required for what it says, but got ", stated));
+      json_.check_checksum(content_of(manifest.stored, manifest.saved));
       return manifest;
     } catch (const nlohmann::json::exception& error) {
-      fail(error.what());
+      json_.fail(error.what());
     }
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    TORCH_CHECK_VALUE(false, "[checkpoint] ", name_, " is not what weft::save writes: ", what, ".");
+  const Json& root() const {
+    return json_.root();
   }
   void check(bool condition, const std::string& what) const {
-    if (!condition) {
-      fail(what);
-    }
+    json_.check(condition, what);
   }
 
   StoredTensors content() const {
     StoredTensors stored;
-    for (const auto& json : root_.at("files")) {
+    for (const auto& json : root().at("files")) {
       auto name = json.at("name").get<std::string>();
       check(is_file_name(name), "a file of the same folder is required, but got \"" + name + "\"");
       stored.files.push_back({std::move(name), unsigned_of(json.at("bytes"))});
     }
-    check(root_.at("tensors").is_object(), "\"tensors\" must be an object");
-    for (const auto& [name, json] : root_.at("tensors").items()) {
+    check(root().at("tensors").is_object(), "\"tensors\" must be an object");
+    for (const auto& [name, json] : root().at("tensors").items()) {
       stored.tensors.emplace(name, tensor(name, json, stored.files));
     }
-    check(root_.at("values").is_object(), "\"values\" must be an object");
-    for (const auto& [name, json] : root_.at("values").items()) {
+    check(root().at("values").is_object(), "\"values\" must be an object");
+    for (const auto& [name, json] : root().at("values").items()) {
       stored.values.emplace(name, json.dump());
     }
     return stored;
@@ -157,7 +195,7 @@ class CheckpointReader {
     try {
       tensor.dtype = parse_dtype(json.at("dtype").get<std::string>());
     } catch (const c10::Error&) {
-      fail(place + "has the unknown dtype " + json.at("dtype").dump().substr(0, 80));
+      json_.fail(place + "has the unknown dtype " + json.at("dtype").dump().substr(0, 80));
     }
     uint64_t elements = 1;
     for (const auto& size : json.at("shape")) {
@@ -178,6 +216,9 @@ class CheckpointReader {
       check(stored <= elements, place + "has parts with more elements than itself");
     }
     check(stored == elements, c10::str(place, "has ", elements, " elements, but its parts have ", stored));
+    check(
+        tensor.parts.size() < 2 || Disjointness(tensor).holds(tensor),
+        place + "has parts that have some of its elements twice, and others not");
     return tensor;
   }
 
@@ -201,12 +242,31 @@ class CheckpointReader {
     check(
         part.begin <= files[part.file].bytes && bytes <= files[part.file].bytes - part.begin,
         place + "has a part that is not inside of its file");
-    part.strides = row_major_strides(block_shape(part.index));
+    part.strides = dense_strides(block_shape(part.index));
     if (json.contains("crc32c")) {
-      part.checksum = parse_crc32c(json.at("crc32c").get<std::string>());
-      check(part.checksum.has_value(), place + "has a checksum that is not eight hexadecimal digits");
+      part.checksums = checksums(place, json, part.begin, bytes);
     }
     return part;
+  }
+
+  std::shared_ptr<const ChunkChecksums> checksums(
+      const std::string& place,
+      const Json& json,
+      uint64_t begin,
+      uint64_t bytes) const {
+    ChunkChecksums result{.begin = begin, .bytes = bytes, .chunk_bytes = unsigned_of(json.at("chunk"))};
+    const bool has_elements = result.chunk_bytes > 0 && result.chunk_bytes % kLargestElement == 0;
+    check(has_elements, place + "has checksums of chunks that do not end with an element");
+    for (const auto& text : json.at("crc32c")) {
+      const auto checksum = parse_checksum(text.get<std::string>());
+      check(checksum.has_value(), place + "has a checksum that is not eight hexadecimal digits");
+      result.values.push_back(*checksum);
+    }
+    const auto count = bytes / result.chunk_bytes + (bytes % result.chunk_bytes != 0 ? 1 : 0);
+    check(
+        result.values.size() == count,
+        c10::str(place, "has a part of ", count, " chunks with ", result.values.size(), " checksums"));
+    return std::make_shared<const ChunkChecksums>(std::move(result));
   }
 
   /// Increasing runs inside of a dim, so that none of the elements is there twice.
@@ -237,15 +297,14 @@ class CheckpointReader {
     }
   }
 
-  const std::string& name_;
-  Json root_;
+  CheckedJson json_;
 };
 
 } // namespace
 
 std::string manifest_text(const StoredTensors& stored, int64_t saved) {
   auto json = content_of(stored, saved);
-  json[kChecksum] = crc32c_text(crc32c(json.dump()));
+  CheckedJson::add_checksum(kKind, json);
   return json.dump() + "\n";
 }
 

@@ -10,7 +10,8 @@ namespace weft {
 ///   {"format": "weft checkpoint", "version": 1, "saved": 1700000000000000000,
 ///    "files": [{"name": "1c291ca3_rank0_1.safetensors", "bytes": 2048}, ...],
 ///    "tensors": {"layer.weight": {"dtype": "f32", "shape": [8, 16],
-///                                 "parts": [{"file": 0, "begin": 128, "index": ["0:4", "0:16"], "crc32c": "e3069283"}]}},
+///                                 "parts": [{"file": 0, "begin": 128, "index": ["0:4", "0:16"],
+///                                 "chunk": 65536, "crc32c": ["e3069283"]}]}},
 ///    "values": {"step": 7}, "checksum": "cbf43926"}
 constexpr const char* kManifestFile = "checkpoint.json";
 
@@ -18,7 +19,7 @@ constexpr const char* kManifestFile = "checkpoint.json";
 std::string manifest_text(const StoredTensors& stored, int64_t saved);
 
 /// The manifest of a folder, from its text; errors call it `name`. Raises for a text that was changed, for a name of a file
-/// outside of the folder, and for tensors whose parts are not all of their elements.
+/// outside of the folder, and for tensors whose parts do not have each of their elements once.
 struct ReadManifest {
   StoredTensors stored;
   int64_t saved = 0;

@@ -101,4 +101,32 @@ std::string RankTexts::broadcast(const std::string& text) const {
   return text_of(tensor);
 }
 
+void RankTexts::broadcast(const at::Tensor& tensor) const {
+  if (size() > 1 && tensor.numel() > 0) {
+    group_of(mesh_)->broadcast(tensor, /*root=*/0).wait();
+  }
+}
+
+std::chrono::milliseconds RankTexts::timeout() const {
+  return mesh_.defined() ? Communicator::of(mesh_).timeout() : std::chrono::milliseconds::max();
+}
+
+std::string error_text_of(const char* where, const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return c10::str("[", where, "] ", error.what());
+  }
+  return {};
+}
+
+void raise_first_error(const std::vector<std::string>& errors) {
+  for (size_t rank = 0; rank < errors.size(); ++rank) {
+    TORCH_CHECK_VALUE(
+        errors[rank].empty(), errors[rank], errors.size() > 1 ? c10::str(" (on rank ", rank, ")") : std::string());
+  }
+}
+
 } // namespace weft

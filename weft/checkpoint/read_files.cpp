@@ -1,130 +1,27 @@
 #include "weft/checkpoint/read_files.h"
 
+#include "weft/checkpoint/open_files.h"
+#include "weft/core/checksum_text.h"
 #include "weft/files/crc32c.h"
+#include "weft/files/share_work.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <map>
-#include <mutex>
-#include <numeric>
 #include <thread>
+#include <tuple>
 
 namespace weft {
 
 namespace {
 
-constexpr uint64_t kReadPiece = 8 << 20;    // of one work item
-constexpr uint64_t kScratchBytes = 4 << 20; // of one that is converted, and of rows that are read together
-constexpr uint64_t kReadStep = 512 << 10;   // stay in the cache between reading and the checksum
-constexpr uint64_t kSmallRow = 4096;        // below this, a call per row costs more than the bytes between the rows
-
-/// The files of a call, each opened when it is first read.
-class OpenFiles {
- public:
-  OpenFiles(const StoredTensors& stored, const char* where)
-      : stored_(stored), where_(where), descriptors_(stored.files.size(), -1) {}
-  ~OpenFiles() {
-    for (const auto descriptor : descriptors_) {
-      if (descriptor >= 0) {
-        ::close(descriptor);
-      }
-    }
-  }
-  OpenFiles(const OpenFiles&) = delete;
-  OpenFiles& operator=(const OpenFiles&) = delete;
-
-  int descriptor(size_t file) {
-    const std::lock_guard lock(mutex_);
-    auto& descriptor = descriptors_[file];
-    if (descriptor < 0) {
-      const auto path = stored_.path_of(file);
-      descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-      TORCH_CHECK_VALUE(descriptor >= 0, "[", where_, "] ", path, ": cannot be opened: ", std::strerror(errno), ".");
-      struct stat status = {};
-      const auto expected = stored_.files[file].bytes;
-      TORCH_CHECK_VALUE(
-          ::fstat(descriptor, &status) == 0 && static_cast<uint64_t>(status.st_size) == expected, "[", where_, "] ",
-          path, ": a file of ", expected, " bytes is required, but it has ", status.st_size,
-          ". It was truncated, or replaced by another one.");
-    }
-    return descriptor;
-  }
-
-  void read(size_t file, uint64_t begin, char* to, uint64_t bytes) {
-    const auto from = descriptor(file);
-    while (bytes > 0) {
-      const auto got = ::pread(from, to, bytes, static_cast<off_t>(begin));
-      if (got < 0 && errno == EINTR) {
-        continue;
-      }
-      TORCH_CHECK_VALUE(
-          got > 0, "[", where_, "] ", stored_.path_of(file), ": ", bytes, " bytes at ", begin, " are required, but ",
-          got == 0 ? "it ends before." : c10::str("reading failed: ", std::strerror(errno), "."));
-      begin += static_cast<uint64_t>(got);
-      to += got;
-      bytes -= static_cast<uint64_t>(got);
-    }
-  }
-
- private:
-  const StoredTensors& stored_;
-  const char* where_;
-  std::mutex mutex_;
-  std::vector<int> descriptors_;
-};
-
-/// A box of a tensor that one thread reads at once, or a range of a part that is read for its checksum alone.
-struct FilePiece {
-  size_t target;
-  ReadBox box;
-  uint64_t file_bytes; // of the elements
-  bool is_checked;     // consecutive bytes of a part that is read completely
-  bool is_verification;
-  uint32_t checksum = 0;
-};
-
-uint64_t bytes_of(const ReadBox& box, uint64_t element_bytes) {
-  return std::accumulate(box.sizes.begin(), box.sizes.end(), element_bytes, [](uint64_t a, int64_t b) {
-    return a * static_cast<uint64_t>(b);
-  });
-}
-
-/// Divides a box along its outermost dims in the file, until no box has more than `limit` bytes.
-void divide(const ReadBox& box, uint64_t element_bytes, uint64_t limit, std::vector<ReadBox>& result) {
-  const auto bytes = bytes_of(box, element_bytes);
-  if (bytes <= limit) {
-    if (bytes > 0) {
-      result.push_back(box);
-    }
-    return;
-  }
-  size_t outermost = 0;
-  for (size_t d = 0; d < box.sizes.size(); ++d) {
-    if (box.sizes[d] > 1 && (box.sizes[outermost] <= 1 || box.strides[d] > box.strides[outermost])) {
-      outermost = d;
-    }
-  }
-  const auto size = box.sizes[outermost];
-  const auto of_one = bytes / static_cast<uint64_t>(size);
-  const auto step = std::max<int64_t>(1, static_cast<int64_t>(limit / std::max<uint64_t>(of_one, 1)));
-  for (int64_t from = 0; from < size; from += step) {
-    auto next = box;
-    next.begin += static_cast<uint64_t>(from * box.strides[outermost]) * element_bytes;
-    next.sizes[outermost] = std::min(step, size - from);
-    next.target_offset[outermost] += from;
-    divide(next, element_bytes, limit, result);
-  }
-}
+constexpr uint64_t kReadStep = 512 << 10; // stay in the cache between reading and the checksum
 
 at::Tensor narrowed(at::Tensor local, const ReadBox& box) {
   for (size_t d = 0; d < box.sizes.size(); ++d) {
@@ -133,30 +30,26 @@ at::Tensor narrowed(at::Tensor local, const ReadBox& box) {
   return local;
 }
 
-/// Strides that a tensor of the box's shape has if its dims follow each other in memory as they do in the file.
-c10::DimVector packed_strides(const ReadBox& box) {
-  std::vector<size_t> order(box.sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return box.strides[a] > box.strides[b]; });
-  c10::DimVector strides(box.sizes.size());
-  int64_t next = 1;
-  for (auto d = order.rbegin(); d != order.rend(); ++d) {
-    strides[*d] = next;
-    next *= box.sizes[*d];
+/// Calls `fn` with the place in the file of every row and its place in the target, in bytes.
+template <class Fn>
+void for_each_row(const ReadBox& box, const ByteRows& rows, const Fn& fn) {
+  c10::DimVector at(rows.dims.size(), 0);
+  while (true) {
+    uint64_t from = box.begin;
+    int64_t to = 0;
+    for (size_t d = 0; d < at.size(); ++d) {
+      from += static_cast<uint64_t>(at[d] * rows.dims[d].file_stride);
+      to += at[d] * rows.dims[d].target_stride;
+    }
+    fn(from, to);
+    size_t d = at.size();
+    while (d > 0 && ++at[d - 1] == rows.dims[d - 1].count) {
+      at[--d] = 0;
+    }
+    if (d == 0) {
+      return;
+    }
   }
-  return strides;
-}
-
-/// Whether the elements go to the local tensor without a tensor in between.
-bool is_direct(const ReadBox& box, const at::Tensor& local, c10::ScalarType dtype) {
-  // A bool byte other than 0 and 1 would be undefined behaviour, so these are converted.
-  if (!local.device().is_cpu() || local.scalar_type() != dtype || dtype == at::kBool || local.is_conj() ||
-      local.is_neg()) {
-    return false;
-  }
-  const auto element_bytes = c10::elementSize(dtype);
-  return byte_rows(box, local.strides(), element_bytes).row_bytes >=
-      byte_rows(box, packed_strides(box), element_bytes).row_bytes;
 }
 
 class TensorReader {
@@ -168,160 +61,98 @@ class TensorReader {
     for (size_t t = 0; t < targets_.size(); ++t) {
       plan(t);
     }
-    std::stable_sort(pieces_.begin(), pieces_.end(), [&](const FilePiece& a, const FilePiece& b) {
-      return std::pair(part_of(a).file, a.box.begin) < std::pair(part_of(b).file, b.box.begin);
+    std::stable_sort(items_.begin(), items_.end(), [&](const ReadItem& a, const ReadItem& b) {
+      return std::pair(part_of(a).file, a.begin) < std::pair(part_of(b).file, b.begin);
     });
-    run_pieces();
-    verify_parts();
+    const auto threads = settings_.threads > 0 ? static_cast<size_t>(settings_.threads)
+                                               : std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 4);
+    share_work(threads, items_.size(), [&](const NextItem& next) {
+      std::vector<char> scratch;
+      while (const auto i = next()) {
+        read(items_[*i], scratch);
+      }
+    });
+    compare_checksums();
     report_.read_bytes = read_bytes_;
     return report_;
   }
 
  private:
-  const StoredPart& part_of(const FilePiece& piece) const {
-    return targets_[piece.target].stored->parts[piece.box.part];
+  const StoredPart& part_of(const ReadItem& item) const {
+    return targets_[item.target].stored->parts[item.box.part];
   }
 
   void plan(size_t t) {
     const auto& target = targets_[t];
     const auto element_bytes = c10::elementSize(target.stored->dtype);
-    std::map<size_t, uint64_t> consecutive_bytes; // per part
-    std::map<size_t, std::vector<FilePiece>> of_parts;
     uint64_t wanted = 0;
-    for (const auto& box : plan_reads(*target.stored, target.wanted)) {
-      const auto direct = is_direct(box, target.local, target.stored->dtype);
-      std::vector<ReadBox> divided;
-      divide(box, element_bytes, direct ? kReadPiece : kScratchBytes, divided);
-      auto& pieces = of_parts[box.part];
-      for (auto& each : divided) {
-        const auto bytes = bytes_of(each, element_bytes);
-        const bool is_consecutive = byte_rows(each, packed_strides(each), element_bytes).dims.empty();
-        consecutive_bytes[each.part] += is_consecutive ? bytes : 0;
-        wanted += bytes;
-        pieces.push_back({t, std::move(each), bytes, is_consecutive, false});
+    for (auto& item : plan_items(target, t, settings_.verify)) {
+      if (item.kind == ReadItem::Kind::Verification) {
+        report_.verified_bytes += item.bytes;
+      } else {
+        wanted += static_cast<uint64_t>(c10::multiply_integers(item.box.sizes)) * element_bytes;
       }
+      items_.push_back(std::move(item));
     }
-    check_complete(target, wanted);
     report_.wanted_bytes += wanted;
-    for (auto& [p, pieces] : of_parts) {
-      const auto& part = target.stored->parts[p];
-      const auto part_bytes = static_cast<uint64_t>(block_numel(part.index)) * element_bytes;
-      const bool is_verified = settings_.verify && part.checksum.has_value() && part_bytes > 0;
-      const bool is_read_completely = consecutive_bytes[p] == part_bytes;
-      for (auto& piece : pieces) {
-        piece.is_checked = is_verified && is_read_completely;
-        pieces_.push_back(std::move(piece));
-      }
-      if (is_verified && !is_read_completely && static_cast<int64_t>(p) % target.sharers == target.sharer) {
-        add_verification(t, p, part_bytes);
-      }
-    }
-  }
-
-  void check_complete(const ReadTarget& target, uint64_t bytes) const {
-    const auto expected = static_cast<uint64_t>(block_numel(target.wanted)) * c10::elementSize(target.stored->dtype);
+    const auto expected = static_cast<uint64_t>(block_numel(target.wanted)) * element_bytes;
     TORCH_CHECK_VALUE(
-        bytes == expected, "[", settings_.where, "] '", target.name, "': the files in ", stored_.folder, " must have ",
-        expected, " bytes of it, but they have ", bytes, ".");
+        wanted == expected, "[", settings_.where, "] '", target.name, "': the files in ", stored_.folder, " must have ",
+        expected, " bytes of it, but they have ", wanted, ".");
   }
 
-  void add_verification(size_t t, size_t p, uint64_t part_bytes) {
-    const auto begin = targets_[t].stored->parts[p].begin;
-    for (uint64_t from = 0; from < part_bytes; from += kReadPiece) {
-      const auto bytes = std::min(kReadPiece, part_bytes - from);
-      ReadBox range{.part = p, .begin = begin + from, .sizes = {}, .strides = {}, .target_offset = {}};
-      pieces_.push_back({t, std::move(range), bytes, true, true});
-      report_.verified_bytes += bytes;
-    }
-  }
-
-  void run_pieces() {
-    if (pieces_.empty()) {
-      return;
-    }
-    auto count = settings_.threads > 0 ? static_cast<size_t>(settings_.threads)
-                                       : std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 4);
-    count = std::min(count, pieces_.size());
-    std::atomic<size_t> next = 0;
-    std::atomic<bool> has_failed = false;
-    std::exception_ptr error;
-    std::mutex mutex;
-    const auto work = [&] {
-      try {
-        std::vector<char> scratch;
-        for (auto i = next++; i < pieces_.size() && !has_failed; i = next++) {
-          run_piece(pieces_[i], scratch);
-        }
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        error = error ? error : std::current_exception();
-        has_failed = true;
-      }
-    };
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < count; ++i) {
-      threads.emplace_back(work);
-    }
-    work();
-    for (auto& thread : threads) {
-      thread.join();
-    }
-    if (error) {
-      std::rethrow_exception(error);
-    }
-  }
-
-  void run_piece(FilePiece& piece, std::vector<char>& scratch) {
-    const auto file = part_of(piece).file;
-    if (piece.is_verification) {
+  void read(ReadItem& item, std::vector<char>& scratch) {
+    if (item.kind == ReadItem::Kind::Verification) {
       scratch.resize(std::max<size_t>(scratch.size(), kReadStep));
-      for (uint64_t from = 0; from < piece.file_bytes; from += kReadStep) {
-        const auto bytes = std::min(kReadStep, piece.file_bytes - from);
-        files_.read(file, piece.box.begin + from, scratch.data(), bytes);
-        piece.checksum = crc32c({scratch.data(), bytes}, piece.checksum);
+      for (uint64_t from = 0; from < item.bytes; from += kReadStep) {
+        const auto bytes = std::min(kReadStep, item.bytes - from);
+        files_.read(part_of(item).file, item.begin + from, scratch.data(), bytes);
+        add_checksums(item, item.begin + from, {scratch.data(), bytes});
       }
       return;
     }
-    const auto& target = targets_[piece.target];
+    const auto& target = targets_[item.target];
     const auto dtype = target.stored->dtype;
     const c10::InferenceMode inference(target.local.is_inference());
     const c10::NoGradGuard no_grad;
-    const auto local = narrowed(target.local, piece.box);
-    if (is_direct(piece.box, target.local, dtype)) {
-      read_rows(piece, file, local.strides(), static_cast<char*>(local.mutable_data_ptr()), scratch);
+    const auto local = narrowed(target.local, item.box);
+    if (is_direct(item.box, target)) {
+      read_box(item, local.strides(), static_cast<char*>(local.mutable_data_ptr()), scratch);
       return;
     }
-    const auto strides = packed_strides(piece.box);
+    const auto strides = packed_strides(item.box);
     const auto options = at::TensorOptions(dtype == at::kBool ? at::kByte : dtype).device(at::kCPU);
-    const auto packed = at::empty_strided(piece.box.sizes, strides, options.requires_grad(false));
-    read_rows(piece, file, strides, static_cast<char*>(packed.mutable_data_ptr()), scratch);
+    const auto packed = at::empty_strided(item.box.sizes, strides, options.requires_grad(false));
+    read_box(item, strides, static_cast<char*>(packed.mutable_data_ptr()), scratch);
     local.copy_(dtype == at::kBool ? packed.ne(0) : packed);
   }
 
-  /// Reads the rows of a box to `to`. Rows that are consecutive or close to each other are read by one call.
-  void read_rows(FilePiece& piece, size_t file, c10::IntArrayRef target_strides, char* to, std::vector<char>& scratch) {
-    const auto rows = byte_rows(piece.box, target_strides, c10::elementSize(targets_[piece.target].stored->dtype));
-    if (rows.dims.empty()) {
-      for (uint64_t from = 0; from < rows.row_bytes; from += kReadStep) {
-        const auto bytes = piece.is_checked ? std::min(kReadStep, rows.row_bytes - from) : rows.row_bytes;
-        files_.read(file, piece.box.begin + from, to + from, bytes);
-        if (!piece.is_checked) {
-          break;
-        }
-        piece.checksum = crc32c({to + from, bytes}, piece.checksum);
+  /// Reads the elements of an item to `to`, where they have these strides.
+  void read_box(ReadItem& item, c10::IntArrayRef strides, char* to, std::vector<char>& scratch) {
+    const auto file = part_of(item).file;
+    const auto rows = byte_rows(item.box, strides, c10::elementSize(targets_[item.target].stored->dtype));
+    if (item.kind == ReadItem::Kind::Consecutive) {
+      read_bytes_ += item.bytes;
+      const auto step = item.has_checksums ? kReadStep : item.bytes;
+      for (uint64_t from = 0; from < item.bytes; from += step) {
+        const auto bytes = std::min(step, item.bytes - from);
+        files_.read(file, item.begin + from, to + from, bytes);
+        add_checksums(item, item.begin + from, {to + from, bytes});
       }
-      read_bytes_ += rows.row_bytes;
+      return;
+    }
+    if (item.kind == ReadItem::Kind::Span) {
+      read_bytes_ += item.bytes;
+      scratch.resize(std::max<size_t>(scratch.size(), item.bytes));
+      files_.read(file, item.begin, scratch.data(), item.bytes);
+      add_checksums(item, item.begin, {scratch.data(), item.bytes});
+      for_each_row(item.box, rows, [&](uint64_t from, int64_t target) {
+        std::memcpy(to + target, scratch.data() + (from - item.begin), rows.row_bytes);
+      });
       return;
     }
     PendingRows pending;
-    c10::DimVector at(rows.dims.size(), 0);
-    while (true) {
-      uint64_t from = piece.box.begin;
-      int64_t target = 0;
-      for (size_t d = 0; d < at.size(); ++d) {
-        from += static_cast<uint64_t>(at[d] * rows.dims[d].file_stride);
-        target += at[d] * rows.dims[d].target_stride;
-      }
+    for_each_row(item.box, rows, [&](uint64_t from, int64_t target) {
       const auto end = pending.empty() ? 0 : pending.back().first + rows.row_bytes;
       const bool joins = !pending.empty() && rows.row_bytes < kSmallRow && from >= end &&
           from - end <= rows.row_bytes && from + rows.row_bytes - pending.front().first <= kScratchBytes;
@@ -329,14 +160,7 @@ class TensorReader {
         flush(pending, file, rows.row_bytes, scratch);
       }
       pending.emplace_back(from, to + target);
-      size_t d = at.size();
-      while (d > 0 && ++at[d - 1] == rows.dims[d - 1].count) {
-        at[--d] = 0;
-      }
-      if (d == 0) {
-        break;
-      }
-    }
+    });
     flush(pending, file, rows.row_bytes, scratch);
   }
 
@@ -361,30 +185,67 @@ class TensorReader {
     pending.clear();
   }
 
-  void verify_parts() const {
-    // They are in the order of the file, so those of a part follow each other.
-    std::map<std::pair<size_t, size_t>, uint32_t> checksums;
-    for (const auto& piece : pieces_) {
-      if (piece.is_checked) {
-        const auto [found, is_new] = checksums.try_emplace({piece.target, piece.box.part}, piece.checksum);
-        found->second = is_new ? piece.checksum : joined_crc32c(found->second, piece.checksum, piece.file_bytes);
+  /// Continues the checksums of an item by the bytes at `begin` of the file, which follow those before.
+  void add_checksums(ReadItem& item, uint64_t begin, std::string_view bytes) const {
+    if (!item.has_checksums) {
+      return;
+    }
+    const auto& checksums = *part_of(item).checksums;
+    const auto number_of = [&](uint64_t at) { return (at - checksums.begin) / checksums.chunk_bytes; };
+    const auto first = number_of(item.begin);
+    while (!bytes.empty()) {
+      const auto number = number_of(begin);
+      const auto left = checksums.begin + (number + 1) * checksums.chunk_bytes - begin;
+      const auto of_chunk = bytes.substr(0, left);
+      item.checksums.resize(number - first + 1);
+      item.checksums.back() = crc32c(of_chunk, item.checksums.back());
+      begin += of_chunk.size();
+      bytes.remove_prefix(of_chunk.size());
+    }
+  }
+
+  /// Compares the chunks that the items have completely. Others are verified by an item, perhaps of another rank, that reads them again.
+  void compare_checksums() const {
+    struct Joined {
+      uint32_t checksum = 0;
+      uint64_t bytes = 0;
+    };
+    // The items are in the order of the file, so those of a chunk follow each other.
+    std::map<std::tuple<size_t, size_t, bool, uint64_t>, Joined> chunks;
+    for (const auto& item : items_) {
+      if (!item.has_checksums) {
+        continue;
+      }
+      const auto& checksums = *part_of(item).checksums;
+      auto number = (item.begin - checksums.begin) / checksums.chunk_bytes;
+      for (const auto checksum : item.checksums) {
+        const auto chunk_begin = checksums.begin + number * checksums.chunk_bytes;
+        const auto chunk_end = std::min(chunk_begin + checksums.chunk_bytes, checksums.begin + checksums.bytes);
+        const auto bytes = std::min(chunk_end, item.begin + item.bytes) - std::max(chunk_begin, item.begin);
+        const bool is_verification = item.kind == ReadItem::Kind::Verification;
+        auto& joined = chunks[{item.target, item.box.part, is_verification, number}];
+        joined.checksum = joined_crc32c(joined.checksum, checksum, bytes);
+        joined.bytes += bytes;
+        if (joined.bytes == chunk_end - chunk_begin) {
+          check_checksum(item, checksums.values[number], joined.checksum);
+        }
+        ++number;
       }
     }
-    for (const auto& [key, checksum] : checksums) {
-      const auto& target = targets_[key.first];
-      const auto& part = target.stored->parts[key.second];
-      TORCH_CHECK_VALUE(
-          checksum == *part.checksum, "[", settings_.where, "] ", stored_.path_of(part.file), ": tensor '", target.name,
-          "' must have the checksum ", crc32c_text(*part.checksum), ", but it has ", crc32c_text(checksum),
-          ". The file was damaged; load another checkpoint.");
-    }
+  }
+
+  void check_checksum(const ReadItem& item, uint32_t expected, uint32_t checksum) const {
+    TORCH_CHECK_VALUE(
+        checksum == expected, "[", settings_.where, "] ", stored_.path_of(part_of(item).file), ": tensor '",
+        targets_[item.target].name, "' must have the checksum ", checksum_text(expected), ", but it has ",
+        checksum_text(checksum), ". The file was damaged; load another checkpoint.");
   }
 
   const StoredTensors& stored_;
   c10::ArrayRef<ReadTarget> targets_;
   const ReadSettings& settings_;
   OpenFiles files_;
-  std::vector<FilePiece> pieces_;
+  std::vector<ReadItem> items_;
   ReadReport report_;
   std::atomic<uint64_t> read_bytes_ = 0;
 };

@@ -10,6 +10,9 @@ std::vector<ReadBox> plan_reads(const StoredTensor& stored, const BlockIndex& wa
   const auto element_bytes = c10::elementSize(stored.dtype);
   for (size_t p = 0; p < stored.parts.size(); ++p) {
     const auto& part = stored.parts[p];
+    if (block_numel(part.index) == 0) {
+      continue;
+    }
     std::vector<ReadBox> found = {
         {.part = p, .begin = part.begin, .sizes = {}, .strides = part.strides, .target_offset = {}}};
     for (size_t d = 0; d < ndim && !found.empty(); ++d) {

@@ -2,9 +2,10 @@
 
 #include "weft/checkpoint/manifest.h"
 #include "weft/checkpoint/retention.h"
+#include "weft/checkpoint/saved_state.h"
+#include "weft/checkpoint/still_working.h"
 #include "weft/checkpoint/write_files.h"
-#include "weft/checkpoint/write_plan.h"
-#include "weft/core/dtype_text.h"
+#include "weft/core/checksum_text.h"
 #include "weft/files/crc32c.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +16,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <random>
 
 #include <unistd.h>
@@ -27,16 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// Raises the first error of any rank, on all of them.
-void check_errors(const std::vector<Json>& answers) {
-  for (size_t rank = 0; rank < answers.size(); ++rank) {
-    if (answers[rank].contains("error")) {
-      const auto text = answers[rank].at("error").get<std::string>();
-      TORCH_CHECK_VALUE(false, text, answers.size() > 1 ? c10::str(" (on rank ", rank, ")") : "");
-    }
-  }
-}
-
 std::vector<Json> parsed(const std::vector<std::string>& texts) {
   std::vector<Json> result;
   for (const auto& text : texts) {
@@ -46,87 +37,24 @@ std::vector<Json> parsed(const std::vector<std::string>& texts) {
 }
 
 /// Runs `fn`, whose error becomes part of this rank's answer, so that the other ranks hear of it.
-template <class Fn>
-void or_error(Json& answer, const Fn& fn) {
-  try {
-    fn();
-  } catch (const c10::Error& error) {
-    answer["error"] = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    answer["error"] = std::string("[save] ") + error.what();
+void or_error(Json& answer, const std::function<void()>& fn) {
+  if (const auto text = error_text_of("save", fn); !text.empty()) {
+    answer["error"] = text;
   }
+}
+
+/// Raises the first error of any rank, on all of them.
+void check_errors(const std::vector<Json>& answers) {
+  std::vector<std::string> errors;
+  for (const auto& answer : answers) {
+    errors.push_back(answer.value("error", std::string()));
+  }
+  raise_first_error(errors);
 }
 
 std::string new_id() {
   std::random_device random;
-  return crc32c_text(random()) + crc32c_text(random());
-}
-
-/// What a rank has, as text that is equal on ranks that have the same.
-Json description_of(const LocalState& state) {
-  Json tensors = Json::object();
-  for (const auto& [name, tensor] : state.tensors) {
-    if (tensor.spec) {
-      tensors[name] = tensor.spec->to_string();
-      TORCH_CHECK_VALUE(
-          !tensor.spec->layout().has_partial(), "[save] ranks must hold values and not terms of them, but got '", name,
-          "', ", *tensor.spec, ". Redistribute it first.");
-    } else {
-      tensors[name] = {{"dtype", dtype_text(tensor.local.scalar_type())}, {"shape", tensor.local.sizes().vec()}};
-    }
-  }
-  Json values = Json::object();
-  for (const auto& [name, text] : state.values) {
-    values[name] = Json::parse(text);
-  }
-  return {{"tensors", std::move(tensors)}, {"values", std::move(values)}};
-}
-
-/// What all ranks have together.
-struct Everything {
-  std::vector<SavedTensor> tensors; // by name
-  std::map<std::string, std::string> values;
-};
-
-Everything merged(const std::vector<Json>& descriptions, const std::vector<int64_t>& ranks) {
-  Everything all;
-  std::map<std::string, std::pair<Json, size_t>> seen; // the description and its rank
-  std::map<std::string, SavedTensor> tensors;
-  for (size_t i = 0; i < descriptions.size(); ++i) {
-    for (const auto& [name, json] : descriptions[i].at("tensors").items()) {
-      const auto [found, is_new] = seen.try_emplace(name, json, i);
-      TORCH_CHECK_VALUE(
-          found->second.first == json, "[save] '", name, "' must be the same on all ranks that have it, but rank ",
-          ranks[found->second.second], " has ", found->second.first.dump(), " and rank ", ranks[i], " has ",
-          json.dump(), ". Save different tensors under different names.");
-      auto& tensor = tensors[name];
-      if (is_new) {
-        tensor.name = name;
-        if (json.is_string()) {
-          tensor.spec = TensorSpec::parse(json.get<std::string>());
-          tensor.dtype = tensor.spec->dtype();
-          tensor.sizes = c10::DimVector(tensor.spec->sizes());
-        } else {
-          tensor.dtype = parse_dtype(json.at("dtype").get<std::string>());
-          tensor.sizes = c10::DimVector(c10::IntArrayRef(json.at("shape").get<std::vector<int64_t>>()));
-        }
-      }
-      tensor.holders.push_back(ranks[i]);
-    }
-    for (const auto& [name, json] : descriptions[i].at("values").items()) {
-      const auto [found, is_new] = all.values.try_emplace(name, json.dump());
-      TORCH_CHECK_VALUE(
-          is_new || found->second == json.dump(), "[save] the value '", name,
-          "' must be the same on all ranks that have it, but it is ", found->second.substr(0, 80), " and, on rank ",
-          ranks[i], ", ", json.dump().substr(0, 80), ". Save different values under different names.");
-    }
-  }
-  for (auto& [name, tensor] : tensors) {
-    TORCH_CHECK_VALUE(
-        !all.values.contains(name), "[save] '", name, "' must be a tensor or a value on all ranks, but it is both.");
-    all.tensors.push_back(std::move(tensor));
-  }
-  return all;
+  return checksum_text(random()) + checksum_text(random());
 }
 
 class Saver {
@@ -138,12 +66,16 @@ class Saver {
     const auto all = agree();
     Json answer = Json::object();
     WrittenFiles written;
+    StillWorking working(ranks_);
     or_error(answer, [&] { answer = write(all, written); });
+    working.wait_for_all();
     const auto answers = ranks_.gather(answer.dump());
     Json outcome = Json::object();
+    StillWorking committing(ranks_);
     if (ranks_.rank() == 0) {
       or_error(outcome, [&] { commit(all, parsed(answers)); });
     }
+    committing.wait_for_all();
     outcome = Json::parse(ranks_.broadcast(outcome.dump()));
     if (outcome.contains("error")) {
       for (const auto& file : written.files) {
@@ -155,13 +87,13 @@ class Saver {
 
  private:
   /// What all ranks have, from the texts of those that differ; makes the folder.
-  Everything agree() {
+  SavedState agree() {
     Json hello = Json::object();
-    Json own;
+    std::string own;
     or_error(hello, [&] {
+      check_options();
       own = description_of(state_);
-      const auto text = own.dump();
-      hello["digest"] = c10::str(text.size(), " ", crc32c_text(crc32c(text)), " ", std::hash<std::string>()(text));
+      hello["digest"] = c10::str(own.size(), " ", checksum_text(crc32c(own)), " ", std::hash<std::string>()(own));
       if (ranks_.rank() == 0) {
         make_folder();
         hello["id"] = new_id();
@@ -173,34 +105,21 @@ class Saver {
     const bool are_equal = std::all_of(
         hellos.begin(), hellos.end(), [&](const Json& other) { return other.at("digest") == hellos[0].at("digest"); });
     // Ranks that have the same are described once.
-    const auto descriptions = are_equal ? std::vector<Json>{own} : parsed(ranks_.all_gather(own.dump()));
-    std::vector<int64_t> numbers(ranks_.size());
-    for (int64_t i = 0; i < ranks_.size(); ++i) {
-      numbers[i] = i;
-    }
-    auto all = merged(descriptions, numbers);
-    for (auto& tensor : all.tensors) {
-      tensor.holders = are_equal ? numbers : tensor.holders;
-      check_mesh(tensor);
-    }
-    return all;
+    return merged_state(are_equal ? std::vector{own} : ranks_.all_gather(own), ranks_.size());
   }
 
-  void check_mesh(const SavedTensor& tensor) const {
-    for (const auto rank : tensor.spec ? tensor.spec->mesh().ranks() : c10::IntArrayRef()) {
-      const bool has = std::find(tensor.holders.begin(), tensor.holders.end(), rank) != tensor.holders.end();
-      TORCH_CHECK_VALUE(
-          has, "[save] every rank of the mesh of '", tensor.name, "' must save it, but rank ", rank, " does not (",
-          *tensor.spec, ").");
+  void check_options() const {
+    TORCH_CHECK_VALUE(state_.error.empty(), state_.error);
+    TORCH_CHECK_VALUE(!folder_.empty(), "[save] the path of a folder is required, but got an empty one.");
+    TORCH_CHECK_VALUE(
+        options_.keep_last >= 0, "[save] keep_last must be a number of checkpoints, but got ", options_.keep_last, ".");
+    if (options_.keep_last > 0) {
+      check_is_numbered(folder_);
     }
   }
 
   void make_folder() const {
-    std::error_code error;
-    fs::create_directories(folder_, error);
-    TORCH_CHECK_VALUE(
-        fs::is_directory(folder_), "[save] ", folder_,
-        ": a folder is required, but it cannot be made: ", error ? error.message() : "it is a file", ".");
+    make_synced_folder(folder_);
     if (fs::exists(fs::path(folder_) / kManifestFile)) {
       return;
     }
@@ -213,13 +132,15 @@ class Saver {
   }
 
   /// Writes this rank's files and says what they hold.
-  Json write(const Everything& all, WrittenFiles& written) {
-    const auto parts = plan_writes(all.tensors, ranks_.rank(), ranks_.size());
+  Json write(const SavedState& all, WrittenFiles& written) {
+    const auto parts = plan_writes(all.tensors, ranks_.rank(), ranks_.size(), options_.max_file_bytes);
     std::vector<WriteSource> sources;
     for (const auto& part : parts) {
       const auto& name = all.tensors[part.tensor].name;
       auto local = state_.tensors.at(name).local;
-      local = part.dim < 0 ? local : local.narrow(part.dim, part.range.begin, part.range.length);
+      for (size_t d = 0; d < part.positions.size(); ++d) {
+        local = local.narrow(static_cast<int64_t>(d), part.positions[d].begin, part.positions[d].length);
+      }
       sources.push_back({name, local});
     }
     written = write_tensors(
@@ -241,7 +162,9 @@ class Saver {
         }
         index.push_back(std::move(ends));
       }
-      answer["parts"].push_back({parts[i].tensor, place.file, place.begin, place.checksum, std::move(index)});
+      answer["parts"].push_back(
+          {parts[i].tensor, place.file, place.begin, std::move(index), place.checksums->bytes,
+           place.checksums->chunk_bytes, place.checksums->values});
     }
     for (const auto& [name, checksum] : plain_checksums(all)) {
       answer["plain"][name] = checksum;
@@ -250,7 +173,7 @@ class Saver {
   }
 
   /// Plain tensors count as replicated, so they must be equal on all ranks that have them.
-  std::map<std::string, uint32_t> plain_checksums(const Everything& all) const {
+  std::map<std::string, uint32_t> plain_checksums(const SavedState& all) const {
     std::map<std::string, uint32_t> checksums;
     for (const auto& tensor : all.tensors) {
       const auto own = state_.tensors.find(tensor.name);
@@ -265,7 +188,7 @@ class Saver {
   }
 
   /// On rank 0, when all ranks have written their files.
-  void commit(const Everything& all, const std::vector<Json>& answers) const {
+  void commit(const SavedState& all, const std::vector<Json>& answers) const {
     check_errors(answers);
     StoredTensors stored;
     stored.folder = folder_;
@@ -279,6 +202,7 @@ class Saver {
       const auto first_file = stored.files.size();
       for (const auto& file : answers[rank].at("files")) {
         stored.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<uint64_t>()});
+        check_is_visible(stored, static_cast<int64_t>(rank));
       }
       for (const auto& json : answers[rank].at("parts")) {
         StoredPart part{
@@ -286,8 +210,13 @@ class Saver {
             .begin = json.at(2).get<uint64_t>(),
             .index = {},
             .strides = {},
-            .checksum = json.at(3).get<uint32_t>()};
-        for (const auto& ends : json.at(4)) {
+            .checksums = {}};
+        part.checksums = std::make_shared<const ChunkChecksums>(ChunkChecksums{
+            .begin = part.begin,
+            .bytes = json.at(4).get<uint64_t>(),
+            .chunk_bytes = json.at(5).get<uint64_t>(),
+            .values = json.at(6).get<std::vector<uint32_t>>()});
+        for (const auto& ends : json.at(3)) {
           auto& runs = part.index.emplace_back();
           for (const auto& run : ends) {
             runs.push_back({run.at(0).get<int64_t>(), run.at(1).get<int64_t>()});
@@ -310,6 +239,8 @@ class Saver {
     write_manifest(stored);
     try {
       remove_unnamed_files(stored);
+      // The new checkpoint must outlive a failure of power before older ones go.
+      sync_folder(fs::absolute(folder_).lexically_normal().parent_path().string());
       remove_older_checkpoints(folder_, options_.keep_last);
     } catch (const std::exception& error) {
       // The checkpoint is complete: an error now would make the ranks remove its files.
@@ -317,10 +248,24 @@ class Saver {
     }
   }
 
+  /// The folder may be another one on another host.
+  void check_is_visible(const StoredTensors& stored, int64_t rank) const {
+    const auto path = stored.path_of(stored.files.size() - 1);
+    std::error_code error;
+    const auto bytes = fs::file_size(path, error);
+    TORCH_CHECK_VALUE(
+        !error && bytes == stored.files.back().bytes, "[save] ", path, ": the file of ", stored.files.back().bytes,
+        " bytes that rank ", rank, " has written must be visible to rank 0, but ",
+        error ? error.message() : c10::str("it has ", bytes, " bytes"), ". Save into a folder that all hosts share.");
+  }
+
   void write_manifest(const StoredTensors& stored) const {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const auto text = manifest_text(stored, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-    write_text_file(folder_ + "/" + kManifestFile, text);
+    const auto path = folder_ + "/" + kManifestFile;
+    // A manifest that cannot be read must not replace one that can.
+    parse_manifest(text, folder_, path);
+    write_text_file(path, text);
   }
 
   const LocalState& state_;
@@ -337,12 +282,6 @@ void save_files(
     const std::string& folder,
     const RankTexts& ranks,
     const SaveOptions& options) {
-  TORCH_CHECK_VALUE(!folder.empty(), "[save] the path of a folder is required, but got an empty one.");
-  TORCH_CHECK_VALUE(
-      options.keep_last >= 0, "[save] keep_last must be a number of checkpoints, but got ", options.keep_last, ".");
-  if (options.keep_last > 0) {
-    check_is_numbered(folder);
-  }
   Saver(state, folder, ranks, options).run();
 }
 

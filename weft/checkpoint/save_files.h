@@ -6,7 +6,7 @@
 namespace weft {
 
 struct SaveOptions {
-  /// A file has at most this many bytes, unless it holds one larger tensor.
+  /// A file has at most this many bytes of tensors; a larger local tensor is divided.
   uint64_t max_file_bytes = uint64_t{5} << 30;
   /// Afterwards deletes the oldest complete checkpoints whose folders have the same name up to a number at the end (step_100,
   /// step_200), but for this many; 0 deletes none.

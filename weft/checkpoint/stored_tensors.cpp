@@ -1,5 +1,9 @@
 #include "weft/checkpoint/stored_tensors.h"
 
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+
 namespace weft {
 
 BlockIndex block_of(
@@ -14,7 +18,7 @@ BlockIndex block_of(
   return index;
 }
 
-BlockIndex whole_block(c10::IntArrayRef sizes) {
+BlockIndex full_block(c10::IntArrayRef sizes) {
   BlockIndex index;
   for (const auto size : sizes) {
     index.push_back({Run{0, size}});
@@ -35,11 +39,18 @@ c10::DimVector block_shape(const BlockIndex& index) {
 }
 
 int64_t block_numel(const BlockIndex& index) {
-  int64_t numel = 1;
-  for (const auto length : block_shape(index)) {
-    numel *= length;
+  const auto shape = block_shape(index);
+  // A product of the other dims may be more than 64 bits have.
+  return std::find(shape.begin(), shape.end(), 0) != shape.end() ? 0 : c10::multiply_integers(shape);
+}
+
+uint64_t chunk_bytes_of(uint64_t bytes) {
+  constexpr uint64_t kMostChunks = 128;
+  uint64_t chunk_bytes = 64 << 10;
+  while (chunk_bytes * kMostChunks < bytes) {
+    chunk_bytes *= 2;
   }
-  return numel;
+  return chunk_bytes;
 }
 
 } // namespace weft

@@ -6,7 +6,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,11 +22,22 @@ BlockIndex block_of(
     const Layout& layout,
     c10::IntArrayRef mesh_shape,
     c10::IntArrayRef coordinate);
-/// The block that has all indices.
-BlockIndex whole_block(c10::IntArrayRef sizes);
+/// The block of the global tensor: all indices.
+BlockIndex full_block(c10::IntArrayRef sizes);
 /// The lengths of a block per dim, and its number of elements.
 c10::DimVector block_shape(const BlockIndex& index);
 int64_t block_numel(const BlockIndex& index);
+
+/// The checksums (crc32c) of a range of a file: one for each `chunk_bytes` of it, the last one for the rest. A reader that needs a
+/// few rows of a large range verifies the chunks that have these rows, and not all of the range.
+struct ChunkChecksums {
+  uint64_t begin = 0; // in the file
+  uint64_t bytes = 0;
+  uint64_t chunk_bytes = 0;
+  std::vector<uint32_t> values = {};
+};
+/// The bytes of the chunks of a range: at most 128 chunks, of 64 KiB or more.
+uint64_t chunk_bytes_of(uint64_t bytes);
 
 /// A block of a tensor inside of a file.
 struct StoredPart {
@@ -34,7 +45,8 @@ struct StoredPart {
   uint64_t begin = 0; // of its first element, in bytes of the file
   BlockIndex index = {};
   c10::DimVector strides = {}; // in the file, in elements; other than contiguous where a file holds a transposed tensor
-  std::optional<uint32_t> checksum = {}; // crc32c of a contiguous part
+  /// Of a range that has the block; none where nothing is known.
+  std::shared_ptr<const ChunkChecksums> checksums = {};
 };
 
 /// A tensor inside of files: its parts have every element once.
@@ -55,7 +67,8 @@ struct StoredTensors {
   std::string folder = {};
   std::vector<StoredFile> files = {};
   std::map<std::string, StoredTensor> tensors = {};
-  std::map<std::string, std::string> values = {}; // the JSON text of each value that is no tensor
+  std::map<std::string, std::string> values = {};     // the JSON text of each value that is no tensor
+  std::map<std::string, std::string> unreadable = {}; // tensors of dtypes that torch lacks: the name of the dtype
 
   std::string path_of(size_t file) const {
     return folder + "/" + files[file].name;

@@ -2,6 +2,7 @@
 
 #include "weft/files/crc32c.h"
 #include "weft/files/safetensors_header.h"
+#include "weft/files/share_work.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -10,11 +11,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
+#include <filesystem>
 #include <numeric>
+#include <set>
 #include <thread>
 
 namespace weft {
@@ -22,7 +23,7 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kWriteStep = 512 << 10; // stay in the cache between the checksum and writing
-constexpr uint64_t kWritePiece = 8 << 20;  // of one work item
+constexpr uint64_t kWriteItemBytes = 8 << 20;
 
 /// What the bytes of a tensor are in the file: dtype and shape.
 SafetensorsEntry entry_of(const WriteSource& source) {
@@ -40,20 +41,20 @@ SafetensorsEntry entry_of(const WriteSource& source) {
 }
 
 /// A file under a temporary name.
-class PartFile {
+class TemporaryFile {
  public:
-  explicit PartFile(std::string path) : path_(std::move(path)) {
+  explicit TemporaryFile(std::string path) : path_(std::move(path)) {
     file_ = ::open(temporary().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     check(file_ >= 0, "cannot be created");
   }
-  ~PartFile() {
+  ~TemporaryFile() {
     if (file_ >= 0) {
       ::close(file_);
       ::unlink(temporary().c_str());
     }
   }
-  PartFile(const PartFile&) = delete;
-  PartFile& operator=(const PartFile&) = delete;
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
 
   void write(uint64_t at, const char* data, uint64_t bytes) const {
     while (bytes > 0) {
@@ -91,12 +92,12 @@ class PartFile {
 };
 
 /// Consecutive bytes of a tensor in memory.
-struct MemoryPiece {
+struct WriteItem {
   size_t tensor;
   const char* data;
-  uint64_t at; // in the file
+  uint64_t from; // in the tensor
   uint64_t bytes;
-  uint32_t checksum = 0;
+  std::vector<uint32_t> checksums = {}; // of the bytes in each chunk of checksums
 };
 
 class FilesWriter {
@@ -104,6 +105,7 @@ class FilesWriter {
   FilesWriter(c10::ArrayRef<WriteSource> sources, const WriteSettings& settings)
       : sources_(sources), settings_(settings) {
     result_.tensors.resize(sources.size());
+    checksums_.resize(sources.size());
   }
 
   WrittenFiles run() {
@@ -119,14 +121,18 @@ class FilesWriter {
     });
     try {
       std::vector<size_t> members;
+      std::set<std::string> names;
       uint64_t bytes = 0;
       for (const auto t : order) {
-        if (!members.empty() && bytes + entries[t].bytes > settings_.max_file_bytes) {
+        const bool is_full = !members.empty() && bytes + entries[t].bytes > settings_.max_file_bytes;
+        if (is_full || names.contains(entries[t].name)) {
           write_file(members, entries);
           members.clear();
+          names.clear();
           bytes = 0;
         }
         members.push_back(t);
+        names.insert(entries[t].name);
         bytes += entries[t].bytes;
       }
       if (!members.empty()) {
@@ -137,6 +143,11 @@ class FilesWriter {
         ::unlink((settings_.folder + "/" + file.name).c_str());
       }
       throw;
+    }
+    for (size_t t = 0; t < checksums_.size(); ++t) {
+      if (checksums_[t].bytes > 0) {
+        result_.tensors[t].checksums = std::make_shared<const ChunkChecksums>(std::move(checksums_[t]));
+      }
     }
     return std::move(result_);
   }
@@ -150,27 +161,27 @@ class FilesWriter {
     const auto start = make_safetensors_header(entries, {{"format", "pt"}}, "save");
     const auto name = c10::str(
         settings_.prefix, "_", settings_.first_number + static_cast<int64_t>(result_.files.size()), ".safetensors");
-    PartFile file(settings_.folder + "/" + name);
+    TemporaryFile file(settings_.folder + "/" + name);
     file.write(0, start.data(), start.size());
     for (size_t i = 0; i < members.size(); ++i) {
-      result_.tensors[members[i]] = {result_.files.size(), entries[i].begin, 0};
+      result_.tensors[members[i]] = {result_.files.size(), entries[i].begin, nullptr};
     }
     // A tensor that has to be copied first is in memory twice, one at a time; all others are written by several threads at once.
-    std::vector<MemoryPiece> pieces;
+    std::vector<WriteItem> items;
     for (const auto t : members) {
       const auto& tensor = sources_[t].tensor;
       if (tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
-        add_pieces(t, tensor, pieces);
+        add_items(t, tensor, items);
       }
     }
-    write_pieces(file, pieces);
+    write_items(file, items);
     for (const auto t : members) {
       const auto& tensor = sources_[t].tensor;
       if (!(tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg())) {
         const auto copy = tensor.resolve_conj().resolve_neg().cpu().contiguous();
-        std::vector<MemoryPiece> of_copy;
-        add_pieces(t, copy, of_copy);
-        write_pieces(file, of_copy);
+        std::vector<WriteItem> of_copy;
+        add_items(t, copy, of_copy);
+        write_items(file, of_copy);
       }
     }
     file.complete();
@@ -178,63 +189,74 @@ class FilesWriter {
     result_.files.push_back({name, last.begin + last.bytes});
   }
 
-  void add_pieces(size_t t, const at::Tensor& tensor, std::vector<MemoryPiece>& pieces) const {
+  void add_items(size_t t, const at::Tensor& tensor, std::vector<WriteItem>& items) {
     const auto* data = static_cast<const char*>(tensor.const_data_ptr());
     const auto bytes = static_cast<uint64_t>(tensor.numel()) * tensor.element_size();
-    for (uint64_t from = 0; from < bytes; from += kWritePiece) {
-      pieces.push_back({t, data + from, result_.tensors[t].begin + from, std::min(kWritePiece, bytes - from)});
+    for (uint64_t from = 0; from < bytes; from += kWriteItemBytes) {
+      items.push_back({t, data + from, from, std::min(kWriteItemBytes, bytes - from)});
     }
+    auto& checksums = checksums_[t];
+    checksums.begin = result_.tensors[t].begin;
+    checksums.bytes = bytes;
+    checksums.chunk_bytes = chunk_bytes_of(bytes);
+    checksums.values.assign((bytes + checksums.chunk_bytes - 1) / checksums.chunk_bytes, 0);
   }
 
-  void write_pieces(const PartFile& file, std::vector<MemoryPiece>& pieces) {
-    std::atomic<size_t> next = 0;
-    std::atomic<bool> has_failed = false;
-    std::exception_ptr error;
-    std::mutex mutex;
-    const auto work = [&] {
-      try {
-        for (auto i = next++; i < pieces.size() && !has_failed; i = next++) {
-          auto& piece = pieces[i];
-          for (uint64_t from = 0; from < piece.bytes; from += kWriteStep) {
-            const auto bytes = std::min(kWriteStep, piece.bytes - from);
-            piece.checksum = crc32c({piece.data + from, bytes}, piece.checksum);
-            file.write(piece.at + from, piece.data + from, bytes);
-          }
+  void write_items(const TemporaryFile& file, std::vector<WriteItem>& items) {
+    const auto threads = settings_.threads > 0 ? static_cast<size_t>(settings_.threads)
+                                               : std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 2);
+    share_work(threads, items.size(), [&](const NextItem& next) {
+      while (const auto i = next()) {
+        auto& item = items[*i];
+        const auto step = std::min(kWriteStep, checksums_[item.tensor].chunk_bytes);
+        for (uint64_t from = 0; from < item.bytes; from += step) {
+          const std::string_view bytes(item.data + from, std::min(step, item.bytes - from));
+          // Items and chunks begin at multiples of the step, so that no step has bytes of two chunks.
+          const auto chunk_bytes = checksums_[item.tensor].chunk_bytes;
+          item.checksums.resize((item.from + from) / chunk_bytes - item.from / chunk_bytes + 1);
+          item.checksums.back() = crc32c(bytes, item.checksums.back());
+          file.write(result_.tensors[item.tensor].begin + item.from + from, bytes.data(), bytes.size());
         }
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        error = error ? error : std::current_exception();
-        has_failed = true;
       }
-    };
-    auto count = settings_.threads > 0 ? static_cast<size_t>(settings_.threads)
-                                       : std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 2);
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < std::min(count, pieces.size()); ++i) {
-      threads.emplace_back(work);
-    }
-    work();
-    for (auto& thread : threads) {
-      thread.join();
-    }
-    if (error) {
-      std::rethrow_exception(error);
-    }
-    for (const auto& piece : pieces) {
-      auto& checksum = result_.tensors[piece.tensor].checksum;
-      checksum = joined_crc32c(checksum, piece.checksum, piece.bytes);
+    });
+    for (const auto& item : items) {
+      auto& checksums = checksums_[item.tensor];
+      auto number = item.from / checksums.chunk_bytes;
+      for (const auto checksum : item.checksums) {
+        const auto begin = number * checksums.chunk_bytes;
+        const auto bytes = std::min(begin + checksums.chunk_bytes, item.from + item.bytes) - std::max(begin, item.from);
+        checksums.values[number] = joined_crc32c(checksums.values[number], checksum, bytes);
+        ++number;
+      }
     }
   }
 
   c10::ArrayRef<WriteSource> sources_;
   const WriteSettings& settings_;
   WrittenFiles result_;
+  std::vector<ChunkChecksums> checksums_; // of the tensors
 };
 
 } // namespace
 
 WrittenFiles write_tensors(c10::ArrayRef<WriteSource> sources, const WriteSettings& settings) {
   return FilesWriter(sources, settings).run();
+}
+
+void make_synced_folder(const std::string& folder, const char* where) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> parents; // of the new folders
+  for (auto path = fs::absolute(folder).lexically_normal(); !fs::exists(path, error); path = path.parent_path()) {
+    parents.push_back(path.parent_path());
+  }
+  fs::create_directories(folder, error);
+  TORCH_CHECK_VALUE(
+      fs::is_directory(folder), "[", where, "] ", folder,
+      ": a folder is required, but it cannot be made: ", error ? error.message() : "it is a file", ".");
+  for (const auto& parent : parents) {
+    sync_folder(parent.string());
+  }
 }
 
 void sync_folder(const std::string& folder) {

@@ -12,11 +12,11 @@ struct WriteSource {
   at::Tensor tensor;
 };
 
-/// Where a tensor was written.
+/// Where a tensor was written; of one without elements there are no checksums.
 struct WrittenTensor {
   size_t file = 0; // in WrittenFiles::files
   uint64_t begin = 0;
-  uint32_t checksum = 0; // crc32c
+  std::shared_ptr<const ChunkChecksums> checksums = {};
 };
 
 struct WrittenFiles {
@@ -32,10 +32,14 @@ struct WriteSettings {
   int64_t threads = 0; // 0: as many as there are processors, up to two
 };
 
-/// Writes tensors to safetensors files of at most max_file_bytes; a larger tensor has a file of its own. A dtype that the format
+/// Writes tensors to safetensors files of at most max_file_bytes; a larger tensor has a file of its own, and so have blocks of one
+/// tensor, which have the same name. A dtype that the format
 /// lacks is stored as the numbers that it is made of, with one more dim (complex doubles as doubles [..., 2]). Each file has the name
 /// <name>.part until all of it is on the disk. An error removes what was written.
 WrittenFiles write_tensors(c10::ArrayRef<WriteSource> sources, const WriteSettings& settings);
+
+/// Makes a folder and those around it that there are not, so that they outlive a failure of power. Errors begin with [where].
+void make_synced_folder(const std::string& folder, const char* where = "save");
 
 /// Makes the names of files in a folder outlive a failure of power.
 void sync_folder(const std::string& folder);

@@ -61,8 +61,8 @@ Runs runs_at(const Runs& runs, Run range) {
 
 class WritePlanner {
  public:
-  WritePlanner(c10::ArrayRef<SavedTensor> tensors, int64_t rank, int64_t world_size)
-      : tensors_(tensors), rank_(rank), bytes_(world_size, 0) {}
+  WritePlanner(c10::ArrayRef<SavedTensor> tensors, int64_t rank, int64_t world_size, uint64_t max_bytes)
+      : tensors_(tensors), rank_(rank), max_bytes_(max_bytes), bytes_(world_size, 0) {}
 
   std::vector<WrittenPart> run() {
     for (size_t t = 0; t < tensors_.size(); ++t) {
@@ -76,15 +76,16 @@ class WritePlanner {
   }
 
  private:
+  using Positions = c10::SmallVector<Run, 4>;
+
   void add_plain(size_t t) {
     const auto& tensor = tensors_[t];
     const auto writer = *std::min_element(
         tensor.holders.begin(), tensor.holders.end(), [&](int64_t a, int64_t b) { return bytes_[a] < bytes_[b]; });
-    auto index = whole_block(tensor.sizes);
-    const auto numel = block_numel(index);
-    bytes_[writer] += static_cast<uint64_t>(numel) * c10::elementSize(tensor.dtype);
-    if (writer == rank_ && numel > 0) {
-      parts_.push_back({.tensor = t, .index = std::move(index)});
+    const auto index = full_block(tensor.sizes);
+    bytes_[writer] += static_cast<uint64_t>(block_numel(index)) * c10::elementSize(tensor.dtype);
+    if (writer == rank_) {
+      add_parts(t, index, positions_in(index));
     }
   }
 
@@ -101,7 +102,7 @@ class WritePlanner {
       if (is_divided || number == writer) {
         bytes_[rank] += is_divided ? bytes / static_cast<uint64_t>(replicas.count()) : bytes;
         if (rank == rank_) {
-          add_part(t, spec, coordinate, is_divided ? replicas.count() : 1, number);
+          add_local(t, spec, coordinate, is_divided ? replicas.count() : 1, number);
         }
       }
     }
@@ -117,32 +118,73 @@ class WritePlanner {
     return std::min_element(loads.begin(), loads.end()) - loads.begin();
   }
 
-  void add_part(size_t t, const TensorSpec& spec, c10::IntArrayRef coordinate, int64_t replicas, int64_t number) {
-    WrittenPart part{.tensor = t, .index = block_of(spec.sizes(), spec.layout(), spec.mesh().shape(), coordinate)};
-    const auto shape = block_shape(part.index);
-    if (replicas > 1) {
-      part.dim = 0;
-      while (part.dim + 1 < static_cast<int64_t>(shape.size()) && shape[part.dim] < replicas) {
-        ++part.dim;
-      }
-      part.range = chunk(shape[part.dim], replicas, number);
-      part.index[part.dim] = runs_at(part.index[part.dim], part.range);
+  static Positions positions_in(const BlockIndex& index) {
+    Positions positions;
+    for (const auto length : block_shape(index)) {
+      positions.push_back({0, length});
     }
-    if (block_numel(part.index) > 0) {
+    return positions;
+  }
+
+  void add_local(size_t t, const TensorSpec& spec, c10::IntArrayRef coordinate, int64_t replicas, int64_t number) {
+    const auto index = block_of(spec.sizes(), spec.layout(), spec.mesh().shape(), coordinate);
+    auto positions = positions_in(index);
+    if (replicas > 1) {
+      size_t dim = 0;
+      while (dim + 1 < positions.size() && positions[dim].length < replicas) {
+        ++dim;
+      }
+      positions[dim] = chunk(positions[dim].length, replicas, number);
+    }
+    add_parts(t, index, positions);
+  }
+
+  /// Adds a block of a local tensor, divided along its first dims where it is too large for a file.
+  void add_parts(size_t t, const BlockIndex& local, const Positions& positions) {
+    auto bytes = static_cast<uint64_t>(c10::elementSize(tensors_[t].dtype));
+    for (const auto& range : positions) {
+      bytes *= static_cast<uint64_t>(range.length);
+    }
+    if (bytes == 0) {
+      return;
+    }
+    size_t dim = 0;
+    while (dim < positions.size() && positions[dim].length == 1) {
+      ++dim;
+    }
+    if (bytes <= max_bytes_ || dim == positions.size()) {
+      WrittenPart part{.tensor = t, .index = {}, .positions = positions};
+      for (size_t d = 0; d < positions.size(); ++d) {
+        part.index.push_back(runs_at(local[d], positions[d]));
+      }
       parts_.push_back(std::move(part));
+      return;
+    }
+    const auto [begin, length] = positions[dim];
+    const auto of_one = bytes / static_cast<uint64_t>(length);
+    const auto step = static_cast<int64_t>(std::max<uint64_t>(1, max_bytes_ / of_one));
+    for (int64_t from = 0; from < length; from += step) {
+      auto next = positions;
+      next[dim] = {begin + from, std::min(step, length - from)};
+      add_parts(t, local, next);
     }
   }
 
   c10::ArrayRef<SavedTensor> tensors_;
   int64_t rank_;
+  uint64_t max_bytes_;
   std::vector<uint64_t> bytes_; // that each rank writes so far
   std::vector<WrittenPart> parts_;
 };
 
 } // namespace
 
-std::vector<WrittenPart> plan_writes(c10::ArrayRef<SavedTensor> tensors, int64_t rank, int64_t world_size) {
-  return WritePlanner(tensors, rank, world_size).run();
+std::vector<WrittenPart> plan_writes(
+    c10::ArrayRef<SavedTensor> tensors,
+    int64_t rank,
+    int64_t world_size,
+    uint64_t max_bytes) {
+  return WritePlanner(tensors, rank, world_size, max_bytes).run();
 }
 
 } // namespace weft

@@ -1,7 +1,6 @@
 #include "weft/files/crc32c.h"
 
 #include <array>
-#include <cstdio>
 #include <cstring>
 
 namespace weft {
@@ -102,19 +101,6 @@ uint32_t crc32c(std::string_view bytes, uint32_t before) {
 
 uint32_t joined_crc32c(uint32_t first, uint32_t second, uint64_t second_size) {
   return product_of(shift_by(second_size), first) ^ second;
-}
-
-std::string crc32c_text(uint32_t checksum) {
-  std::array<char, 9> text = {};
-  std::snprintf(text.data(), text.size(), "%08x", checksum);
-  return text.data();
-}
-
-std::optional<uint32_t> parse_crc32c(std::string_view text) {
-  if (text.size() != 8 || text.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
-    return std::nullopt;
-  }
-  return static_cast<uint32_t>(std::stoul(std::string(text), nullptr, 16));
 }
 
 } // namespace weft

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
 
 namespace weft {
@@ -16,9 +14,5 @@ uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
 
 /// The checksum of the concatenation of two texts, from the checksums of both.
 uint32_t joined_crc32c(uint32_t first, uint32_t second, uint64_t second_size);
-
-/// A checksum as eight hexadecimal digits, and back; none for any other text.
-std::string crc32c_text(uint32_t checksum);
-std::optional<uint32_t> parse_crc32c(std::string_view text);
 
 } // namespace weft

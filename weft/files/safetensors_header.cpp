@@ -20,7 +20,7 @@ namespace {
 using c10::ScalarType;
 
 // The dtypes that the Python package supports.
-constexpr std::array<std::pair<std::string_view, ScalarType>, 18> kDtypes = {{
+constexpr std::array<std::pair<std::string_view, ScalarType>, 19> kDtypes = {{
     {"F64", ScalarType::Double},
     {"F32", ScalarType::Float},
     {"F16", ScalarType::Half},
@@ -29,6 +29,7 @@ constexpr std::array<std::pair<std::string_view, ScalarType>, 18> kDtypes = {{
     {"F8_E4M3FNUZ", ScalarType::Float8_e4m3fnuz},
     {"F8_E5M2", ScalarType::Float8_e5m2},
     {"F8_E5M2FNUZ", ScalarType::Float8_e5m2fnuz},
+    {"F8_E8M0", ScalarType::Float8_e8m0fnu},
     {"I64", ScalarType::Long},
     {"I32", ScalarType::Int},
     {"I16", ScalarType::Short},
@@ -55,8 +56,8 @@ uint64_t length_in(std::string_view start) {
 
 class HeaderReader {
  public:
-  HeaderReader(uint64_t file_bytes, const std::string& where, const std::string& path)
-      : file_bytes_(file_bytes), where_(where), path_(path) {}
+  HeaderReader(uint64_t file_bytes, const std::string& where, const std::string& path, bool allows_unknown_dtypes)
+      : file_bytes_(file_bytes), where_(where), path_(path), allows_unknown_dtypes_(allows_unknown_dtypes) {}
 
   uint64_t checked_length(std::string_view start) const {
     check(
@@ -133,8 +134,9 @@ class HeaderReader {
         return dtype;
       }
     }
-    check_tensor(false, name, "has the unknown dtype " + json.dump());
-    return {};
+    const bool may_be_skipped = allows_unknown_dtypes_ && json.is_string();
+    check_tensor(may_be_skipped, name, "has the unknown dtype " + json.dump().substr(0, 80));
+    return ScalarType::Undefined;
   }
 
   SafetensorsEntry entry(const std::string& name, const nlohmann::json& json) const {
@@ -150,6 +152,9 @@ class HeaderReader {
         c10::str("is said to be bytes ", begin, " to ", end, ", but there are ", data_bytes()));
     const auto type = dtype(name, json["dtype"]);
     check_tensor(json["shape"].is_array(), name, "must have a list as its shape");
+    if (type == ScalarType::Undefined) {
+      return {name, type, {}, data_begin_ + begin, end - begin, json["dtype"].get<std::string>()};
+    }
     std::vector<int64_t> sizes;
     uint64_t bytes = c10::elementSize(type);
     bool fits = true;
@@ -170,6 +175,7 @@ class HeaderReader {
   uint64_t file_bytes_;
   const std::string& where_;
   const std::string& path_;
+  bool allows_unknown_dtypes_;
   uint64_t data_begin_ = 0;
 };
 
@@ -191,14 +197,17 @@ std::vector<SafetensorsEntry> parse_safetensors_header(
     uint64_t file_bytes,
     const std::string& where,
     const std::string& path) {
-  return HeaderReader(file_bytes, where, path).read(start);
+  return HeaderReader(file_bytes, where, path, /*allows_unknown_dtypes=*/false).read(start);
 }
 
-std::vector<SafetensorsEntry> read_safetensors_header(const std::string& path, const std::string& where) {
+std::vector<SafetensorsEntry> read_safetensors_header(
+    const std::string& path,
+    const std::string& where,
+    bool allows_unknown_dtypes) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   TORCH_CHECK_VALUE(file.good(), "[", where, "] ", path, ": cannot be opened: ", std::strerror(errno), ".");
   const auto file_bytes = static_cast<uint64_t>(file.tellg());
-  HeaderReader reader(file_bytes, where, path);
+  HeaderReader reader(file_bytes, where, path, allows_unknown_dtypes);
   std::string start(std::min<uint64_t>(file_bytes, kLengthBytes), '\0');
   const auto read = [&](size_t from, size_t size) {
     file.seekg(static_cast<std::streamoff>(from));

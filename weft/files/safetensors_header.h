@@ -20,6 +20,7 @@ struct SafetensorsEntry {
   std::vector<int64_t> sizes;
   uint64_t begin = 0; // in the file
   uint64_t bytes = 0;
+  std::string unknown_dtype = {}; // if `dtype` is undefined, because it is one of those that torch lacks
 };
 
 /// Reads the header from the first bytes of a file of `file_bytes` bytes; `start` must hold all of the header. Errors begin
@@ -31,8 +32,11 @@ std::vector<SafetensorsEntry> parse_safetensors_header(
     const std::string& where,
     const std::string& path);
 
-/// The header of a file, of which nothing else is read.
-std::vector<SafetensorsEntry> read_safetensors_header(const std::string& path, const std::string& where);
+/// The header of a file, of which nothing else is read. Raises for dtypes that torch lacks only if they are not allowed.
+std::vector<SafetensorsEntry> read_safetensors_header(
+    const std::string& path,
+    const std::string& where,
+    bool allows_unknown_dtypes = false);
 
 /// The first bytes of a file of these tensors, up to where the data of the first one begins. Sets where each begins; they
 /// follow each other in this order. Larger elements should come first, so that all are aligned.

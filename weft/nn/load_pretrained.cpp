@@ -48,7 +48,7 @@ std::vector<NamedTensor> tensors_of(torch::nn::Module& root) {
 }
 
 /// Memory for a tensor on meta: in place for a distributed one, else a new tensor wherever it is registered.
-at::Tensor with_memory(const NamedTensor& named) {
+at::Tensor with_memory(const NamedTensor& named, c10::Device device) {
   if (!named.tensor.is_meta()) {
     return named.tensor;
   }
@@ -56,7 +56,7 @@ at::Tensor with_memory(const NamedTensor& named) {
     give_memory(named.tensor);
     return named.tensor;
   }
-  const auto made = at::empty_like(named.tensor, named.tensor.options().device(at::kCPU))
+  const auto made = at::empty_like(named.tensor, named.tensor.options().device(device))
                         .set_requires_grad(named.tensor.requires_grad());
   for (const auto& [module, name] : named.places) {
     replace_parameter(*module, name, made);
@@ -90,7 +90,7 @@ LoadedKeys load_pretrained(torch::nn::Module& module, const std::string& folder,
   std::map<std::string, at::Tensor> wanted;
   for (const auto& tensor : tensors) {
     if (matched.stored.tensors.contains(tensor.names[0])) {
-      wanted.emplace(tensor.names[0], with_memory(tensor));
+      wanted.emplace(tensor.names[0], with_memory(tensor, options.device));
     }
   }
   load_tensors(matched.stored, wanted, options.load);

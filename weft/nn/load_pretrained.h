@@ -13,6 +13,8 @@ struct LoadPretrainedOptions {
   KeyMap key_map = {};
   /// Raise for names that only the model or only the folder has; otherwise they are listed in the result.
   bool strict = true;
+  /// Where plain tensors on meta get their memory. Distributed ones get theirs on the device of their mesh.
+  c10::Device device = c10::kCPU;
   LoadOptions load = {};
 };
 

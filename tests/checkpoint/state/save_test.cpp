@@ -26,10 +26,17 @@ std::string new_path(const std::string& name) {
 }
 
 const std::vector<Placement> kPlacements = {
-    Replicate(), Shard(0), Shard(1), StridedShard(0, 2), StridedShard(1, {2, 1, 1})};
+    Replicate(),
+    Shard(0),
+    Shard(1),
+    StridedShard(0, 2),
+    StridedShard(1, {2, 1, 1}),
+    RaggedShard(0, {4, 1}),
+    RaggedShard(0, {0, 2, 3}),
+    RaggedShard(1, {7, 0})};
 
 std::vector<Layout> layouts_of(const std::vector<int64_t>& mesh_shape) {
-  return testing::all_layouts(static_cast<int64_t>(mesh_shape.size()), 2, kPlacements);
+  return testing::all_layouts(mesh_shape, 2, kPlacements);
 }
 
 at::Tensor values_of(size_t number) {
@@ -86,6 +93,7 @@ TEST(Save, EveryDtypeAndShapeComesBackBitForBit) {
       at::kFloat8_e5m2,
       at::kFloat8_e4m3fnuz,
       at::kFloat8_e5m2fnuz,
+      at::kFloat8_e8m0fnu,
       at::kLong,
       at::kInt,
       at::kShort,
@@ -170,6 +178,35 @@ TEST(Save, TensorsWithoutValuesRaise) {
   expect_contains(
       error_text<c10::ValueError>([] { save({{"w", at::empty({2}, at::kMeta)}}, new_path("meta")); }),
       "[save] 'w' must have values, but it is on meta. Materialize it first.");
+}
+
+TEST(Save, ATensorThatOneRankCannotSaveIsAnErrorOnAll) {
+  const auto folder = new_path("one_rank");
+  run_on_ranks(2, [&](int64_t rank) {
+    const auto tensor = rank == 1 ? at::empty({2}, at::kMeta) : at::ones({2});
+    const auto sparse = rank == 0 ? at::ones({2}).to_sparse() : at::ones({2});
+    for (const auto& wrong : {tensor, sparse}) {
+      expect_contains(error_text<c10::ValueError>([&] { save({{"w", wrong}}, folder); }), "[save] 'w' must ");
+      const auto saver = make_async_saver();
+      save(*saver, {{"w", wrong}}, folder);
+      expect_contains(error_text<c10::ValueError>([&] { saver->wait(); }), "[save] 'w' must ");
+    }
+  });
+}
+
+TEST(Save, ACopiedViewIsNotLoaded) {
+  const auto folder = new_path("view");
+  save({{"row", at::ones({4})}}, folder);
+  run_on_ranks(2, [&](int64_t /*rank*/) {
+    const auto mesh = init_device_mesh("cpu", {2}, {"tp"});
+    const auto x = distribute_tensor(at::zeros({4, 4}), mesh, {Shard(0)});
+    const auto row = x.select(0, 3); // on one rank alone, so every rank gets a copy
+    ASSERT_TRUE(as_dtensor(row)->is_copy_of_base());
+    State state = {{"row", row}};
+    expect_contains(
+        error_text<c10::ValueError>([&] { load(state, folder); }),
+        "[load] 'row' must have memory of its own, but it is a copied view of another tensor");
+  });
 }
 
 TEST(Save, ALoadedTensorIsAnotherVersion) {

@@ -1,11 +1,16 @@
 #include "weft/graph/deploy/weights_folder.h"
 
 #include "tests/support/error_text.h"
+#include "weft/checkpoint/manifest.h"
+#include "weft/checkpoint/save_files.h"
 #include "weft/graph/deploy/safetensors.h"
 #include "weft/graph/ir/parse.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
 
 namespace weft::graph {
 
@@ -63,6 +68,35 @@ TEST(WeightsFolder, SaysWhatDoesNotFit) {
   expect_contains(
       error_text<c10::ValueError>([&] { use_weights(program, written({{"up.weight", at::ones({4, 6})}})); }),
       "[use_weights] 'up.weight' must have the shape [6, 4] that the program has, but got [4, 6] in ");
+}
+
+TEST(WeightsFolder, ADamagedCheckpointIsAnError) {
+  auto program = program_of(at::zeros({6, 4}), at::ones({4}));
+  const auto folder = ::testing::TempDir() + "weft_weights_folder_damaged";
+  std::filesystem::remove_all(folder);
+  const auto weight = at::randn({6, 4});
+  save_files({.tensors = {{"up.weight", {weight}}}}, folder, RankTexts{DeviceMesh()}, {});
+  use_weights(program, folder);
+  EXPECT_TRUE(at::equal(program.tensors.at("up.weight"), weight));
+  program.tensors.clear(); // the maps of the file
+  program = program_of(at::zeros({6, 4}), at::ones({4}));
+  const auto stored = load_manifest(folder, "test").stored;
+  {
+    std::fstream file(stored.path_of(0), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(stored.files[0].bytes) - 3);
+    file.put(static_cast<char>(0x5a));
+  }
+  expect_contains(
+      error_text<c10::ValueError>([&] { use_weights(program, folder); }),
+      "[use_weights] " + stored.path_of(0) + ": tensor 'up.weight' must have the checksum ");
+}
+
+TEST(WeightsFolder, ADtypeThatWouldLoseValuesIsAnError) {
+  auto program = program_of(at::zeros({6, 4}, at::kLong), at::ones({4}));
+  expect_contains(
+      error_text<c10::TypeError>([&] { use_weights(program, written({{"up.weight", at::ones({6, 4})}})); }),
+      "[use_weights] 'up.weight' must be stored with a dtype that Long, which the program has, can hold, but got "
+      "Float");
 }
 
 } // namespace weights_folder_test

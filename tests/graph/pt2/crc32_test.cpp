@@ -54,10 +54,6 @@ TEST(Crc32, OfTwoTextsIsJoined) {
   }
 }
 
-TEST(Crc32, IsWrittenInEightDigits) {
-  EXPECT_EQ(checksum_text(0x1ca3), "00001ca3");
-}
-
 } // namespace crc32_test
 
 } // namespace weft::graph

@@ -26,11 +26,30 @@ LocalTensor local_tensor(const char* where, const std::string& name, const at::T
   return {impl.local(), impl.spec()};
 }
 
+LocalTensor loaded_tensor(const std::string& name, const at::Tensor& tensor) {
+  const auto* impl = as_dtensor(tensor);
+  TORCH_CHECK_VALUE(
+      impl == nullptr || !impl->is_copy_of_base(), "[load] '", name,
+      "' must have memory of its own, but it is a copied view of another tensor, which would not get the values. Load "
+      "the "
+      "other tensor.");
+  return local_tensor("load", name, tensor);
+}
+
+at::Tensor tensor_in(const at::Tensor& tensor) {
+  return tensor;
+}
+at::Tensor tensor_in(const c10::IValue& value) {
+  return value.isTensor() ? value.toTensor() : at::Tensor();
+}
+
 /// The world of the first distributed tensor, else that of this thread.
-c10::intrusive_ptr<Communicator> world_of(const State& state) {
-  for (const auto& [name, value] : state) {
-    if (value.isTensor() && is_dtensor(value.toTensor())) {
-      return c10::intrusive_ptr<Communicator>::reclaim_copy(&Communicator::of(mesh_of(value.toTensor())));
+template <class Tensors>
+c10::intrusive_ptr<Communicator> world_of(const Tensors& tensors) {
+  for (const auto& [name, value] : tensors) {
+    const auto tensor = tensor_in(value);
+    if (tensor.defined() && is_dtensor(tensor)) {
+      return c10::intrusive_ptr<Communicator>::reclaim_copy(&Communicator::of(mesh_of(tensor)));
     }
   }
   return current_world();
@@ -42,20 +61,22 @@ RankTexts texts_of_world(const c10::intrusive_ptr<Communicator>& world, const st
   return RankTexts(world->size() == 1 ? DeviceMesh() : DeviceMesh(world, c10::kCPU, {world->size()}, {name}));
 }
 
-LocalState local_state(const char* where, const State& state) {
+LocalState local_state(const State& state) {
   LocalState local;
-  for (const auto& [name, value] : state) {
-    if (value.isTensor()) {
-      local.tensors.emplace(name, local_tensor(where, name, value.toTensor()));
-    } else {
-      local.values.emplace(name, value_json(value, name));
+  local.error = error_text_of("save", [&] {
+    for (const auto& [name, value] : state) {
+      if (value.isTensor()) {
+        local.tensors.emplace(name, local_tensor("save", name, value.toTensor()));
+      } else {
+        local.values.emplace(name, value_json(value, name));
+      }
     }
-  }
+  });
   return local;
 }
 
 void save(const State& state, const std::string& folder, const SaveOptions& options) {
-  save_files(local_state("save", state), folder, texts_of_world(world_of(state), "save"), options);
+  save_files(local_state(state), folder, texts_of_world(world_of(state), "save"), options);
 }
 
 ReadReport load_tensors(
@@ -64,9 +85,10 @@ ReadReport load_tensors(
     const LoadOptions& options) {
   std::map<std::string, LocalTensor> locals;
   for (const auto& [name, tensor] : tensors) {
-    locals.emplace(name, local_tensor("load", name, tensor));
+    locals.emplace(name, loaded_tensor(name, tensor));
   }
-  const auto report = load_files(stored, locals, options);
+  const auto ranks = options.broadcast ? texts_of_world(world_of(tensors), "load") : RankTexts(DeviceMesh());
+  const auto report = load_files(stored, locals, options, ranks);
   for (const auto& [name, tensor] : tensors) {
     if (const auto* impl = as_dtensor(tensor)) {
       impl->count_write();
@@ -104,7 +126,7 @@ std::unique_ptr<AsyncSaver> make_async_saver(const std::string& name) {
 }
 
 void save(AsyncSaver& saver, const State& state, const std::string& folder, const SaveOptions& options) {
-  saver.save(local_state("save", state), folder, options);
+  saver.save(local_state(state), folder, options);
 }
 
 } // namespace weft

@@ -27,8 +27,9 @@ void save(const State& state, const std::string& folder, const SaveOptions& opti
 /// names that the checkpoint lacks; what else it has is not read.
 ReadReport load(State& state, const std::string& folder, const LoadOptions& options = {});
 
-/// Tensors and values apart, as save_files takes them: values as JSON text.
-LocalState local_state(const char* where, const State& state);
+/// Tensors and values apart, as save_files takes them: values as JSON text. What cannot be saved becomes the error of the result,
+/// which the save raises on all ranks.
+LocalState local_state(const State& state);
 
 /// Loads tensors alone, in place, from any stored ones.
 ReadReport load_tensors(

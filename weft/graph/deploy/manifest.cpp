@@ -1,11 +1,11 @@
 #include "weft/graph/deploy/manifest.h"
 
+#include "weft/core/checksum_text.h"
 #include "weft/core/dtype_text.h"
-#include "weft/core/json_depth.h"
+#include "weft/files/checked_json.h"
 #include "weft/graph/pt2/crc32.h"
 
 #include <c10/util/Exception.h>
-#include <nlohmann/json.hpp>
 
 #include <array>
 #include <fstream>
@@ -18,9 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFormat = "weft sharded program";
-constexpr int64_t kVersion = 2;
-constexpr const char* kChecksum = "checksum";
+constexpr CheckedJson::Kind kKind = {"Manifest", "`weft shard`", "weft sharded program", 2, &crc32};
 constexpr std::array<std::pair<std::string_view, NumberKind>, 3> kNumbers = {
     {{"int", NumberKind::Int}, {"float", NumberKind::Float}, {"bool", NumberKind::Bool}}};
 
@@ -59,7 +57,7 @@ std::vector<int64_t> ranks_of(const std::optional<DeviceMesh>& mesh) {
 
 /// Everything except the checksum.
 Json content_of(const Manifest& manifest) {
-  Json json = {{"format", kFormat}, {"version", kVersion}};
+  auto json = CheckedJson::begin(kKind);
   if (manifest.mesh) {
     json["mesh"] = manifest.mesh->to_string();
   }
@@ -82,59 +80,39 @@ Json content_of(const Manifest& manifest) {
 /// Reads a manifest, with errors that name the position.
 class ManifestReader {
  public:
-  ManifestReader(const std::string& text, const std::string& name) : name_(name) {
-    const auto too_deep = too_deep_at(text);
-    check(
-        !too_deep,
-        c10::str(
-            "at most ", kMaxJsonDepth, " lists and objects inside of each other are required, but at byte ",
-            too_deep.value_or(0), " are more"));
-    try {
-      root_ = Json::parse(text);
-    } catch (const nlohmann::json::exception& error) {
-      fail(c10::str("JSON is required, but: ", error.what()));
-    }
-    check(root_.is_object() && root_.value("format", Json()) == kFormat, c10::str("no \"format\": \"", kFormat, "\""));
-    check(
-        root_.value("version", Json()) == kVersion,
-        c10::str("version ", kVersion, " is required, but got ", root_.value("version", Json()).dump()));
-  }
+  ManifestReader(const std::string& text, const std::string& name) : json_(kKind, text, name) {}
 
   Manifest read() const {
     try {
       auto manifest = content();
       // Checked last, because the other errors are more specific; it finds changes that they cannot find, such as
       // another layout.
-      const auto checksum = checksum_text(crc32(content_of(manifest).dump()));
-      const auto stated = root_.at(kChecksum).get<std::string>();
-      check(stated == checksum, c10::str("the checksum ", checksum, " is required for what it says, but got ", stated));
+      json_.check_checksum(content_of(manifest));
       return manifest;
     } catch (const nlohmann::json::exception& error) {
-      fail(error.what());
+      json_.fail(error.what());
     }
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    TORCH_CHECK_VALUE(false, "[Manifest] ", name_, " is not what `weft shard` writes: ", what, ".");
+  const Json& root() const {
+    return json_.root();
   }
   void check(bool condition, const std::string& what) const {
-    if (!condition) {
-      fail(what);
-    }
+    json_.check(condition, what);
   }
 
   Manifest content() const {
     Manifest manifest;
-    const auto& ranks = root_.at("ranks");
-    if (root_.contains("mesh")) {
-      manifest.mesh = of_text("mesh", [&] { return DeviceMesh::parse(root_.at("mesh").get<std::string>()); });
+    const auto& ranks = root().at("ranks");
+    if (root().contains("mesh")) {
+      manifest.mesh = of_text("mesh", [&] { return DeviceMesh::parse(root().at("mesh").get<std::string>()); });
     }
     check(ranks.is_array(), "\"ranks\" must be a list");
     manifest.rank_files = rank_files(ranks, ranks_of(manifest.mesh));
     for (const auto& [key, entries] :
          {std::pair("inputs", &manifest.inputs), std::pair("outputs", &manifest.outputs)}) {
-      for (const auto& json : root_.at(key)) {
+      for (const auto& json : root().at(key)) {
         entries->push_back(entry(json, manifest.mesh));
       }
     }
@@ -148,7 +126,7 @@ class ManifestReader {
       return fn();
     } catch (const c10::Error& error) {
       const std::string text = error.what_without_backtrace();
-      fail(key + ": " + text.substr(0, text.find_last_not_of('.') + 1));
+      json_.fail(key + ": " + text.substr(0, text.find_last_not_of('.') + 1));
     }
   }
 
@@ -172,10 +150,9 @@ class ManifestReader {
 
   uint32_t digest(const Json& json) const {
     const auto text = json.get<std::string>();
-    check(
-        text.size() == 8 && text.find_first_not_of("0123456789abcdef") == std::string::npos,
-        "a digest of eight hexadecimal digits is required, but got " + text.substr(0, 80));
-    return static_cast<uint32_t>(std::stoul(text, nullptr, 16));
+    const auto digest = parse_checksum(text);
+    check(digest.has_value(), "a digest of eight hexadecimal digits is required, but got " + text.substr(0, 80));
+    return *digest;
   }
 
   Manifest::Entry entry(const Json& json, const std::optional<DeviceMesh>& mesh) const {
@@ -219,15 +196,14 @@ class ManifestReader {
     }
   }
 
-  std::string name_;
-  Json root_;
+  CheckedJson json_;
 };
 
 } // namespace
 
 std::string Manifest::to_json() const {
   auto json = content_of(*this);
-  json[kChecksum] = checksum_text(crc32(content_of(*this).dump()));
+  CheckedJson::add_checksum(kKind, json);
   return json.dump(/*indent=*/2) + "\n";
 }
 

@@ -3,6 +3,8 @@
 #include "weft/checkpoint/huggingface.h"
 #include "weft/checkpoint/manifest.h"
 #include "weft/checkpoint/read_files.h"
+#include "weft/core/checksum_text.h"
+#include "weft/files/crc32c.h"
 #include "weft/graph/pt2/mapped_file.h"
 
 #include <ATen/ATen.h>
@@ -45,18 +47,31 @@ class WeightFiles {
       const auto& part = weight.parts[0];
       if (part.begin % c10::elementSize(dtype) == 0 && block_numel(part.index) > 0) {
         const auto file = opened(part.file);
+        check_checksums(name, part, file->bytes());
         auto* data = const_cast<char*>(file->bytes().data()) + part.begin; // the map is private to this process
         return at::from_blob(
             data, weight.sizes, part.strides, [file](void*) {}, at::TensorOptions(dtype).device(at::kCPU));
       }
     }
     auto result = at::empty(weight.sizes, at::TensorOptions(dtype).device(at::kCPU));
-    const ReadTarget target{.name = name, .stored = &weight, .wanted = whole_block(weight.sizes), .local = result};
+    const ReadTarget target{.name = name, .stored = &weight, .wanted = full_block(weight.sizes), .local = result};
     read_tensors(stored_, target, {.where = "use_weights"});
     return result;
   }
 
  private:
+  void check_checksums(const std::string& name, const StoredPart& part, std::string_view bytes) const {
+    const auto* checksums = part.checksums.get();
+    for (size_t i = 0; checksums != nullptr && i < checksums->values.size(); ++i) {
+      const auto range = bytes.substr(checksums->begin, checksums->bytes);
+      const auto checksum = crc32c(range.substr(i * checksums->chunk_bytes, checksums->chunk_bytes));
+      TORCH_CHECK_VALUE(
+          checksum == checksums->values[i], "[use_weights] ", stored_.path_of(part.file), ": tensor '", name,
+          "' must have the checksum ", checksum_text(checksums->values[i]), ", but it has ", checksum_text(checksum),
+          ". The file was damaged; use another checkpoint.");
+    }
+  }
+
   std::shared_ptr<const MappedFile> opened(size_t file) {
     auto& mapped = files_[file];
     if (!mapped) {
@@ -92,6 +107,10 @@ std::vector<std::string> use_weights(Program& program, const std::string& folder
     TORCH_CHECK_VALUE(
         own.sizes() == c10::IntArrayRef(weight.sizes), "[use_weights] '", of_one[0], "' must have the shape ",
         own.sizes(), " that the program has, but got ", c10::IntArrayRef(weight.sizes), " in ", folder, ".");
+    TORCH_CHECK_TYPE(
+        c10::canCast(weight.dtype, own.scalar_type()), "[use_weights] '", of_one[0],
+        "' must be stored with a dtype that ", own.scalar_type(), ", which the program has, can hold, but got ",
+        weight.dtype, " in ", folder, ".");
     const auto tensor = files.tensor(of_one[0], weight, own.scalar_type());
     for (const auto& name : of_one) {
       program.tensors.at(name) = tensor;

@@ -1,5 +1,6 @@
 #include "weft/graph/pt2/archive.h"
 
+#include "weft/core/checksum_text.h"
 #include "weft/graph/pt2/crc32.h"
 
 #include <c10/util/Exception.h>

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <array>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -69,12 +68,6 @@ uint32_t multiplied(uint32_t a, uint32_t b) {
 }
 
 } // namespace
-
-std::string checksum_text(uint32_t checksum) {
-  std::array<char, 9> text = {};
-  std::snprintf(text.data(), text.size(), "%08x", checksum);
-  return text.data();
-}
 
 uint32_t joined_crc32(uint32_t first, uint32_t second, uint64_t second_size) {
   auto shift = kOne;

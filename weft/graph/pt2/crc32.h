@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 namespace weft::graph {
@@ -11,8 +10,5 @@ uint32_t crc32(std::string_view bytes);
 
 /// The checksum of the concatenation of two texts, from the checksums of both.
 uint32_t joined_crc32(uint32_t first, uint32_t second, uint64_t second_size);
-
-/// The checksum as eight hexadecimal digits.
-std::string checksum_text(uint32_t checksum);
 
 } // namespace weft::graph

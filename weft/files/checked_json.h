@@ -1,0 +1,50 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+/// A JSON object that states what it is and the checksum of its own text: {"format": ..., "version": ..., ..., "checksum": ...}.
+class CheckedJson {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  /// What all texts of a kind have in common.
+  struct Kind {
+    const char* where;  // begins the errors
+    const char* writer; // is not what <writer> writes
+    const char* format;
+    int64_t version;
+    uint32_t (*checksum)(std::string_view text);
+  };
+
+  /// Parses a text, which errors call `name`. Raises for what is no JSON, another format or another version.
+  CheckedJson(const Kind& kind, std::string_view text, std::string name);
+
+  const Json& root() const {
+    return root_;
+  }
+  [[noreturn]] void fail(const std::string& what) const;
+  void check(bool condition, const std::string& what) const {
+    if (!condition) {
+      fail(what);
+    }
+  }
+  /// Raises unless the text states the checksum of this content, which is what was understood of it.
+  void check_checksum(const Json& content) const;
+
+  /// An object of a kind, to which the content is added; then its checksum.
+  static Json begin(const Kind& kind);
+  static void add_checksum(const Kind& kind, Json& content);
+
+ private:
+  const Kind& kind_;
+  std::string name_;
+  Json root_;
+};
+
+} // namespace weft
