@@ -8,7 +8,7 @@ file(GLOB _sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/weft/core/*.cpp" "${
   "${PROJECT_SOURCE_DIR}/weft/graph/pt2/*.cpp")
 list(FILTER _sources EXCLUDE REGEX "/graph/pt2/writ")
 list(APPEND _sources weft/redistribute/step.cpp)
-foreach(_source key_map manifest read_plan stored_tensors)
+foreach(_source huggingface key_map manifest read_plan stored_tensors)
   list(APPEND _sources weft/checkpoint/${_source}.cpp)
 endforeach()
 foreach(_source graph module_stack node_error scalar_function size type)
@@ -18,7 +18,7 @@ endforeach()
 add_library(weft_fuzzed OBJECT ${_sources})
 target_include_directories(weft_fuzzed PUBLIC "${PROJECT_SOURCE_DIR}")
 target_link_libraries(weft_fuzzed PUBLIC torch nlohmann_json::nlohmann_json)
-# Without it a fuzzer gets no further than to the first checksum (weft/graph/pt2/archive.cpp).
+# Without it a fuzzer gets no further than to the first checksum (weft/graph/pt2/archive.cpp, weft/files/checked_json.cpp).
 target_compile_definitions(weft_fuzzed PRIVATE FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION)
 target_precompile_headers(weft_fuzzed PRIVATE cmake/pch.h)
 # vptr and function compare types across libraries, which torch does not export.

@@ -4,13 +4,21 @@
 
 #include "fuzz/quiet_errors.h"
 
+#include <cstdlib>
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   weft::fuzz::quiet_errors();
   try {
     const auto manifest =
         weft::parse_manifest({reinterpret_cast<const char*>(data), size}, "folder", "checkpoint.json");
     for (const auto& [name, tensor] : manifest.stored.tensors) {
-      weft::plan_reads(tensor, weft::whole_block(tensor.sizes));
+      for (const auto& box : weft::plan_reads(tensor, weft::full_block(tensor.sizes))) {
+        for (size_t d = 0; d < box.sizes.size(); ++d) {
+          if (box.target_offset[d] < 0 || box.sizes[d] > tensor.sizes[d] - box.target_offset[d]) {
+            std::abort(); // an element outside of its tensor
+          }
+        }
+      }
     }
   } catch (const c10::Error&) {
     return 0;
