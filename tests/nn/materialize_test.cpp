@@ -1,4 +1,5 @@
 #include "weft/nn/materialize.h"
+#include "tests/support/counting_allocator.h"
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/comm/comm_log.h"
@@ -9,7 +10,6 @@
 #include "weft/tensor/distribute.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules.h>
@@ -221,45 +221,6 @@ TEST(Materialize, UninitialisedTensorsAreAnErrorUnlessInitFnHandlesThem) {
   expect_equal(forgotten->linear->weight, tnn::Linear(2, 2)->weight);
 }
 
-/// Counts what is allocated on the CPU, by all threads.
-class CountingAllocator final : public c10::Allocator {
- public:
-  CountingAllocator() : inner_(c10::GetDefaultCPUAllocator()) {}
-
-  c10::DataPtr allocate(size_t bytes) override {
-    struct Block {
-      c10::DataPtr data;
-      size_t bytes;
-      CountingAllocator* owner;
-    };
-    auto data = inner_->allocate(bytes);
-    auto* const address = data.get();
-    now_ += bytes;
-    peak_ = std::max<size_t>(peak_, now_);
-    return {
-        address, new Block{std::move(data), bytes, this},
-        [](void* block) {
-          const std::unique_ptr<Block> own(static_cast<Block*>(block));
-          own->owner->now_ -= own->bytes;
-        },
-        c10::Device(c10::kCPU)};
-  }
-  c10::DeleterFnPtr raw_deleter() const override {
-    return nullptr;
-  }
-  void copy_data(void* to, const void* from, std::size_t count) const override {
-    std::memcpy(to, from, count);
-  }
-  size_t peak() const {
-    return peak_;
-  }
-
- private:
-  c10::Allocator* inner_;
-  std::atomic<size_t> now_ = 0;
-  std::atomic<size_t> peak_ = 0;
-};
-
 TEST(Materialize, PeakMemoryIsTheShardAndAChunk) {
   constexpr size_t kGlobal = size_t{4096} * 2048 * sizeof(float);
   constexpr size_t kChunk = size_t{1} << 19;
@@ -276,9 +237,10 @@ TEST(Materialize, PeakMemoryIsTheShardAndAChunk) {
     static CountingAllocator shard_0;
     static CountingAllocator shard_1;
     auto* const allocator = placement.dim() == 0 ? &shard_0 : &shard_1;
-    c10::SetCPUAllocator(allocator);
-    materialize(*linear, 1);
-    c10::SetCPUAllocator(c10::GetDefaultCPUAllocator());
+    {
+      const CountAllocations scope(*allocator);
+      materialize(*linear, 1);
+    }
     EXPECT_GE(allocator->peak(), kGlobal / 4);
     EXPECT_LE(allocator->peak(), kGlobal / 4 + kChunk) << "more than the shard and a chunk";
   }
