@@ -27,6 +27,25 @@ TEST(InPlaceView, TheTensorBecomesTheView) {
   });
 }
 
+TEST(InPlaceView, ATensorThatIsRedistributedForTheViewMayBeUsedOn) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto global = whole_numbers({5, 4, 1});
+    const auto x = distribute_tensor(global, mesh, {Shard(2)});
+    x.squeeze_(2);
+    EXPECT_EQ(spec_of(x)->to_string(), "f32[5,4] @ mesh(a=2) {R}");
+    expect_equal(full_tensor(x.detach() * 2), global.squeeze(2) * 2);
+    x.add_(1);
+    expect_equal(full_tensor(x), global.squeeze(2) + 1);
+
+    // A tensor that has the same memory would not change with it.
+    const auto y = distribute_tensor(global, mesh, {Shard(2)});
+    const auto same = y.detach();
+    y.squeeze_(2);
+    expect_contains(error_text([&] { y.add(1); }), "is a view that had to be redistributed");
+    expect_equal(full_tensor(same), global);
+  });
+}
+
 TEST(InPlaceView, DimsChangePlaces) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto global = whole_numbers({5, 1, 4});

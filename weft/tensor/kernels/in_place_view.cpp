@@ -40,8 +40,15 @@ class InPlaceView final : public c10::OperatorKernel {
         view_.has_value() && is_dtensor(self), "[", op.schema().name(), "] cannot change ",
         is_dtensor(self) ? as_dtensor(self)->spec()->to_string() : "a plain tensor",
         " in place. Make a new distributed tensor with from_local or distribute_tensor.");
+    const bool is_sole = !self.is_meta() && as_dtensor(self)->local().storage().use_count() == 1;
     view_->callBoxed(stack);
-    self.unsafeGetTensorImpl()->shallow_copy_from(stack->back().toTensor().getIntrusivePtr());
+    auto view = stack->back().toTensor();
+    if (is_sole && as_dtensor(view)->is_copy_of_base()) {
+      // A view that had to be redistributed goes out of date when the tensor it was taken of changes. Here that tensor
+      // becomes the view, and no other one has its memory.
+      view = make_dtensor_like(*as_dtensor(view), at::Tensor(as_dtensor(view)->local()));
+    }
+    self.unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());
     stack->back() = self;
   }
 
