@@ -23,7 +23,10 @@ namespace {
 /// The dtype to communicate in. Its kind must not change, because the cast happens before reductions and must commute
 /// with them.
 at::ScalarType checked_dtype(const char* option, std::optional<at::ScalarType> asked, at::ScalarType own) {
-  const auto dtype = asked.value_or(own);
+  if (C10_LIKELY(!asked)) {
+    return own;
+  }
+  const auto dtype = *asked;
   const bool is_same_kind = c10::isFloatingType(dtype) == c10::isFloatingType(own) &&
       c10::isComplexType(dtype) == c10::isComplexType(own) && (dtype == at::kBool) == (own == at::kBool);
   TORCH_CHECK_VALUE(
@@ -66,9 +69,9 @@ const PreparedCall& prepared_move(const at::Tensor& tensor, const Layout& layout
   CallKey key;
   key.add(reinterpret_cast<uintptr_t>(&kOfMoves));
   key.add(reinterpret_cast<uintptr_t>(as_dtensor(tensor)->spec().get()));
-  key.add(static_cast<uint64_t>(dtype));
-  key.add(static_cast<uint64_t>(keeps_order_in_memory()));
-  key.add(std::hash<c10::Device>()(tensor.device()));
+  key.add(
+      static_cast<uint64_t>(dtype) << 1 | static_cast<uint64_t>(keeps_order_in_memory()) |
+      std::hash<c10::Device>()(tensor.device()) << 32);
   key.add(layout);
   auto& cache = CallCache::of_thread();
   const auto* found = cache.find(key);
@@ -195,7 +198,10 @@ at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const Re
   }
   auto result = alias_for(call, tensor);
   if (!result.defined()) {
-    const at::NoGradGuard no_graph;
+    std::optional<at::NoGradGuard> no_graph; // needed where there would be one
+    if (records) {
+      no_graph.emplace();
+    }
     result = run(call, tensor, dtype, options.async_op);
   } else if (records) {
     result = view_of(tensor, result);
