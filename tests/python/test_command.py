@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 from exported_models import MODELS, bert, llama, vit
 from exported_models import gpt2 as gpt2_models
 from exported_models.exporting import VARIANTS, export, inputs_of, made, named_inputs, outputs_of
-from exported_models.sharding import COMMAND, command, in_process
+from exported_models.sharding import COMMAND, OPERATOR_LIBRARY, command, in_process
 
 PLAN = {"blocks.*.up": "colwise", "blocks.*.down": "rowwise"}
 
@@ -285,6 +285,40 @@ def test_wrong_arguments_and_files_are_one_line_with_a_hint(files, tmp_path):
 def test_a_library_that_cannot_be_loaded_is_an_error():
     code, text = refused("--library", "none.so", "show", "f32[4] @ mesh(tp=2) {R}")
     assert code == 1 and "[weft] --library must name a shared library that can be loaded, but got none.so" in text
+
+
+class OfAnotherLibrary(nn.Module):
+    def __init__(self, operator):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+        self.by = nn.Parameter(torch.randn(16))
+        self.operator = operator
+
+    def forward(self, x):
+        hidden = self.up(x)
+        if self.operator == "scaled":
+            return self.down(torch.ops.weft_test_library.scaled(hidden, self.by))
+        return self.down(torch.ops.weft_test_library.reversed(hidden))
+
+
+@pytest.mark.parametrize("operator, fallbacks", [("scaled", "none"), ("reversed", "weft_test_library::reversed")])
+def test_operators_of_a_library_are_sharded_and_run(operator, fallbacks, tmp_path):
+    """One with a rule of that library's, one without."""
+    torch.ops.load_library(OPERATOR_LIBRARY)
+    torch.manual_seed(0)
+    model, x = OfAnotherLibrary(operator), torch.randn(4, 8)
+    path, plan, given, result = (tmp_path / name for name in ("m.pt2", "plan.json", "x.safetensors", "y.safetensors"))
+    torch.export.save(torch.export.export(model, (x,)), path)
+    plan.write_text(json.dumps({"up": "colwise", "down": "rowwise"}))
+    save_file({"x": x}, given)
+
+    shard = ("shard", path, "--mesh", "tp=2", "--plan", plan, "-o", tmp_path / "sharded")
+    code, text = refused(*shard)
+    assert code == 1 and f"torch.ops.weft_test_library.{operator}.default" in text and "--library" in text
+    text = done("--library", OPERATOR_LIBRARY, *shard)
+    assert re.search(f"fallbacks +.*{fallbacks}", text)
+    done("--library", OPERATOR_LIBRARY, "run", tmp_path / "sharded", "--input", given, "--output", result)
+    torch.testing.assert_close(load_file(result)["output_0"], model(x))
 
 
 def test_every_command_has_help_with_an_example():

@@ -1,8 +1,14 @@
 """Operators of other libraries on distributed tensors: replicated, by registered rules, with autograd, and their errors."""
 
+import os
+import sys
+
 import pytest
 import torch
 import weft
+
+sys.path.insert(0, os.path.dirname(__file__))
+from exported_models.sharding import OPERATOR_LIBRARY  # noqa: E402
 from weft import Partial, Replicate, Shard
 
 aten = torch.ops.aten
@@ -105,6 +111,26 @@ def test_without_a_rule_operands_are_replicated(op, plain, placement):
         return y.to_local()
 
     torch.testing.assert_close(on_ranks(program), plain)
+
+
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0), Shard(1)], ids=str)
+def test_operators_of_a_library_in_cpp(placement):
+    """One with a rule that the library registers, one without."""
+    torch.ops.load_library(OPERATOR_LIBRARY)
+    ops, by = torch.ops.weft_test_library, torch.randn(6)
+
+    def program(mesh):
+        x, scale = distributed(X, mesh, placement), distributed(by, mesh, Replicate())
+        with weft.comm_debug() as seen:
+            scaled = ops.scaled(x, scale)
+        assert scaled.placements == (placement,) and seen.calls == 0
+        turned = ops.reversed(x)
+        assert turned.placements == (Replicate(),)
+        return scaled.full_tensor(), turned.full_tensor()
+
+    scaled, turned = on_ranks(program)
+    torch.testing.assert_close(scaled, X * by)
+    torch.testing.assert_close(turned, X.flip(-1))
 
 
 def test_operators_that_are_defined_while_tensors_exist():

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import weft
 
-COMMAND = Path(weft._C.__file__).parents[2] / "bin/weft"
+BUILD = Path(weft._C.__file__).parents[2]
+COMMAND = BUILD / "bin/weft"
+OPERATOR_LIBRARY = BUILD / "lib/operator_library.so"  # of tests/python/operator_library.cpp
 
 
 def in_process(path, mesh, plan, inputs):
