@@ -1,9 +1,10 @@
 """Runs PyTorch's distributed tests in forks of one process, which has imported torch once: importing takes longer than a test.
 
-    python upstream_run.py switch|plain FOLDER JOBS TIMEOUT RESULTS PATTERNS OTHER_TYPES EXPLICIT < tests
+    python upstream_run.py switch|imported|without FOLDER JOBS TIMEOUT RESULTS PATTERNS OTHER_TYPES EXPLICIT < tests
 
 Each line of the input is a test file in FOLDER, or file::Class.test for one test of it; tests that match one of the
-PATTERNS, a file of JSON strings, are left out. Under `switch` weft.install() comes first, tests that expect an error by
+PATTERNS, a file of JSON strings, are left out. `imported` imports Weft and does not install it, `without` does not even import
+it. Under `switch` weft.install() comes first, tests that expect an error by
 PyTorch's text pass by Weft's if it has the type, or if they match one of OTHER_TYPES (see accept_own_text), and those that
 match one of EXPLICIT run inside of an ExplicitRedistributionContext.
 RESULTS gets one JSON object per test: {"test": "file::Class.test", "status": "passed", "reason": ""}.
@@ -262,7 +263,8 @@ def main():
         file, _, test = line.partition("::")
         files[file].update([line] if test else [])
     os.environ.setdefault("WEFT_TIMEOUT_SECONDS", "60")  # a rank that fails must not make the others wait beyond the test's limit
-    import weft
+    if mode != "without":
+        import weft
 
     if mode == "switch":
         weft.install()
