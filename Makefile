@@ -85,6 +85,7 @@ lint: setup
 	@.venv/bin/python scripts/check_layers.py
 	@.venv/bin/python scripts/check_mirror.py
 	@.venv/bin/python scripts/check_sizes.py
+	@.venv/bin/python scripts/check_twins.py
 	@.venv/bin/python scripts/check_types.py
 	@.venv/bin/python scripts/check_words.py
 
