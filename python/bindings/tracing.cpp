@@ -7,6 +7,7 @@
 #include "weft/tensor/impl/operand.h"
 #include "weft/tensor/impl/parallel_forward.h"
 #include "weft/tensor/impl/scopes.h"
+#include "weft/tensor/random/recorded_draws.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -150,6 +151,16 @@ py::tuple leave_compiled(const py::sequence& results, const std::vector<SpecPtr>
   return left;
 }
 
+/// Runs a compiled program that draws random numbers.
+py::object run_drawing(const RecordedDraws& draws, const py::object& program, const py::object& arguments) {
+  std::optional<DrawnCalls> calls;
+  {
+    const py::gil_scoped_release let_go; // ranks may compare their seeds
+    calls.emplace(draws);
+  }
+  return program(arguments);
+}
+
 } // namespace
 
 void bind_tracing(py::module_& module) {
@@ -162,6 +173,15 @@ void bind_tracing(py::module_& module) {
   module.def("traced_form", &traced_form, py::arg("tensor"));
   module.def("enter_compiled", &enter_compiled, py::arg("arguments"), py::arg("specs"), py::arg("is_written"));
   module.def("leave_compiled", &leave_compiled, py::arg("results"), py::arg("specs"));
+  py::enum_<TracedDraws>(module, "TracedDraws", "What a thread does with draws of traced tensors.")
+      .value("Refused", TracedDraws::Refused)
+      .value("Unnumbered", TracedDraws::Unnumbered)
+      .value("Recorded", TracedDraws::Recorded);
+  py::class_<RecordedDraws>(module, "RecordedDraws", "The draws that a traced program has.")
+      .def_readonly("calls", &RecordedDraws::calls);
+  module.def("exchange_traced_draws", &exchange_traced_draws, py::arg("draws"));
+  module.def("take_recorded_draws", &take_recorded_draws);
+  module.def("run_drawing", &run_drawing, py::arg("draws"), py::arg("program"), py::arg("arguments"));
   module.def("traced_parts", &traced_parts, py::arg("tensor"));
 }
 

@@ -49,6 +49,7 @@ def _cross_boundary(runtime_wrappers):
 
     @functools.wraps(post_compile)
     def crossing(self, compiled_fn, aot_config, *, runtime_metadata):
+        compiled_fn = _drawing(compiled_fn, _draws.pop(aot_config.aot_id, None))
         given = [_spec_of(meta) for meta in runtime_metadata.subclass_inp_meta]
         made = [_spec_of(meta) for meta in runtime_metadata.subclass_fw_graph_out_meta]
         if self.maybe_subclass_meta is None or not (any(given) or any(made)):
@@ -89,6 +90,66 @@ def _take_gradients(runtime_wrappers):
     autograd.process_runtime_tangent = staticmethod(process_tangent)
 
 
+_draws = {}  # id of a compilation -> the random numbers that its program draws, until the program is given its boundary
+
+
+def _drawing(compiled_fn, draws):
+    """The compiled program, each of whose runs takes as many calls of the random state as the program has draws."""
+    if draws is None:
+        return compiled_fn
+
+    def run(arguments):
+        return _C.run_drawing(draws, compiled_fn, arguments)
+
+    functools.update_wrapper(run, compiled_fn)
+    run._boxed_call = True
+    return run
+
+
+def _record_draws(graph_capture):
+    create_graph = graph_capture._create_graph
+
+    @functools.wraps(create_graph)
+    def recording(f, args, args_descs=None, *, aot_config):
+        # Nothing would take the calls where an exported program runs, and graphs inside of others have no boundary.
+        if aot_config.is_export or args_descs is None:
+            return create_graph(f, args, args_descs, aot_config=aot_config)
+        _C.take_recorded_draws()
+        before = _C.exchange_traced_draws(_C.TracedDraws.Recorded)
+        try:
+            graph = create_graph(f, args, args_descs, aot_config=aot_config)
+        finally:
+            _C.exchange_traced_draws(before)
+            draws = _C.take_recorded_draws()
+        if draws.calls:
+            _draws[aot_config.aot_id] = draws
+        return graph
+
+    graph_capture._create_graph = recording
+
+
+def _keep_calls(partitioners):
+    """Backward reads the call of a random draw that forward has made. It may compute the numbers of that call again."""
+    force_save = partitioners.force_save_effectful_ops
+
+    @functools.wraps(force_save)
+    def force_save_calls(joint_module):
+        import torch
+
+        for node in joint_module.graph.find_nodes(op="call_function", target=torch.ops.weft.random_call.default):
+            node.meta["recompute"] = partitioners.CheckpointPolicy.MUST_SAVE
+        force_save(joint_module)
+
+    partitioners.force_save_effectful_ops = force_save_calls
+
+
+def _keep_calls_in_programs(constant_folding):
+    """Inductor would compute an operator without tensors once, while it compiles."""
+    import torch
+
+    constant_folding.add_dont_constant_fold(torch.ops.weft.random_call.default)
+
+
 def _drop_what_forward_did(partitioners):
     """Programs for backward are given operators of forward again that only had to run once: the checks of values, and
     collectives of which backward uses nothing. The partitioner counts both as having effects."""
@@ -111,8 +172,15 @@ def _drop_what_forward_did(partitioners):
     partitioners._extract_graph_with_inputs_outputs = extract_graph
 
 
+def _teach_partitioner(partitioners):
+    _keep_calls(partitioners)
+    _drop_what_forward_did(partitioners)
+
+
 def install():
     when_imported("torch._dynamo", _show_to_dynamo)
     when_imported("torch._subclasses.fake_tensor", _show_to_fake_mode)
     when_imported("torch._functorch._aot_autograd.runtime_wrappers", _cross_boundary)
-    when_imported("torch._functorch.partitioners", _drop_what_forward_did)
+    when_imported("torch._functorch._aot_autograd.graph_capture", _record_draws)
+    when_imported("torch._functorch.partitioners", _teach_partitioner)
+    when_imported("torch._inductor.constant_folding", _keep_calls_in_programs)

@@ -264,9 +264,23 @@ def _keeping_switches(function):
     return wrapper
 
 
+def _without_draws(compile_frame):
+    """Passes that find out shapes draw no random numbers; the one that records the program does (_compile.py)."""
+
+    @functools.wraps(compile_frame)
+    def _compile(*args, **options):
+        before = _C.exchange_traced_draws(_C.TracedDraws.Unnumbered)
+        try:
+            return compile_frame(*args, **options)
+        finally:
+            _C.exchange_traced_draws(before)
+
+    return _compile
+
+
 def _keep_switches(convert_frame, output_graph):
     """Tracing that fails or begins anew, and recorded graphs that fail, leave the thread as it was."""
-    convert_frame._compile = _keeping_switches(convert_frame._compile)
+    convert_frame._compile = _without_draws(_keeping_switches(convert_frame._compile))
     convert_frame.trace_frame = _keeping_switches(convert_frame.trace_frame)
     call_user_compiler = output_graph.OutputGraph.call_user_compiler
 

@@ -38,7 +38,8 @@ def _teach_reentrant(function):
 
 
 def _taught(generator_of_torch):
-    """The given function is called in backward alone."""
+    """The given function is called in backward alone. Weft's state is restored whatever preserve_rng_state says, since that
+    costs nothing, and torch.compile passes False for what the user wrote."""
 
     def generator(function, preserve_rng_state, *args, **kwargs):
         state = _C.random_state()
@@ -47,7 +48,7 @@ def _taught(generator_of_torch):
             with _replaying(state):
                 return function(*inputs, **keywords)
 
-        return generator_of_torch(again if preserve_rng_state else function, preserve_rng_state, *args, **kwargs)
+        return generator_of_torch(again, preserve_rng_state, *args, **kwargs)
 
     return generator
 

@@ -128,4 +128,14 @@ def dims_of_groups(mesh):
     return {name: dims for (text, name), dims in _dims_of_groups.items() if text == str(mesh)}
 
 
+@torch.library.register_fake("weft::random_call")
+def _(index, *, device=None):
+    return torch.empty(2, dtype=torch.int64)
+
+
+@torch.library.register_fake("weft::random_numbers")
+def _(call, indices, shape, dtype, device, kind, a, b, first, count):
+    return torch.empty(shape, dtype=dtype, device=device)
+
+
 _C.trace_as(TracedTensor, _name_group)

@@ -24,7 +24,7 @@ at::Tensor make_random(
       ". A partial value comes out of operators only; use from_local to make one.");
   const auto local =
       at::empty(spec->local_shape_and_offset().shape, at::TensorOptions(options.dtype).device(mesh.device_type()));
-  fill_random(local, *spec, distribution, next_random_call(options.generator));
+  fill_random(local, *spec, distribution, options.generator);
   return make_dtensor(local, spec).set_requires_grad(options.requires_grad);
 }
 

@@ -27,7 +27,7 @@ def one_layer(model):
     return model
 
 
-@pytest.mark.parametrize("name", train.EXAMPLES)
+@pytest.mark.parametrize("name", ["gpt2", "vit"])  # a decoder block like those of llama is in test_compile.py
 def test_an_example_is_one_graph(name):
     mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
     model = weft.parallelize_module(one_layer(train.make_model(name)), mesh, train.plan_file(name, sequence_parallel=True))

@@ -7,6 +7,7 @@
 #include "weft/tensor/random/random_cpu.h"
 #include "weft/tensor/random/random_cuda.h"
 #include "weft/tensor/random/random_indices.h"
+#include "weft/tensor/random/recorded_draws.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -15,12 +16,6 @@
 namespace weft {
 
 namespace {
-
-void check_layout(const TensorSpec& spec) {
-  TORCH_CHECK_VALUE(
-      !spec.layout().has_partial(), "[random] a tensor of placements R and S is required, but got ", spec,
-      ". Numbers cannot be written to a partial value; redistribute it first.");
-}
 
 bool takes(const Distribution& distribution, c10::ScalarType dtype) {
   using Kind = Distribution::Kind;
@@ -36,12 +31,26 @@ bool takes(const Distribution& distribution, c10::ScalarType dtype) {
   }
 }
 
+void check_drawable(const at::Tensor& local, const TensorSpec& spec, const Distribution& distribution) {
+  TORCH_CHECK_VALUE(
+      !spec.layout().has_partial(), "[random] a tensor of placements R and S is required, but got ", spec,
+      ". Numbers cannot be written to a partial value; redistribute it first.");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      takes(distribution, local.scalar_type()), "[random] numbers of this distribution cannot be of dtype ",
+      dtype_text(local.scalar_type()), ". Use f32, f64, f16 or bf16, or cast the result.");
+}
+
+at::Tensor fractions_like(const at::Tensor& local) {
+  return at::empty(local.sizes(), local.options().dtype(at::kDouble));
+}
+
+} // namespace
+
 void fill_contiguous(
     const at::Tensor& contiguous,
-    const TensorSpec& spec,
+    const LocalIndices& indices,
     const Distribution& distribution,
     RandomCall call) {
-  const LocalIndices indices(spec);
   if (contiguous.is_cpu()) {
     fill_random_cpu(contiguous, indices, distribution, call);
     return;
@@ -57,8 +66,6 @@ void fill_contiguous(
   }
 }
 
-} // namespace
-
 void check_not_traced(const at::Tensor& local) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       !is_traced(local),
@@ -68,12 +75,22 @@ void check_not_traced(const at::Tensor& local) {
       ". Draw them before the compiled function, or exclude the module that does by torch.compiler.disable.");
 }
 
+void fill_random(
+    const at::Tensor& local,
+    const TensorSpec& spec,
+    const Distribution& distribution,
+    const std::optional<at::Generator>& generator) {
+  if (!is_traced(local)) {
+    fill_random(local, spec, distribution, next_random_call(generator));
+    return;
+  }
+  check_drawable(local, spec, distribution);
+  record_draw(local, spec, distribution, generator);
+}
+
 void fill_random(const at::Tensor& local, const TensorSpec& spec, const Distribution& distribution, RandomCall call) {
   check_not_traced(local);
-  check_layout(spec);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      takes(distribution, local.scalar_type()), "[random] numbers of this distribution cannot be of dtype ",
-      dtype_text(local.scalar_type()), ". Use f32, f64, f16 or bf16, or cast the result.");
+  check_drawable(local, spec, distribution);
   if (!local.is_meta()) {
     before_draw(spec.mesh(), call);
   }
@@ -85,17 +102,27 @@ void fill_random(const at::Tensor& local, const TensorSpec& spec, const Distribu
     return;
   }
   if (local.is_contiguous()) {
-    fill_contiguous(local, spec, distribution, call);
+    fill_contiguous(local, LocalIndices(spec), distribution, call);
   } else {
     const auto values = at::empty(local.sizes(), local.options());
-    fill_contiguous(values, spec, distribution, call);
+    fill_contiguous(values, LocalIndices(spec), distribution, call);
     local.copy_(values);
   }
 }
 
 void fill_bernoulli(const at::Tensor& local, const at::Tensor& probabilities, const TensorSpec& spec, RandomCall call) {
-  const auto fractions = at::empty(local.sizes(), local.options().dtype(at::kDouble));
+  const auto fractions = fractions_like(local);
   fill_random(fractions, spec, Distribution::fraction(), call);
+  local.copy_(fractions.lt(probabilities));
+}
+
+void fill_bernoulli(
+    const at::Tensor& local,
+    const at::Tensor& probabilities,
+    const TensorSpec& spec,
+    const std::optional<at::Generator>& generator) {
+  const auto fractions = fractions_like(local);
+  fill_random(fractions, spec, Distribution::fraction(), generator);
   local.copy_(fractions.lt(probabilities));
 }
 

@@ -8,6 +8,7 @@
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/random/random_fill.h"
 #include "weft/tensor/random/random_stream.h"
+#include "weft/tensor/random/recorded_draws.h"
 
 #include <ATen/ATen.h>
 
@@ -60,7 +61,7 @@ bool fills_as_torch(const char* where, const at::Tensor& self, const Generator& 
 
 void fill(const char* where, const at::Tensor& self, const Distribution& distribution, const Generator& generator) {
   const auto& impl = distributed(where, self);
-  fill_random(impl.local(), *impl.spec(), distribution, next_random_call(generator));
+  fill_random(impl.local(), *impl.spec(), distribution, generator);
 }
 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, Generator generator) {
@@ -146,7 +147,9 @@ at::Tensor& bernoulli_(at::Tensor& self, double p, Generator generator) {
 /// As torch does: on the CPU by an error, which every rank raises, on other devices by an assertion of the device.
 void check_probabilities(const at::Tensor& p) {
   const auto are_valid = p.ge(0).logical_and_(p.le(1)).all();
-  if (p.is_cpu()) {
+  if (is_distributed_of_tracer(p)) {
+    assert_when_run(are_valid, "[bernoulli_] probabilities in [0, 1] are required, but got others.");
+  } else if (p.is_cpu()) {
     TORCH_CHECK_VALUE(
         are_valid.item<bool>(), "[bernoulli_] probabilities in [0, 1] are required, but got others in ",
         is_dtensor(p) ? spec_of(p)->to_string() : p.toString(), ".");
@@ -159,7 +162,7 @@ at::Tensor& bernoulli_of_tensor_(at::Tensor& self, const at::Tensor& p, Generato
   check_probabilities(p);
   const auto& impl = distributed("bernoulli_", self);
   const auto probabilities = local_as("bernoulli_", p, *impl.spec());
-  fill_bernoulli(impl.local(), probabilities, *impl.spec(), next_random_call(generator));
+  fill_bernoulli(impl.local(), probabilities, *impl.spec(), generator);
   return self;
 }
 

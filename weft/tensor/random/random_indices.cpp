@@ -21,14 +21,15 @@ c10::DimVector own_order(const TensorSpec& spec) {
 
 LocalIndices::LocalIndices(const TensorSpec& spec) : LocalIndices(spec, own_order(spec)) {}
 
-LocalIndices::LocalIndices(const TensorSpec& spec, c10::IntArrayRef order) {
-  const auto sizes = spec.sizes();
-  const auto& mesh = spec.mesh();
+LocalIndices::LocalIndices(const TensorSpec& spec, c10::IntArrayRef order) : LocalIndices(runs_of_dims(spec, order)) {}
+
+LocalIndices::LocalIndices(c10::IntArrayRef encoded) : LocalIndices(decoded(encoded)) {}
+
+LocalIndices::LocalIndices(const std::vector<DimRuns>& dims) {
   int64_t stride = 1;
   bool in_row = true;
-  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
-    const auto d = *dim;
-    const auto runs = local_runs(sizes[d], d, spec.layout(), mesh.shape(), mesh.coordinate());
+  for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
+    const auto& [size, runs] = *dim;
     if (in_row) {
       runs_.clear();
       row_length_ = 0;
@@ -36,7 +37,7 @@ LocalIndices::LocalIndices(const TensorSpec& spec, c10::IntArrayRef order) {
         runs_.push_back({run.begin * stride, run.length * stride});
         row_length_ += run.length * stride;
       }
-      in_row = runs.size() == 1 && runs[0].length == sizes[d];
+      in_row = runs.size() == 1 && runs[0].length == size;
     } else {
       std::vector<int64_t> added;
       for (const auto& run : runs) {
@@ -47,8 +48,42 @@ LocalIndices::LocalIndices(const TensorSpec& spec, c10::IntArrayRef order) {
       rows_ *= static_cast<int64_t>(added.size());
       outer_.insert(outer_.begin(), std::move(added));
     }
-    stride *= sizes[d];
+    stride *= size;
   }
+}
+
+std::vector<LocalIndices::DimRuns> LocalIndices::runs_of_dims(const TensorSpec& spec, c10::IntArrayRef order) {
+  const auto& mesh = spec.mesh();
+  std::vector<DimRuns> dims;
+  for (const auto d : order) {
+    const auto size = spec.sizes()[d];
+    dims.push_back({size, local_runs(size, d, spec.layout(), mesh.shape(), mesh.coordinate())});
+  }
+  return dims;
+}
+
+std::vector<int64_t> LocalIndices::encoded(const TensorSpec& spec) {
+  std::vector<int64_t> result;
+  for (const auto& [size, runs] : runs_of_dims(spec, own_order(spec))) {
+    result.push_back(size);
+    result.push_back(static_cast<int64_t>(runs.size()));
+    for (const auto& run : runs) {
+      result.insert(result.end(), {run.begin, run.length});
+    }
+  }
+  return result;
+}
+
+std::vector<LocalIndices::DimRuns> LocalIndices::decoded(c10::IntArrayRef encoded) {
+  std::vector<DimRuns> dims;
+  for (size_t i = 0; i < encoded.size();) {
+    auto& [size, runs] = dims.emplace_back();
+    size = encoded[i++];
+    for (auto count = encoded[i++]; count > 0; --count, i += 2) {
+      runs.push_back({encoded[i], encoded[i + 1]});
+    }
+  }
+  return dims;
 }
 
 int64_t LocalIndices::row_begin(int64_t row) const {

@@ -21,6 +21,11 @@ class LocalIndices {
   explicit LocalIndices(const TensorSpec& spec);
   /// The indices with the dims in this order, the slowest first; the local tensor has its dims in the same order.
   LocalIndices(const TensorSpec& spec, c10::IntArrayRef order);
+  /// The indices that `encoded` made, in a program that has no spec.
+  explicit LocalIndices(c10::IntArrayRef encoded);
+
+  /// This rank's indices as a list for LocalIndices: per dim, the slowest first, its global size and its runs.
+  static std::vector<int64_t> encoded(const TensorSpec& spec);
 
   int64_t rows() const {
     return rows_;
@@ -43,6 +48,14 @@ class LocalIndices {
   at::Tensor within_row(c10::Device device) const;
 
  private:
+  struct DimRuns {
+    int64_t size; // global
+    Runs runs;
+  };
+  explicit LocalIndices(const std::vector<DimRuns>& dims);
+  static std::vector<DimRuns> runs_of_dims(const TensorSpec& spec, c10::IntArrayRef order);
+  static std::vector<DimRuns> decoded(c10::IntArrayRef encoded);
+
   /// Per dim outside of the row, what each local index adds to the global index.
   std::vector<std::vector<int64_t>> outer_;
   int64_t rows_ = 1;

@@ -3,6 +3,7 @@
 #include "weft/core/layout_algebra.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 #include "weft/tensor/impl/inspect.h"
+#include "weft/tensor/random/recorded_draws.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
@@ -96,6 +97,10 @@ at::Tensor normal_of_mean(const at::Tensor& mean, double deviation, Generator ge
 
 /// As torch does, on every device; every rank raises.
 void check_deviations(const at::Tensor& deviation) {
+  if (is_distributed_of_tracer(deviation)) {
+    assert_when_run(deviation.ge(0).all(), "[normal] standard deviations of at least 0 are required, but got others.");
+    return;
+  }
   TORCH_CHECK_VALUE(
       deviation.is_meta() || deviation.ge(0).all().item<bool>(),
       "[normal] standard deviations of at least 0 are required, but got others in ",

@@ -5,6 +5,7 @@
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/random/random_like.h"
 #include "weft/tensor/random/random_stream.h"
+#include "weft/tensor/random/recorded_draws.h"
 
 #include <ATen/ATen.h>
 
@@ -35,10 +36,14 @@ void check_distributions(const at::Tensor& self) {
     return;
   }
   const auto are_valid = self.ge(0).logical_and(self.isfinite()).all().logical_and(self.sum(-1).gt(0).all());
-  TORCH_CHECK_VALUE(
-      are_valid.item<bool>(),
+  const auto message = c10::str(
       "[multinomial] finite probabilities of at least 0, with a sum above 0, are required, but got others in ",
       *spec_of(self), ".");
+  if (is_distributed_of_tracer(self)) {
+    assert_when_run(are_valid, message);
+    return;
+  }
+  TORCH_CHECK_VALUE(are_valid.item<bool>(), message);
 }
 
 /// The tensor with every category on the ranks that hold the distribution.
