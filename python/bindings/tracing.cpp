@@ -88,15 +88,38 @@ int64_t tracing_state() {
       (scopes.loss_parallel ? 8 : 0) | (ParallelForward::is_active() ? 16 : 0);
 }
 
-/// Whether what was traced with a tensor of this spec, in this state, holds for another tensor.
-bool is_as_traced(const SpecPtr& spec, bool is_leaf_parameter, int64_t state, py::handle object) {
-  if (!THPVariable_Check(object.ptr())) {
-    return false;
+/// What a traced program depends on in one of its arguments.
+struct TracedArgument {
+  SpecPtr spec;
+  bool is_parameter;
+  int64_t state;
+};
+
+constexpr const char* kTracedArgument = "weft.TracedArgument";
+
+/// Whether what was traced with one tensor holds for another. Every call of a compiled function asks this of each
+/// distributed argument.
+PyObject* is_as_traced(PyObject* capsule, PyObject* object) {
+  const auto& wanted = *static_cast<const TracedArgument*>(PyCapsule_GetPointer(capsule, kTracedArgument));
+  bool holds = false;
+  if (THPVariable_Check(object)) {
+    const auto& tensor = THPVariable_Unpack(object);
+    const auto* impl = as_dtensor(tensor);
+    holds = impl != nullptr && impl->spec() == wanted.spec && wanted.state == tracing_state() &&
+        wanted.is_parameter == (is_parameter(tensor) || impl->is_cast_parameter());
   }
-  const auto& tensor = THPVariable_Unpack(object.ptr());
-  const auto* impl = as_dtensor(tensor);
-  return impl != nullptr && impl->spec() == spec && state == tracing_state() &&
-      is_leaf_parameter == (is_parameter(tensor) || impl->is_cast_parameter());
+  return PyBool_FromLong(holds ? 1 : 0);
+}
+
+/// The function above for tensors like this one, in scopes like this thread's. It is one of C, without conversions.
+py::object traced_guard(const at::Tensor& tensor) {
+  static PyMethodDef definition = {"is_as_traced", is_as_traced, METH_O, nullptr}; // functions refer to it
+  const auto parts = traced_parts(tensor);
+  const TracedArgument wanted{parts[1].cast<SpecPtr>(), parts[2].cast<bool>(), tracing_state()};
+  const py::capsule capsule(new TracedArgument(wanted), kTracedArgument, [](PyObject* made) {
+    delete static_cast<TracedArgument*>(PyCapsule_GetPointer(made, kTracedArgument));
+  });
+  return py::reinterpret_steal<py::object>(PyCFunction_New(&definition, capsule.ptr()));
 }
 
 /// The arguments of a compiled region, of which those that have a spec are distributed: their local tensors. Counts the
@@ -168,8 +191,7 @@ void bind_tracing(py::module_& module) {
   module.def("call_own_kernel", &call_own_kernel);
   module.def("wrap_local_tensor", &wrap_local_tensor, py::arg("local"), py::arg("spec"), py::arg("is_parameter"));
   module.def("tracing_state", &tracing_state);
-  module.def(
-      "is_as_traced", &is_as_traced, py::arg("spec"), py::arg("is_parameter"), py::arg("state"), py::arg("tensor"));
+  module.def("traced_guard", &traced_guard, py::arg("tensor"));
   module.def("traced_form", &traced_form, py::arg("tensor"));
   module.def("enter_compiled", &enter_compiled, py::arg("arguments"), py::arg("specs"), py::arg("is_written"));
   module.def("leave_compiled", &leave_compiled, py::arg("results"), py::arg("specs"));

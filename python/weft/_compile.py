@@ -67,6 +67,7 @@ def _cross_boundary(runtime_wrappers):
 
     wrapper.post_compile = crossing
     _take_gradients(runtime_wrappers)
+    _give_gradients(runtime_wrappers)
 
 
 def _take_gradients(runtime_wrappers):
@@ -88,6 +89,29 @@ def _take_gradients(runtime_wrappers):
         return x, [_C.traced_parts(x)[0]]
 
     autograd.process_runtime_tangent = staticmethod(process_tangent)
+
+
+def _give_gradients(runtime_wrappers):
+    """Makes the gradients that a compiled backward computes distributed tensors, in one call for all."""
+    make_epilogue = runtime_wrappers._codegen_backward_epilogue
+
+    @functools.wraps(make_epilogue)
+    def with_own(fw_metadata, maybe_subclass_meta, codegen_wrap_fn):
+        epilogue = make_epilogue(fw_metadata, maybe_subclass_meta, codegen_wrap_fn)
+        metas = maybe_subclass_meta.grad_input_metas if maybe_subclass_meta is not None else None
+        specs = [_spec_of(meta) for meta in metas or ()]
+        others = [meta for meta, spec in zip(metas or (), specs, strict=True) if spec is None and hasattr(meta, "original_subclass")]
+        if not any(specs) or others or fw_metadata.num_backward_tokens or fw_metadata.is_rng_op_functionalized:
+            return epilogue
+
+        def leave_backward(results, make_subclass_override=None):
+            if make_subclass_override is not None:
+                return epilogue(results, make_subclass_override)
+            return _C.leave_compiled(results, specs)
+
+        return leave_backward
+
+    runtime_wrappers._codegen_backward_epilogue = with_own
 
 
 _draws = {}  # id of a compilation -> the random numbers that its program draws, until the program is given its boundary

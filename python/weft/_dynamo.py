@@ -14,7 +14,7 @@ from weft._tracing import TracedTensor, traced_form
 _RECORDED = [_C.from_local, _C.to_local, _C.redistribute, _C.full_tensor]
 # Functions that set a switch of the thread and return its former value: called while tracing, and recorded.
 _SWITCHES = [_C.exchange_parallel_forward, _C.exchange_strict, _C.exchange_replicate_plain, _C.exchange_loss_parallel]
-_PLACEMENTS = [_C.Placement, _C.Replicate, _C.Shard, _C.StridedShard, _C.Partial]
+_PLACEMENTS = [_C.Placement, _C.Replicate, _C.Shard, _C.StridedShard, _C.RaggedShard, _C.Partial]
 _HOOKS = ("enter_module", "enter_module_with_keywords", "leave_module")
 
 _meshes = {}  # text -> mesh: in one world a mesh is its text
@@ -82,9 +82,9 @@ def _show_tensors(builder):
         return dynamic_dims(e, tx, source, static_shapes or isinstance(e, TracedTensor), *args, **options)
 
     def WEFT_SPEC_MATCH(self, guard):
-        _, spec, is_parameter = _C.traced_parts(self.get(guard))
-        check = functools.partial(_C.is_as_traced, spec, is_parameter, _C.tracing_state())
-        code = [f"weft.spec({guard.name}) == {str(spec)!r}"]
+        tensor = self.get(guard)
+        check = _C.traced_guard(tensor)
+        code = [f"weft.spec({guard.name}) == {str(_C.spec(tensor))!r}"]
         self._set_guard_export_info(guard, code)
         self.get_guard_manager(guard).add_lambda_guard(check, get_verbose_code_parts(code, guard), guard.user_stack)
 
