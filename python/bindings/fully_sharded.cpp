@@ -84,31 +84,57 @@ class PythonUnit : public Unit {
   std::shared_ptr<ModuleTables> module_;
 };
 
-/// Calls a function with every tensor of nested values: arguments or results of a module.
-void for_each_tensor(PyObject* value, c10::function_ref<void(const at::Tensor&)> fn, int depth = 8) {
-  if (THPVariable_Check(value)) {
-    fn(THPVariable_Unpack(value));
-  } else if (depth == 0 || value == Py_None || PyUnicode_Check(value) || PyLong_Check(value) || PyFloat_Check(value)) {
-    return;
-  } else if (PyTuple_Check(value) || PyList_Check(value)) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
-      for_each_tensor(PySequence_Fast_GET_ITEM(value, i), fn, depth - 1);
+/// Finds every tensor of nested values: arguments or results of a module. What it does not find, in an iterator or beyond
+/// kMostObjects, is an error where it is used after the parameters were freed (see PooledBuffer).
+class TensorFinder {
+ public:
+  using Function = c10::function_ref<void(const at::Tensor&)>;
+
+  explicit TensorFinder(Function fn) : fn_(fn) {}
+
+  void visit(PyObject* value, int depth = kMostLevels) {
+    if (THPVariable_Check(value)) {
+      fn_(THPVariable_Unpack(value));
+    } else if (
+        depth == 0 || value == Py_None || PyUnicode_Check(value) || PyLong_Check(value) || PyFloat_Check(value)) {
+      return;
+    } else if (PyTuple_Check(value) || PyList_Check(value)) {
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); ++i) {
+        visit(PySequence_Fast_GET_ITEM(value, i), depth - 1);
+      }
+    } else if (PyDict_Check(value)) {
+      PyObject *key, *item;
+      for (Py_ssize_t position = 0; PyDict_Next(value, &position, &key, &item);) {
+        visit(item, depth - 1);
+      }
+    } else if (
+        !PyType_Check(value) && !PyModule_Check(value) && !PyCallable_Check(value) && objects_.size() < kMostObjects &&
+        objects_.insert(value).second) {
+      visit_fields(value, depth - 1);
     }
-  } else if (PyDict_Check(value)) {
-    PyObject *key, *item;
-    for (Py_ssize_t position = 0; PyDict_Next(value, &position, &key, &item);) {
-      for_each_tensor(item, fn, depth - 1);
-    }
-  } else if (!PyType_Check(value) && !PyModule_Check(value) && !PyCallable_Check(value)) {
+  }
+
+ private:
+  static constexpr int kMostLevels = 16;
+  static constexpr size_t kMostObjects = 1024; // an object may refer to much that is no result
+
+  void visit_fields(PyObject* value, int depth) {
     if (PyObject_HasAttrString(value, "__dict__")) {
       const py::object fields = py::handle(value).attr("__dict__");
-      for_each_tensor(fields.ptr(), fn, std::min(depth - 1, 3));
+      visit(fields.ptr(), depth);
     }
     for (const auto name : py::getattr(py::type::handle_of(value), "__match_args__", py::tuple())) {
       const auto field = py::getattr(value, name, py::none()); // of a dataclass with slots
-      for_each_tensor(field.ptr(), fn, std::min(depth - 1, 3));
+      visit(field.ptr(), depth);
     }
   }
+
+  Function fn_;
+  std::set<PyObject*> objects_; // that were visited
+};
+
+void for_each_tensor(PyObject* value, TensorFinder::Function fn) {
+  TensorFinder(fn).visit(value);
 }
 
 std::vector<at::Tensor> tensors_of(const py::iterable& given) {
@@ -159,17 +185,16 @@ std::optional<bool> view_of(const PythonUnit& unit, const py::args& values) {
 /// some keep a result, as a loss to be added later.
 void leave(PythonUnit& unit, py::handle result, py::handle arguments, const py::list& attributes, bool has_failed) {
   std::vector<at::Tensor> outputs;
-  const auto add = [&](const at::Tensor& tensor) {
-    if (tensor.requires_grad()) {
-      outputs.push_back(tensor);
-    }
-  };
+  // Those without a gradient, too: they may be gathered parameters.
+  const auto add = [&](const at::Tensor& tensor) { outputs.push_back(tensor); };
   for_each_tensor(result.ptr(), add);
   for_each_tensor(arguments.ptr(), add);
   for (const auto fields : attributes) {
     PyObject *key, *value;
     for (Py_ssize_t position = 0; PyDict_Next(fields.ptr(), &position, &key, &value);) {
-      for_each_tensor(value, add, /*depth=*/0);
+      if (THPVariable_Check(value)) {
+        add(THPVariable_Unpack(value));
+      }
     }
   }
   const py::gil_scoped_release no_gil;
@@ -226,6 +251,12 @@ void bind_fully_sharded(py::module_& module) {
       .def("enter", &PythonUnit::enter_module, py::arg("is_global"))
       .def("leave", &leave, py::arg("result"), py::arg("arguments"), py::arg("attributes"), py::arg("has_failed"))
       .def("unshard", &PythonUnit::unshard_module, py::arg("is_global"))
+      .def_property_readonly("depth", &PythonUnit::depth, "The number of forwards that run now.")
+      .def(
+          "unwind", [](PythonUnit& self, size_t depth) { self.unwind(depth); }, py::arg("depth"),
+          py::call_guard<py::gil_scoped_release>(), "Leaves the forwards beyond the first ones.")
+      .def(
+          "let_go", [](PythonUnit& self) { self.let_go(); }, py::call_guard<py::gil_scoped_release>())
       .def("start_gather", &PythonUnit::start_gather, py::call_guard<py::gil_scoped_release>())
       .def("reshard", &PythonUnit::reshard, py::call_guard<py::gil_scoped_release>())
       .def("set_reshard_after_forward", &PythonUnit::set_reshard_after_forward, py::arg("value"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -40,9 +41,11 @@ def _own_modules(given):
 def _refresh_of(module):
     """RNNs keep their parameters in a list, too."""
     names = module._flat_weights_names
+    reference = weakref.ref(module)  # the module holds the unit, which holds this function
 
     def refresh():
-        module._flat_weights = [module._parameters.get(name) for name in names]
+        if (owner := reference()) is not None:
+            owner._flat_weights = [owner._parameters.get(name) for name in names]
 
     return refresh
 
@@ -90,7 +93,7 @@ class _Passes:
     """
 
     def __init__(self, unit, modules, attributes):
-        self._unit = unit
+        self.unit = unit
         self._modules = set(modules)
         self._attributes = attributes
         self._shared = None  # the pass that several modules share
@@ -98,14 +101,14 @@ class _Passes:
     def begin(self, args, kwargs):
         surrounding = _running.forwards[-1] if _running.forwards else None
         _running.forwards.append(_Forward(self))
-        is_global = self._unit.view_of(args, kwargs)
+        is_global = self.unit.view_of(args, kwargs)
         if len(self._modules) == 1 or surrounding is None:
-            self._unit.enter(is_global)
+            self.unit.enter(is_global)
             return
         if self._shared is not None and is_global not in (None, self._shared.is_global):
             self.end_shared()
         if self._shared is None:
-            self._unit.enter(is_global)
+            self.unit.enter(is_global)
             self._shared = _SharedPass(is_global)
             surrounding.inner.append(self)
 
@@ -120,16 +123,27 @@ class _Passes:
             if forward.passes is self:
                 break
         if self._shared is None:
-            self._unit.leave(output, (args, kwargs), self._attributes, has_failed)
+            self.unit.leave(output, (args, kwargs), self._attributes, has_failed)
             return
         self._shared.add(module, (args, kwargs), output)
         if has_failed or self._shared.modules == self._modules:
             self.end_shared(has_failed)
 
+    def depth(self):
+        return len(_running.forwards), self.unit.depth
+
+    def unwind(self, depth):
+        """Ends the forwards that began since then and whose hooks torch did not call, as after a KeyboardInterrupt."""
+        forwards, entered = depth
+        while len(_running.forwards) > forwards:
+            for each in _running.forwards.pop().inner:
+                each.end_shared(has_failed=True)
+        self.unit.unwind(entered)
+
     def end_shared(self, has_failed=False):
         shared, self._shared = self._shared, None
         if shared is not None:
-            self._unit.leave(shared.outputs, shared.arguments, self._attributes, has_failed)
+            self.unit.leave(shared.outputs, shared.arguments, self._attributes, has_failed)
 
 
 class _SharedPass:
@@ -155,6 +169,7 @@ class _Hooks:
         self._errors = []  # those that were being handled when each forward began
 
     def before(self, module, args, kwargs):
+        del self._errors[self._passes.unit.depth :]  # of forwards that were interrupted
         self._errors.append(sys.exc_info()[1])
         self._passes.begin(args, kwargs)
         return None if self._cast_to is None else _cast((args, kwargs), self._cast_to)
@@ -165,6 +180,20 @@ class _Hooks:
         has_failed = sys.exc_info()[1] is not (self._errors.pop() if self._errors else None)
         self._passes.end(module, args, kwargs, output, has_failed)
         return output
+
+
+def _let_go_after(modules, unit):
+    """Frees what the unit has gathered when the last of its modules is gone."""
+    left = len(modules)
+
+    def gone():
+        nonlocal left
+        left -= 1
+        if left == 0:
+            unit.let_go()
+
+    for each in modules:
+        weakref.finalize(each, gone).atexit = False
 
 
 def _cast(values, dtype):
@@ -288,7 +317,8 @@ def fully_shard(
         hooks = _Hooks(passes, policy)
         each.register_forward_pre_hook(hooks.before, with_kwargs=True)
         each.register_forward_hook(hooks.after, with_kwargs=True, always_call=True)
-        add_methods(each)
+        add_methods(each, passes)
+    _let_go_after(given, unit)
     # Elsewhere, as in a method that is not forward, plain tensors may differ by rank.
     for each in modules:
         set_replicates_plain(each, each in given, alone=True)

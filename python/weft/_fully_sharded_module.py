@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 UNIT = "_weft_unit"
+_PASSES = "_weft_passes"
 
 
 class _Handle:
@@ -23,6 +24,17 @@ class _Handle:
 
 class FullyShardedModule:
     """The methods that fully_shard adds to a module; those of PyTorch's FSDPModule."""
+
+    def __call__(self, *args, **kwargs):
+        passes = self.__dict__[_PASSES]
+        depth = passes.depth()
+        try:
+            return super().__call__(*args, **kwargs)
+        except Exception:
+            raise
+        except BaseException:
+            passes.unwind(depth)  # torch calls no hooks after a KeyboardInterrupt
+            raise
 
     def unshard(self, async_op: bool = False) -> _Handle | None:
         """Gathers the parameters, which the module has until reshard()."""
@@ -161,7 +173,8 @@ def units_in(modules, recurse=True):
 _classes: dict[type, type] = {}  # class of a module -> that class with the methods
 
 
-def add_methods(module):
+def add_methods(module, passes):
+    module.__dict__[_PASSES] = passes
     of_module = type(module)
     if of_module not in _classes:
         _classes[of_module] = type(f"FullySharded{of_module.__name__}", (FullyShardedModule, of_module), {})

@@ -1,11 +1,14 @@
 #include "weft/fully_sharded/buffer_pool.h"
 
+#include "tests/support/error_text.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 namespace weft {
 
 namespace buffer_pool_test {
+using testing::expect_contains;
 
 TEST(BufferPool, MemoryThatWasGivenBackIsTakenAgain) {
   BufferPool pool;
@@ -41,7 +44,11 @@ TEST(PooledBuffer, ViewsAreValidAgainWithTheMemory) {
   const auto view = buffer.view(2, {2, 5});
   view.fill_(3);
   buffer.release();
-  EXPECT_EQ(buffer.tensor().const_data_ptr(), nullptr);
+  for (const auto& freed : {view, buffer.tensor()}) {
+    expect_contains(
+        testing::error_text([&] { freed.sum(); }), "a gathered parameter is required while its values are there");
+    EXPECT_ANY_THROW(freed.fill_(1));
+  }
   buffer.take(pool);
   buffer.tensor().fill_(4);
   EXPECT_EQ(view.sum().item<float>(), 40);

@@ -1,10 +1,13 @@
 #include "weft/fully_sharded/flat_parameters.h"
 
+#include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/fully_sharded/shard_parameters.h"
 #include "weft/tensor/dispatch.h"
 
 #include <gtest/gtest.h>
+
+#include <set>
 
 namespace weft {
 
@@ -64,6 +67,67 @@ TEST(FlatParameters, ShardsThatGotOtherMemoryAreFound) {
     flat.start_gather(pool);
     flat.finish_gather();
     expect_equal(flat.gathered_local(1), at::full({7}, 3.0F));
+  });
+}
+
+TEST(FlatParameters, NoSequenceOfWritesAndReplacementsComesBackToANumber) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    FlatParameters flat(shard_parameters(parameters(), mesh, mesh.name(0)), 0, std::nullopt);
+    std::set<uint64_t> numbers;
+    const auto expect_new = [&] {
+      EXPECT_TRUE(numbers.insert(flat.writes()).second);
+      EXPECT_TRUE(numbers.contains(flat.writes())) << "without a write it stays";
+    };
+    const auto data_of = [&](size_t k) {
+      return make_dtensor(at::clone(as_dtensor(flat.leaf(k))->local()), flat.spec(k));
+    };
+    expect_new();
+    for (int i = 0; i < 4; ++i) {
+      flat.leaf(0).mul_(2);
+      expect_new();
+      flat.leaf(0).set_data(data_of(0)); // its counters begin anew
+      expect_new();
+      flat.leaf(0).add_(1);
+      flat.replace(0, data_of(0));
+      expect_new();
+      flat.start_gather(std::make_shared<BufferPool>());
+      flat.finish_gather();
+      expect_new();
+    }
+  });
+}
+
+TEST(FlatParameters, RanksThatGatherDifferentOnesOfTheSameSizesGetAnError) {
+  std::vector<std::string> texts(2);
+  on_mesh({2}, [&](const DeviceMesh& mesh) {
+    const auto make = [&](uint32_t unit) {
+      return std::make_unique<FlatParameters>(
+          shard_parameters(parameters(), mesh, mesh.name(0)), 0, std::nullopt, unit);
+    };
+    const auto a = make(1);
+    const auto b = make(2);
+    texts[mesh.rank(0)] = error_text([&] {
+      auto& own = mesh.rank(0) == 0 ? *a : *b;
+      own.start_gather(std::make_shared<BufferPool>());
+      own.finish_gather();
+    });
+    EXPECT_FALSE(a->is_gathered());
+    EXPECT_FALSE(b->is_gathered());
+  });
+  for (const auto& text : texts) {
+    expect_contains(text, "of unit 1 (lengths ");
+    expect_contains(text, "of unit 2 (lengths ");
+  }
+}
+
+TEST(FlatParameters, SubjectsDifferByLengths) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto subject_of = [&](const std::vector<at::Tensor>& tensors) {
+      return FlatParameters(shard_parameters(tensors, mesh, mesh.name(0)), 0, std::nullopt, 1).subject();
+    };
+    EXPECT_EQ(subject_of({at::ones({4, 3})}), subject_of({at::zeros({4, 3})}));
+    EXPECT_NE(subject_of({at::ones({4, 3})}), subject_of({at::ones({3, 4})}));
+    EXPECT_NE(subject_of({at::ones({4, 3})}), subject_of({at::ones({4, 3}, at::kDouble)}));
   });
 }
 

@@ -89,6 +89,27 @@ TEST(GradientReduction, MembersVoteOnWhichGradientsThereAre) {
   });
 }
 
+TEST(GradientReduction, TheVotesOfReplicasCount) {
+  on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
+    FlatParameters flat(shard_parameters(parameters(), mesh, mesh.name(1)), 1, std::nullopt);
+    const auto before = flat.spec(0)->layout().with(0, Partial(ReduceOp::Avg));
+    GradientReduction reduction(
+        flat, ReduceOp::Avg, at::kFloat, /*votes=*/true, std::make_shared<BufferPool>(), /*replicate_dim=*/0);
+    if (mesh.rank(0) == 1 && mesh.rank(1) == 0) {
+      reduction.add(0, parameters()[0] * 4, flat.spec(0)->layout().with(0, Partial(ReduceOp::Avg)));
+    }
+    if (mesh.rank(1) == 1) {
+      reduction.add(2, parameters()[2] * 2, flat.spec(2)->layout().with(0, Partial(ReduceOp::Avg)));
+    }
+    reduction.start();
+    reduction.wait();
+    EXPECT_EQ(as_dtensor(reduction.gradient(0))->spec()->layout(), before) << "also where no shard's member has a term";
+    expect_equal(full_tensor(reduction.gradient(0)), parameters()[0]);
+    EXPECT_FALSE(reduction.gradient(1).defined());
+    expect_equal(full_tensor(reduction.gradient(2)), parameters()[2]);
+  });
+}
+
 TEST(GradientReduction, GradientsAreReducedInTheGivenDtype) {
   on_parameters([](FlatParameters& flat, int64_t /*rank*/) {
     GradientReduction reduction(flat, ReduceOp::Sum, at::kDouble, /*votes=*/false, std::make_shared<BufferPool>());

@@ -1,11 +1,13 @@
 #include "weft/fully_sharded/schedule.h"
 
+#include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/fully_sharded/shard_parameters.h"
 #include "weft/fully_sharded/unit.h"
 #include "weft/tensor/dispatch.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function_hook.h>
 
 namespace weft {
 
@@ -18,7 +20,9 @@ constexpr int kLayers = 4;
 struct Model {
   std::vector<std::vector<at::Tensor>> parameters{kLayers};
   std::vector<std::shared_ptr<Unit>> units;
-  std::vector<int64_t> calls; // made when a layer had what it needs
+  std::vector<int64_t> calls;            // made when a layer had what it needs
+  std::vector<int64_t> gathered_forward; // the number of units, when each layer computes
+  std::vector<int64_t> gathered_backward;
 
   explicit Model(const DeviceMesh& mesh) : mesh_(mesh) {
     const auto schedule = std::make_shared<Schedule>();
@@ -37,14 +41,29 @@ struct Model {
     for (int i = 0; i < kLayers; ++i) {
       units[i]->enter(false);
       calls.push_back(log.calls());
+      gathered_forward.push_back(count_gathered());
       x = at::relu(at::linear(x, parameters[i][0]));
       units[i]->leave({x});
+      x.grad_fn()->add_pre_hook(std::make_unique<Counter>(*this));
     }
     x.sum().backward();
     calls.push_back(log.calls());
   }
 
+  int64_t count_gathered() const {
+    return std::count_if(units.begin(), units.end(), [](const auto& unit) { return unit->is_gathered(); });
+  }
+
  private:
+  struct Counter : torch::autograd::FunctionPreHook {
+    explicit Counter(Model& counted) : model(counted) {}
+    torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
+      model.gathered_backward.push_back(model.count_gathered());
+      return gradients;
+    }
+    Model& model;
+  };
+
   DeviceMesh mesh_;
 };
 
@@ -56,6 +75,23 @@ TEST(Schedule, TheNextGatherStartsBeforeALayerComputesFromTheSecondStepOn) {
     model.calls.clear();
     model.step();
     EXPECT_EQ(model.calls, (std::vector<int64_t>{2, 3, 4, 4, 4 + 4 + 4}));
+  });
+}
+
+TEST(Schedule, AtMostTwoUnitsAreGatheredAtAnyLayer) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Model model(mesh);
+    for (int step = 0; step < 3; ++step) {
+      model.gathered_forward.clear();
+      model.gathered_backward.clear();
+      model.step();
+      // The first step does not know what comes next.
+      const auto of_layers = [&](int64_t first, int64_t between, int64_t last) {
+        return std::vector<int64_t>{first, between, between, last};
+      };
+      EXPECT_EQ(model.gathered_forward, step == 0 ? of_layers(1, 1, 1) : of_layers(2, 2, 1));
+      EXPECT_EQ(model.gathered_backward, step == 0 ? of_layers(1, 1, 1) : of_layers(2, 2, 1));
+    }
   });
 }
 
@@ -80,6 +116,82 @@ TEST(Schedule, GathersThatWereGivenAreStartedInTheirPlace) {
     model.step();
     EXPECT_EQ(model.calls, (std::vector<int64_t>{3, 3, 4, 4, 4 + 4 + 4}));
   });
+}
+
+TEST(Schedule, UnitsThatAForwardDoesNotReachAreFreed) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Model model(mesh);
+    const auto outer = std::make_shared<Unit>(
+        shard_parameters({at::ones({6, 6})}, mesh, mesh.name(0)), UnitOptions{.mesh_dim = mesh.name(0)},
+        [](c10::ArrayRef<at::Tensor>) {});
+    for (const auto& unit : model.units) {
+      outer->add_inner(*unit);
+    }
+    model.step();
+    const auto x = at::ones({2, 6});
+    const at::NoGradGuard no_graph;
+    const auto schedule = std::make_shared<Schedule>();
+    outer->join(schedule);
+    for (const auto& unit : model.units) {
+      unit->join(schedule);
+    }
+    for (const int layers : {kLayers, 2}) { // the second time it stops early
+      outer->enter(false);
+      for (int i = 0; i < layers; ++i) {
+        model.units[i]->enter(false);
+        model.units[i]->leave({x});
+      }
+      EXPECT_EQ(model.count_gathered(), layers == kLayers ? 0 : 1);
+      outer->leave({x});
+      EXPECT_EQ(model.count_gathered(), 0);
+    }
+  });
+}
+
+TEST(Schedule, AForwardThatFailsFreesTheUnitsWhoseGathersWereStarted) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Model model(mesh);
+    model.step();
+    model.units[0]->enter(false);
+    EXPECT_EQ(model.count_gathered(), 2);
+    model.units[0]->leave({}, /*has_failed=*/true);
+    EXPECT_EQ(model.count_gathered(), 0);
+    model.units[0]->enter(false);
+    model.units[0]->unwind(0); // as after an interrupt
+    EXPECT_EQ(model.units[0]->depth(), 0);
+    EXPECT_EQ(model.count_gathered(), 0);
+    EXPECT_TRUE(model.parameters[0][0].is_same(model.units[0]->leaves()[0]));
+  });
+}
+
+TEST(Schedule, ARankThatIsGoneDuringAGatherLeavesNothingGathered) {
+  std::string text;
+  const auto program = [&](const DeviceMesh& mesh) {
+    Model model(mesh);
+    model.step();
+    model.step();
+    const auto memory = UnitMemory::of(mesh);
+    auto x = at::ones({2, 6});
+    for (int i = 0; i < kLayers; ++i) {
+      TORCH_CHECK(mesh.rank(0) == 0 || i < 2, "this rank ends");
+      try {
+        model.units[i]->enter(false);
+      } catch (const c10::Error& error) {
+        text = error.what_without_backtrace();
+        break;
+      }
+      x = at::linear(x, model.parameters[i][0]);
+      model.units[i]->leave({x});
+    }
+    EXPECT_EQ(model.count_gathered(), 0);
+    for (int i = 0; i < kLayers; ++i) {
+      EXPECT_TRUE(model.parameters[i][0].is_same(model.units[i]->leaves()[0])) << "layer " << i;
+      model.units[i]->reshard(); // does not raise that error again
+    }
+  };
+  expect_contains(error_text([&] { on_mesh({2}, program); }), "this rank ends");
+  expect_contains(text, "all_gather");
+  expect_contains(text, "of unit ");
 }
 
 TEST(Schedule, ABackwardThatFailsLeavesNothingGathered) {

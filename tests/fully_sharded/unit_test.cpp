@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace weft {
 
 namespace unit_test {
@@ -78,17 +80,42 @@ TEST(Unit, GradientsOfOwnDataAreAveraged) {
   });
 }
 
-TEST(Unit, AStepGathersTwiceAndReducesOnce) {
-  on_mesh({2}, [](const DeviceMesh& mesh) {
-    Layer layer(mesh);
-    const CommLog log(mesh);
-    loss_of(layer.forward(kInput.chunk(2)[mesh.rank(0)])).backward();
-    std::map<Collective, int64_t> calls;
-    for (const auto& row : log.rows()) {
-      calls[row.collective] += row.calls;
+/// The calls for fully_shard alone, and the bytes that this rank has received by them.
+using Traffic = std::map<Collective, std::pair<int64_t, int64_t>>;
+
+Traffic traffic_of(const CommLog& log) {
+  Traffic traffic;
+  for (const auto& row : log.rows()) {
+    if (row.operator_name == "fully_shard") {
+      traffic[row.collective].first += row.calls;
+      traffic[row.collective].second += row.bytes;
     }
-    EXPECT_EQ(calls, (std::map<Collective, int64_t>{{Collective::AllGather, 2}, {Collective::ReduceScatter, 1}}));
-  });
+  }
+  return traffic;
+}
+
+TEST(Unit, AStepGathersTwiceAndReducesOnceAndMovesNoOtherBytes) {
+  for (const bool reshards : {true, false}) {
+    for (const bool is_global : {true, false}) {
+      on_mesh({2}, [&](const DeviceMesh& mesh) {
+        Layer layer(mesh, {.mesh_dim = "", .reshard_after_forward = reshards});
+        const auto input = is_global ? distribute_tensor(kInput, mesh, {Shard(0)}) : kInput.chunk(2)[mesh.rank(0)];
+        const CommLog log(mesh);
+        loss_of(layer.forward(input)).backward();
+        // The bias begins at the multiple of 64 bytes after the weight; the second rank holds what is not the first one's rows.
+        constexpr int64_t kElements = 16 + 5;
+        const auto rows = as_dtensor(layer.unit->leaves()[0])->spec()->layout()[0].lengths()[0];
+        const auto own = mesh.rank(0) == 0 ? 3 * rows : kElements - 3 * rows;
+        const int64_t gathers = reshards ? 2 : 1;
+        const int64_t votes = is_global ? 0 : 2;
+        EXPECT_EQ(
+            traffic_of(log),
+            (Traffic{
+                {Collective::AllGather, {gathers, gathers * (kElements - own) * 4}},
+                {Collective::ReduceScatter, {1, (own + votes) * 4}}}));
+      });
+    }
+  }
 }
 
 TEST(Unit, GradientsAreAddedUpUntilTheyAreSynchronised) {
@@ -111,6 +138,72 @@ TEST(Unit, AForwardThatRaisesLeavesTheShards) {
     EXPECT_FALSE(is_dtensor(layer.parameters[0]));
     layer.unit->leave({});
     EXPECT_TRUE(layer.parameters[0].is_same(layer.unit->leaves()[0]));
+  });
+}
+
+TEST(Unit, WithoutAGraphNothingStaysGathered) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Layer layer(mesh, {.mesh_dim = "", .reshard_after_forward = false});
+    {
+      const at::NoGradGuard no_graph;
+      layer.forward(kInput);
+      EXPECT_FALSE(layer.unit->is_gathered());
+    }
+    const auto loss = loss_of(layer.forward(kInput));
+    EXPECT_TRUE(layer.unit->is_gathered());
+    loss.backward();
+    EXPECT_FALSE(layer.unit->is_gathered());
+  });
+}
+
+TEST(Unit, AWriteToOneRanksShardAfterAForwardWithoutAGraphIsGathered) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Layer layer(mesh, {.mesh_dim = "", .reshard_after_forward = false});
+    const at::NoGradGuard no_graph;
+    layer.forward(kInput);
+    if (mesh.rank(0) == 0) {
+      to_local(layer.unit->leaves()[0]).fill_(0);
+    }
+    const auto rows = as_dtensor(layer.unit->leaves()[0])->spec()->layout()[0].lengths()[0];
+    const auto expected = at::cat({at::zeros({rows, 3}), kWeight.narrow(0, rows, 5 - rows)});
+    expect_equal(layer.forward(kInput), at::linear(kInput, expected, kBias));
+  });
+}
+
+TEST(Unit, AParameterThatIsAResultStaysReadableWithoutAGraphToo) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const Layer layer(mesh);
+    const auto returned = [&](const std::function<at::Tensor(const at::Tensor&)>& give) {
+      layer.unit->enter(false);
+      auto result = give(layer.parameters[0]);
+      layer.unit->leave({result});
+      return result;
+    };
+    expect_equal(returned([](const at::Tensor& weight) { return weight.detach(); }), kWeight);
+    {
+      const at::NoGradGuard no_graph;
+      expect_equal(returned([](const at::Tensor& weight) { return weight; }), kWeight);
+      const auto view = returned([](const at::Tensor& weight) { return weight.t()[0]; });
+      expect_equal(view, kWeight.t()[0]);
+      EXPECT_TRUE(layer.unit->is_gathered());
+      layer.unit->reshard();
+      expect_contains(error_text([&] { view.sum(); }), "a gathered parameter is required while its values are there");
+      returned([](const at::Tensor& weight) { return weight * 2; });
+      EXPECT_FALSE(layer.unit->is_gathered()) << "after a forward that gives no parameter";
+    }
+  });
+}
+
+TEST(Unit, ABackwardThatBeginsAtAnUnknownResultIsAnError) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const Layer layer(mesh);
+    const auto x = at::clone(kInput).requires_grad_();
+    layer.unit->enter(false);
+    const auto hidden = at::linear(x, layer.parameters[0], layer.parameters[1]);
+    const auto known = hidden * 2;
+    layer.unit->leave({known});
+    expect_contains(
+        error_text([&] { hidden.sum().backward(); }), "a gathered parameter is required while its values are there");
   });
 }
 

@@ -2,7 +2,9 @@
 
 import copy
 import dataclasses
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -172,6 +174,240 @@ def test_a_module_that_returns_its_parameter(give):
             return self.last(x)
 
     expect_as_one_device(WithTables)
+
+
+@pytest.mark.parametrize("give", [lambda w: w, lambda w: w.detach(), lambda w: (w * 2, w)], ids=["itself", "detached", "both"])
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_parameter_without_a_gradient_that_is_a_result_can_be_read(give, is_frozen):
+    class Table(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.arange(float(DIM * DIM)).view(DIM, DIM), requires_grad=not is_frozen)
+            self.scale = nn.Parameter(torch.ones(1))
+
+        def forward(self):
+            return give(self.weight)
+
+    expected = Table().weight.detach()
+
+    def program(mesh):
+        table = weft.fully_shard(Table(), mesh, reshard_after_forward=True)
+        with torch.set_grad_enabled(is_frozen):
+            for _ in range(2):
+                result = table()
+                result = result[1] if isinstance(result, tuple) else result
+                torch.testing.assert_close(result.detach(), expected)
+        table.reshard()
+        with pytest.raises(RuntimeError, match="a gathered parameter is required while its values are there"):
+            result.sum()
+
+    on_mesh(program)
+
+
+def test_ranks_that_take_different_branches_get_an_error():
+    texts = {}
+
+    def program(mesh):
+        rank = mesh.get_local_rank()
+        model = sharded(Model(), mesh)
+        with torch.no_grad():
+            try:
+                model.blocks[rank](torch.ones(2, DIM))
+            except RuntimeError as error:
+                texts[rank] = str(error)
+
+    on_mesh(program)
+    assert texts.keys() == {0, 1}
+    for text in texts.values():
+        assert "all ranks must make the same call" in text
+        assert "of unit 1 (lengths" in text
+        assert "of unit 2 (lengths" in text
+
+
+def test_nothing_is_left_behind():
+    class Holding(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(DIM, DIM))
+            self.recurrent = nn.LSTM(DIM, DIM)
+
+        def forward(self, x):
+            return self.recurrent(x @ self.weight)[0], self.weight, self.weight.t()
+
+    def leaves_and_module(mesh, use):
+        module = weft.fully_shard(Holding(), mesh)
+        use(module)
+        return [weakref.ref(each) for each in (module, module.recurrent, module._weft_unit.leaves[0])]
+
+    def backward(module):
+        sum(each.sum() for each in module(torch.ones(2, DIM))).backward()
+
+    def interrupted(module):
+        handle = module.recurrent.register_forward_pre_hook(raising(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            module(torch.ones(2, DIM))
+        handle.remove()
+
+    uses = (backward, lambda module: module(torch.ones(2, DIM)), lambda module: module.unshard(), interrupted)
+    references = []
+    on_mesh(lambda mesh: references.extend(reference for use in uses for reference in leaves_and_module(mesh, use)))
+    gc.collect()  # by one thread: it does nothing while another one does it
+    assert len(references) == RANKS * len(uses) * 3
+    assert [reference() for reference in references] == [None] * len(references)
+
+
+def raising(error):
+    def hook(*_):
+        raise error
+
+    return hook
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_forward_that_is_interrupted_leaves_the_shards(error):
+    def program(mesh):
+        model = sharded(Model(), mesh)
+        x, target = own(X, mesh), own(TARGET, mesh)
+        loss_of(model, x, target).backward()
+        expected = gradients(model)
+        model.zero_grad()
+        for module in (model.blocks[1], model.blocks[1].down):
+            handle = module.register_forward_pre_hook(raising(error))
+            with pytest.raises(error):
+                model(x)
+            handle.remove()
+            assert all(weft.is_dtensor(p) for p in model.parameters())
+            assert all(weft.is_dtensor(value) for value in model.state_dict().values())
+        model.reshard()
+        loss_of(model, x, target).backward()
+        for name, gradient in gradients(model).items():
+            torch.testing.assert_close(gradient, expected[name])
+
+    on_mesh(program)
+
+
+@dataclasses.dataclass
+class Nested:
+    inner: list
+
+
+@pytest.mark.parametrize("levels", [4, 30])
+def test_results_deep_in_other_objects(levels):
+    """Backward begins there, and not at the other result. One that is too deep to be found is an error."""
+
+    class Deep(Block):
+        def forward(self, x):
+            hidden = super().forward(x)
+            result = hidden
+            for _ in range(levels):
+                result = Nested([result])
+            return hidden * 1, result
+
+    def taken(value):
+        while not isinstance(value, torch.Tensor):
+            value = value.inner[0]
+        return value
+
+    class OddModel(Model):
+        def __init__(self):
+            super().__init__(Deep)
+
+        def forward(self, x):
+            x = self.first(x)
+            for block in self.blocks:
+                x = taken(block(x)[1])
+            return self.last(x)
+
+    if levels == 4:
+        expect_as_one_device(OddModel)
+        return
+
+    def program(mesh):
+        model = sharded(OddModel(), mesh)
+        with pytest.raises(RuntimeError, match="a gathered parameter is required while its values are there"):
+            loss_of(model, own(X, mesh), own(TARGET, mesh)).backward()
+
+    on_mesh(program)
+
+
+def test_blocks_that_a_forward_does_not_reach_are_freed():
+    class Exiting(Model):
+        count = 3
+
+        def forward(self, x):
+            x = self.first(x)
+            for block in self.blocks[: self.count]:
+                x = block(x)
+            return self.last(x)
+
+    def program(mesh):
+        model = sharded(Exiting(), mesh)
+        x = own(X, mesh)
+        with torch.no_grad():
+            model(x)
+            model.count = 1
+            model(x)
+            model.blocks[1].up.weight.add_(1)  # whose gather had been started
+            model.count = 3
+            again = model(x)
+        expected = Exiting()
+        expected.load_state_dict({name: value.full_tensor() for name, value in model.state_dict().items()})
+        torch.testing.assert_close(again, expected(x))
+
+    on_mesh(program)
+
+
+def test_without_a_graph_the_outermost_unit_is_freed_and_gathered_alike_on_all_ranks():
+    def program(mesh):
+        model = sharded(Model(), mesh)
+        x = own(X, mesh)
+        with torch.no_grad():
+            model(x)
+            if mesh.get_local_rank() == 0:
+                model.first.weight.to_local().zero_()
+            expected = Model()
+            expected.load_state_dict({name: value.full_tensor() for name, value in model.state_dict().items()})
+            assert expected.first.weight.count_nonzero() < expected.first.weight.numel()
+            torch.testing.assert_close(model(x), expected(x))
+
+    on_mesh(program)
+
+
+def test_parameters_that_no_rank_uses_have_no_gradient_with_replicas_either():
+    class WithUnused(Model):
+        def __init__(self):
+            super().__init__()
+            self.unused = nn.Parameter(torch.ones(7))
+            self.sometimes = nn.Parameter(torch.ones(3))
+            self.uses = True
+
+        def forward(self, x):
+            return super().forward(x) * (self.sometimes if self.uses else 1)
+
+    torch.manual_seed(2)
+    model = WithUnused()
+    expected = copy.deepcopy(model)
+    x, target = X.chunk(4), TARGET.chunk(4)
+    for rank in range(4):
+        expected.uses = rank == 1
+        (loss_of(expected, x[rank], target[rank]) / 4).backward()
+    expected = gradients(expected)
+
+    def program(rank):
+        mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+        given = copy.deepcopy(model)
+        given.uses = rank == 1
+        for block in given.blocks:
+            weft.fully_shard(block, mesh)
+        weft.fully_shard(given, mesh)
+        loss_of(given, x[rank], target[rank]).backward()
+        found = gradients(given)
+        assert found.keys() == expected.keys()
+        assert "unused" not in found
+        for name, gradient in found.items():
+            torch.testing.assert_close(gradient, expected[name], rtol=1e-4, atol=1e-5)
+
+    weft.run_on_ranks(4, program)
 
 
 def test_the_gradient_of_a_gradient():

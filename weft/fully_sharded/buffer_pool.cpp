@@ -7,7 +7,22 @@
 
 namespace weft {
 
+namespace {
+
+/// Reads and writes raise an error, instead of ending the process at the address 0.
+void forbid_access(const c10::Storage& storage) {
+  storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
+      "[fully_shard] a gathered parameter is required while its values are there, but got one, or a view of one, that "
+      "has been "
+      "freed since its module's forward. Return it, or the results that need it in backward, as tensors in tuples, "
+      "lists, dicts "
+      "or fields of objects, where fully_shard finds them; or call unshard() before and reshard() after.");
+}
+
+} // namespace
+
 at::DataPtr BufferPool::take(size_t bytes, c10::Device device) {
+  const std::lock_guard lock(mutex_);
   auto best = free_.end();
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     // A much larger one would keep more memory than the buffers that are in use at once need.
@@ -25,6 +40,7 @@ at::DataPtr BufferPool::take(size_t bytes, c10::Device device) {
 }
 
 void BufferPool::give(at::DataPtr memory, size_t bytes) {
+  const std::lock_guard lock(mutex_);
   free_.push_back({std::move(memory), bytes});
   if (free_.size() > kMostFree) {
     free_.erase(free_.begin()); // the one that has been free for longest
@@ -32,6 +48,7 @@ void BufferPool::give(at::DataPtr memory, size_t bytes) {
 }
 
 size_t BufferPool::bytes() const {
+  const std::lock_guard lock(mutex_);
   size_t total = 0;
   for (const auto& each : free_) {
     total += each.bytes;
@@ -39,14 +56,15 @@ size_t BufferPool::bytes() const {
   return total;
 }
 
-PooledBuffer::PooledBuffer(int64_t length, const at::TensorOptions& options) {
+PooledBuffer::PooledBuffer(int64_t length, const at::TensorOptions& options, int64_t spare) {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const auto bytes = static_cast<size_t>(length) * options.dtype().itemsize();
+  const auto bytes = static_cast<size_t>(length + spare) * options.dtype().itemsize();
   const auto device = options.device();
   const c10::Storage storage(
       c10::Storage::use_byte_size_t(), bytes, at::DataPtr(nullptr, device), c10::GetAllocator(device.type()),
       /*resizable=*/false);
   tensor_ = at::empty({0}, options.requires_grad(false)).set_(storage, 0, {length}, {1});
+  forbid_access(tensor_.storage());
 }
 
 PooledBuffer::~PooledBuffer() {
@@ -61,6 +79,7 @@ void PooledBuffer::take(std::shared_ptr<BufferPool> pool) {
     pool_ = std::move(pool);
     const auto& storage = tensor_.storage();
     storage.set_data_ptr_noswap(pool_->take(storage.nbytes(), tensor_.device()));
+    storage.unsafeGetStorageImpl()->clear_data_ptr_access_error_msg_();
     has_memory_ = true;
   }
 }
@@ -69,6 +88,7 @@ void PooledBuffer::release() {
   if (has_memory_) {
     const auto& storage = tensor_.storage();
     pool_->give(storage.set_data_ptr(at::DataPtr(nullptr, tensor_.device())), storage.nbytes());
+    forbid_access(storage);
     has_memory_ = false;
   }
 }

@@ -3,12 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace weft {
 
 /// Memory that was given back and is taken again: memory that is used anew costs no page faults. It keeps as many buffers as
-/// kMostFree; more are freed.
+/// kMostFree; more are freed. Threads may use it at the same time.
 class BufferPool {
  public:
   static constexpr size_t kMostFree = 2;
@@ -23,14 +24,16 @@ class BufferPool {
     at::DataPtr memory;
     size_t bytes;
   };
+  mutable std::mutex mutex_;
   std::vector<Free> free_;
 };
 
 /// A tensor of one dim whose memory comes from a pool and may go back to it while the tensor and its views live on: a view that
-/// autograd has saved is valid again once the buffer has memory and its old values.
+/// autograd has saved is valid again once the buffer has memory and its old values. Reading one meanwhile is an error.
 class PooledBuffer {
  public:
-  PooledBuffer(int64_t length, const at::TensorOptions& options);
+  /// Takes memory for `spare` elements more, so that a buffer of so many elements more can take it next.
+  PooledBuffer(int64_t length, const at::TensorOptions& options, int64_t spare = 0);
   ~PooledBuffer();
   PooledBuffer(const PooledBuffer&) = delete;
   PooledBuffer& operator=(const PooledBuffer&) = delete;

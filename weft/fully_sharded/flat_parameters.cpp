@@ -1,5 +1,6 @@
 #include "weft/fully_sharded/flat_parameters.h"
 
+#include "weft/comm/subject_scope.h"
 #include "weft/core/layout_algebra.h"
 #include "weft/core/shard_math.h"
 
@@ -20,16 +21,20 @@ int64_t row_elements(const c10::DimVector& shape) {
 FlatParameters::FlatParameters(
     std::vector<at::Tensor> leaves,
     int64_t mesh_dim,
-    std::optional<at::ScalarType> gathered_dtype)
+    std::optional<at::ScalarType> gathered_dtype,
+    uint32_t unit)
     : leaves_(std::move(leaves)), mesh_dim_(mesh_dim), cast_to_(gathered_dtype) {
   lay_out();
   make_buffer();
   adopted_.resize(leaves_.size());
+  seen_.resize(leaves_.size());
+  subject_ = make_subject(unit, lengths_hash());
 }
 
 void FlatParameters::replace(size_t number, at::Tensor leaf) {
   leaves_[number] = std::move(leaf);
   adopted_[number] = nullptr;
+  ++writes_;
 }
 
 void FlatParameters::lay_out() {
@@ -68,9 +73,11 @@ void FlatParameters::lay_out() {
 }
 
 void FlatParameters::make_buffer() {
+  // The buffer of the gradients may have a vote per parameter and member as well.
+  const auto votes = static_cast<int64_t>(leaves_.size()) * mesh().size(mesh_dim_);
+  const auto dtype = cast_to_.value_or(leaves_[0].scalar_type());
   gathered_.emplace(
-      bounds_.back(),
-      at::TensorOptions().dtype(cast_to_.value_or(leaves_[0].scalar_type())).device(c10::Device(mesh().device_type())));
+      bounds_.back(), at::TensorOptions().dtype(dtype).device(c10::Device(mesh().device_type())), /*spare=*/votes);
 }
 
 const std::shared_ptr<Group>& FlatParameters::group() {
@@ -92,12 +99,31 @@ int64_t FlatParameters::begin_in_range(size_t number, int64_t member) const {
       : slot.begin + slot.bounds[member] * row_elements(slot.shape) - bounds_[member];
 }
 
-uint64_t FlatParameters::writes() const {
-  uint64_t count = adoptions_;
-  for (const auto& leaf : leaves_) {
-    count += as_dtensor(leaf)->memory()->writes() + version_of(leaf);
+uint64_t FlatParameters::writes() {
+  // Not the sum of the leaves' counters: those of a leaf that was replaced, or of `.data`, may be smaller than those before.
+  for (size_t k = 0; k < leaves_.size(); ++k) {
+    auto memory = as_dtensor(leaves_[k])->memory();
+    const auto count = memory->writes();
+    Seen now{.memory = std::move(memory), .writes = count, .version = version_of(leaves_[k])};
+    if (now != seen_[k]) {
+      seen_[k] = std::move(now);
+      ++writes_;
+    }
   }
-  return count;
+  return writes_;
+}
+
+uint32_t FlatParameters::lengths_hash() const {
+  uint64_t hash = static_cast<uint64_t>(leaves_[0].scalar_type()) + 1;
+  const auto mix = [&](int64_t value) {
+    hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  };
+  for (const auto& slot : slots_) {
+    std::for_each(slot.shape.begin(), slot.shape.end(), mix);
+    std::for_each(slot.bounds.begin(), slot.bounds.end(), mix);
+  }
+  return static_cast<uint32_t>(hash >> 40);
 }
 
 void FlatParameters::adopt() {
@@ -125,7 +151,7 @@ void FlatParameters::adopt() {
         local.device(), " among parameters of ", first.scalar_type(), " on ", first.device(),
         ". Convert the module before fully_shard, and call materialize before its first forward.");
   }
-  ++adoptions_;
+  ++writes_;
   if (!cast_to_ && first.scalar_type() != gathered_dtype()) {
     pending_.wait(); // of a gather into the buffer before
     make_buffer();
@@ -146,20 +172,35 @@ void FlatParameters::start_gather(const std::shared_ptr<BufferPool>& pool) {
     if (gathered_writes_ == now) {
       return;
     }
-    pending_.wait(); // of older values
+    finish_gather(); // of older values
   }
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const OperatorScope scope("fully_shard");
+  const SubjectScope subject_scope(subject_);
   gathered_->take(pool);
   gathered_writes_ = now;
-  if (keeps_part() && kept_writes_ == now) {
-    sent_ = kept_->tensor();
-    pending_ = kept_group_->all_gather(sent_, gathered_->tensor(), 0, kept_lengths_);
-    return;
+  try {
+    if (keeps_part() && kept_writes_ == now) {
+      sent_ = kept_->tensor();
+      pending_ = kept_group_->all_gather(sent_, gathered_->tensor(), 0, kept_lengths_);
+    } else {
+      sent_ = shard_.scalar_type() == gathered_dtype() ? shard_ : shard_.to(gathered_dtype());
+      pending_ = group()->all_gather(sent_, gathered_->tensor(), 0, lengths_);
+    }
+  } catch (...) {
+    abandon_gather();
+    throw;
   }
-  sent_ = shard_.scalar_type() == gathered_dtype() ? shard_ : shard_.to(gathered_dtype());
-  pending_ = group()->all_gather(sent_, gathered_->tensor(), 0, lengths_);
+}
+
+/// Messages may still arrive in the memory of a gather that failed. Whatever waits for them keeps it.
+void FlatParameters::abandon_gather() {
+  pending_ = Pending();
+  sent_.reset();
+  gathered_writes_.reset();
+  kept_.reset();
+  make_buffer();
 }
 
 void FlatParameters::finish_gather() {
@@ -167,7 +208,7 @@ void FlatParameters::finish_gather() {
     pending_.wait();
     sent_.reset();
   } catch (...) {
-    gathered_writes_.reset(); // the memory stays: a message may still arrive in it
+    abandon_gather();
     throw;
   }
 }
@@ -182,7 +223,7 @@ void FlatParameters::release() {
 }
 
 void FlatParameters::set_kept_ranks(int64_t ranks) {
-  if (static_cast<int64_t>(kept_lengths_.size()) == ranks && kept_->tensor().scalar_type() == gathered_dtype()) {
+  if (kept_ && static_cast<int64_t>(kept_lengths_.size()) == ranks && kept_->tensor().scalar_type() == gathered_dtype()) {
     return;
   }
   const auto along = mesh().submesh({mesh().name(mesh_dim_)});

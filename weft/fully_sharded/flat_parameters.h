@@ -23,8 +23,12 @@ class FlatParameters {
   static constexpr int64_t kAlignment = 64;
 
   /// `leaves` are distributed tensors, RaggedShard(0, ...) on `mesh_dim`. With `gathered_dtype` they are cast before they are
-  /// gathered.
-  FlatParameters(std::vector<at::Tensor> leaves, int64_t mesh_dim, std::optional<at::ScalarType> gathered_dtype);
+  /// gathered. `unit` is the number by which members know the unit that they communicate about; see SubjectScope.
+  FlatParameters(
+      std::vector<at::Tensor> leaves,
+      int64_t mesh_dim,
+      std::optional<at::ScalarType> gathered_dtype,
+      uint32_t unit = 0);
 
   size_t size() const {
     return leaves_.size();
@@ -41,9 +45,13 @@ class FlatParameters {
   /// Takes another tensor of the same shape and layout in place of a leaf.
   void replace(size_t number, at::Tensor leaf);
   const std::shared_ptr<Group>& group();
+  uint32_t subject() const {
+    return subject_;
+  }
 
   /// Starts the all_gather, unless the gathered values are there, or on their way, and the shards have not been written to since.
   void start_gather(const std::shared_ptr<BufferPool>& pool);
+  /// If the gather has failed its memory is let go, and the next one takes other memory.
   void finish_gather();
   bool is_gathered() const {
     return gathered_->has_memory();
@@ -56,8 +64,8 @@ class FlatParameters {
   bool keeps_part() const {
     return kept_ && kept_->has_memory();
   }
-  /// A number that changes when a shard is written to.
-  uint64_t writes() const;
+  /// A number that grows when a shard has been written to since the last call, or its leaf replaced.
+  uint64_t writes();
 
   /// The gathered parameter: a new view of the gathered buffer.
   at::Tensor gathered_local(size_t number) const;
@@ -84,7 +92,17 @@ class FlatParameters {
     std::vector<int64_t> bounds; // the row at which each member begins, and the number of rows
   };
 
+  /// What says that a leaf has been written to.
+  struct Seen {
+    LocalMemoryPtr memory;
+    uint64_t writes = 0;
+    uint32_t version = 0;
+    bool operator==(const Seen&) const = default;
+  };
+
   void lay_out();
+  uint32_t lengths_hash() const;
+  void abandon_gather();
   void make_buffer();
   /// Makes the leaves views of one buffer again, where something else (materialize, load_state_dict) gave them other memory. Where they
   /// have another dtype now, as after `module.to(dtype)`, they are gathered in that.
@@ -104,12 +122,14 @@ class FlatParameters {
   at::Tensor sent_; // by the all_gather that is under way
   Pending pending_;
   std::optional<uint64_t> gathered_writes_; // of the values in the gathered buffer
-  uint64_t adoptions_ = 0;
   /// What release_to() keeps.
   std::optional<PooledBuffer> kept_;
   std::shared_ptr<Group> kept_group_; // of the neighbours
   std::vector<int64_t> kept_lengths_;
   std::optional<uint64_t> kept_writes_;
+  std::vector<Seen> seen_;
+  uint64_t writes_ = 0;
+  uint32_t subject_;
 };
 
 } // namespace weft

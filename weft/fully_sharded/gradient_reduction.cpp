@@ -1,5 +1,7 @@
 #include "weft/fully_sharded/gradient_reduction.h"
 
+#include "weft/comm/subject_scope.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -11,8 +13,9 @@ GradientReduction::GradientReduction(
     ReduceOp op,
     at::ScalarType dtype,
     bool votes,
-    const std::shared_ptr<BufferPool>& pool)
-    : parameters_(parameters), op_(op), votes_(votes), terms_(parameters.size()) {
+    const std::shared_ptr<BufferPool>& pool,
+    std::optional<int64_t> replicate_dim)
+    : parameters_(parameters), op_(op), votes_(votes), replicate_dim_(replicate_dim), terms_(parameters.size()) {
   const auto members = parameters_.group()->size();
   buffer_.emplace(
       begin_for(members), at::TensorOptions().dtype(dtype).device(c10::Device(parameters.mesh().device_type())));
@@ -82,6 +85,7 @@ void GradientReduction::start() {
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const OperatorScope scope("fully_shard");
+  const SubjectScope subject_scope(parameters_.subject());
   complete();
   const auto& group = parameters_.group();
   std::vector<at::Tensor> inputs;
@@ -97,7 +101,7 @@ void GradientReduction::wait() {
   pending_ = Pending();
   buffer_->release();
   if (votes_ && reduced_.is_cpu() && !given_votes_.defined()) {
-    given_votes_ = reduced_.narrow(0, reduced_.numel() - static_cast<int64_t>(terms_.size()), terms_.size());
+    count_votes();
   }
 }
 
@@ -105,6 +109,21 @@ at::Tensor GradientReduction::take_unseen() {
   const at::AutoGradMode no_graph(false);
   const auto length = parameters_.range_length(parameters_.group()->rank());
   return std::exchange(is_seen_, true) ? at::Tensor() : reduced_.narrow(0, 0, length);
+}
+
+void GradientReduction::count_votes() {
+  const at::AutoGradMode no_graph(false);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  auto votes = reduced_.narrow(0, reduced_.numel() - static_cast<int64_t>(terms_.size()), terms_.size());
+  if (replicate_dim_) {
+    const OperatorScope scope("fully_shard");
+    const SubjectScope subject_scope(parameters_.subject());
+    const auto& mesh = parameters_.mesh();
+    auto of_replicas = at::empty_like(votes);
+    Communicator::of(mesh).group(mesh, {*replicate_dim_})->all_reduce(votes, of_replicas, ReduceOp::Sum).wait();
+    votes = of_replicas;
+  }
+  given_votes_ = votes;
 }
 
 at::Tensor GradientReduction::gradient(size_t number) const {
@@ -122,6 +141,10 @@ at::Tensor GradientReduction::gradient(size_t number) const {
   const auto shape = spec->local_shape_and_offset().shape;
   auto local = reduced_.narrow(0, parameters_.begin_in_range(number, own), c10::multiply_integers(shape)).view(shape);
   auto layout = spec->layout();
+  // Of own data that is so also where another member alone has a term.
+  if (op_ == ReduceOp::Avg && replicate_dim_) {
+    layout = layout.with(*replicate_dim_, Partial(ReduceOp::Avg));
+  }
   for (int64_t m = 0; term.before && m < layout.ndim(); ++m) {
     layout = (*term.before)[m].is_partial() && layout[m].is_replicate() ? layout.with(m, (*term.before)[m]) : layout;
   }

@@ -14,13 +14,15 @@ namespace weft {
 class GradientReduction {
  public:
   /// `op` is Sum for terms of one gradient, Avg for gradients of members that compute by themselves. With `votes` members tell
-  /// each other which gradients they have: one that arrived on some members counts as zero on the others.
+  /// each other which gradients they have: one that arrived on some members counts as zero on the others. `replicate_dim` is the
+  /// mesh dim over which the shards are replicated, if there is one: the votes of the replicas count, too.
   GradientReduction(
       FlatParameters& parameters,
       ReduceOp op,
       at::ScalarType dtype,
       bool votes,
-      const std::shared_ptr<BufferPool>& pool);
+      const std::shared_ptr<BufferPool>& pool,
+      std::optional<int64_t> replicate_dim = std::nullopt);
 
   /// Adds this member's term of the gradient of a gathered parameter: a local tensor in the layout `before` along the mesh dims
   /// other than that of the shards.
@@ -38,9 +40,6 @@ class GradientReduction {
   void wait();
   /// After wait(), once: this rank's range of the reduced gradients, which gradient() reads; undefined when called again.
   at::Tensor take_unseen();
-  bool is_started() const {
-    return reduced_.defined();
-  }
 
   /// After wait(): the gradient of a shard, a distributed tensor of the dtype of its parameter; undefined if it had no term.
   at::Tensor gradient(size_t number) const;
@@ -54,10 +53,12 @@ class GradientReduction {
   int64_t begin_for(int64_t member) const;
   /// Zeros where no term was added, and the votes.
   void complete();
+  void count_votes();
 
   FlatParameters& parameters_;
   ReduceOp op_;
   bool votes_;
+  std::optional<int64_t> replicate_dim_;
   std::vector<Term> terms_;
   std::optional<PooledBuffer> buffer_;
   at::Tensor reduced_;

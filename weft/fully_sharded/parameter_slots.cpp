@@ -1,5 +1,6 @@
 #include "weft/fully_sharded/parameter_slots.h"
 
+#include "weft/fully_sharded/first_error.h"
 #include "weft/fully_sharded/unit.h"
 
 #include <c10/util/Exception.h>
@@ -15,15 +16,21 @@ at::Tensor ParameterSlots::checked(size_t slot) const {
 }
 
 void ParameterSlots::put(c10::ArrayRef<at::Tensor> parameters) {
+  // Errors are raised after all are in their slots, so that a module is not left with gathered parameters.
+  FirstError errors;
+  std::string replaced;
   for (size_t i = 0; i < slots_.size(); ++i) {
-    TORCH_CHECK_VALUE(
-        !is_replaced(i), "[fully_shard] parameters that are replaced between steps alone are required, but '",
-        slots_[i].name, "' was while it is gathered. Write to it between steps, with copy_.");
-  }
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    set(i, parameters[slots_[i].number]);
+    errors.run([&] {
+      const bool was_replaced = is_replaced(i);
+      set(i, parameters[slots_[i].number]);
+      replaced = was_replaced ? slots_[i].name : replaced;
+    });
   }
   shown_ = parameters.vec();
+  errors.rethrow();
+  TORCH_CHECK_VALUE(
+      replaced.empty(), "[fully_shard] parameters that are replaced between steps alone are required, but '", replaced,
+      "' was while it is gathered. Write to it between steps, with copy_.");
 }
 
 void ParameterSlots::adopt_replaced(Unit& unit) {

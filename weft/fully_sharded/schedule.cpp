@@ -1,6 +1,6 @@
 #include "weft/fully_sharded/schedule.h"
 
-#include "weft/fully_sharded/gradient_reduction.h"
+#include "weft/fully_sharded/first_error.h"
 #include "weft/fully_sharded/unit.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -9,22 +9,42 @@
 
 namespace weft {
 
+namespace {
+
+/// Runs a step for every unit that is still there, whatever it throws for some of them.
+template <class Step>
+void for_each_unit(const std::vector<std::weak_ptr<Unit>>& units, FirstError& errors, const Step& step) {
+  for (const auto& each : units) {
+    if (const auto unit = each.lock()) {
+      errors.run([&] { step(*unit); });
+    }
+  }
+}
+
+Units values_of(const std::unordered_map<const Unit*, std::weak_ptr<Unit>>& map) {
+  Units units;
+  for (const auto& [_, unit] : map) {
+    units.push_back(unit);
+  }
+  return units;
+}
+
+} // namespace
+
 /// Ends the backward pass of a schedule, also if the pass fails: the callback at its end owns this.
 class Schedule::Pass {
  public:
   explicit Pass(std::shared_ptr<Schedule> schedule) : schedule_(std::move(schedule)) {}
   ~Pass() {
-    try {
-      end();
-    } catch (const std::exception&) { // NOLINT(bugprone-empty-catch): the pass has failed, and its own error is raised
-    }
+    FirstError dropped; // the pass has failed, and its own error is raised
+    dropped.run([&] { end(/*has_failed=*/true); });
   }
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
 
-  void end() {
+  void end(bool has_failed) {
     if (auto schedule = std::exchange(schedule_, nullptr)) {
-      schedule->end_backward();
+      schedule->end_backward(has_failed);
     }
   }
 
@@ -39,20 +59,45 @@ void Schedule::follow(Followers& followers, std::weak_ptr<Unit>& last, Unit& uni
   last = unit.weak_from_this();
 }
 
-void Schedule::start_next(const Followers& followers, const std::optional<Units>& given, Unit& unit) {
+Units Schedule::next_of(const Followers& followers, const std::optional<Units>& given, Unit& unit) {
   const auto found = followers.find(&unit);
-  const auto learned = found == followers.end() ? Units() : Units{found->second};
-  for (const auto& each : given.value_or(learned)) {
+  return given.value_or(found == followers.end() ? Units() : Units{found->second});
+}
+
+void Schedule::begin_forward(Unit& unit) {
+  units_[&unit] = unit.weak_from_this();
+  prefetched_.erase(&unit);
+  unit.gather();
+  follow(next_forward_, last_forward_, unit);
+  for (const auto& each : next_of(next_forward_, unit.forward_prefetch_, unit)) {
     if (const auto next = each.lock()) {
+      if (!next->is_gathered()) {
+        prefetched_[next.get()] = next;
+      }
       next->start_gather();
     }
   }
 }
 
-void Schedule::begin_forward(Unit& unit) {
-  unit.gather();
-  follow(next_forward_, last_forward_, unit);
-  start_next(next_forward_, unit.forward_prefetch(), unit);
+void Schedule::end_forward(Unit& unit) {
+  Units unreached;
+  std::erase_if(prefetched_, [&](const auto& entry) {
+    const auto next = entry.second.lock();
+    const bool is_inside = next && unit.contains(*next);
+    if (is_inside) {
+      unreached.push_back(next);
+    }
+    return is_inside || !next;
+  });
+  FirstError errors;
+  for_each_unit(unreached, errors, [](Unit& each) { each.free_unused(); });
+  errors.rethrow();
+}
+
+void Schedule::recover() {
+  FirstError dropped;
+  for_each_unit(values_of(units_), dropped, [](Unit& unit) { unit.free_unused(); });
+  for_each_unit(values_of(std::exchange(prefetched_, {})), dropped, [](Unit& unit) { unit.free_unused(); });
 }
 
 void Schedule::begin_backward(Unit& unit) {
@@ -63,45 +108,45 @@ void Schedule::begin_backward(Unit& unit) {
     // The next forward is another pass.
     next_forward_.erase(last_forward_.lock().get());
     last_forward_.reset();
-    torch::autograd::Engine::get_default_engine().queue_callback([pass] { pass->end(); });
+    torch::autograd::Engine::get_default_engine().queue_callback([pass] { pass->end(/*has_failed=*/false); });
   }
   // Autograd runs later nodes first, so that the backward of a unit whose forward came after this one's is done, unless one of them
   // is inside of the other: both may begin with the same node.
+  Units done;
   std::erase_if(in_backward_, [&](const auto& each) {
     const auto other = each.lock();
     const bool goes_on = other && other.get() != &unit && (other->contains(unit) || unit.contains(*other));
     if (other && other.get() != &unit && !goes_on) {
-      other->end_backward();
+      done.push_back(other);
     }
     return !goes_on;
   });
+  FirstError errors;
+  for_each_unit(done, errors, [](Unit& other) { other.end_backward(); });
+  errors.rethrow();
   in_backward_.push_back(unit.weak_from_this());
   unit.gather();
   follow(next_backward_, last_backward_, unit);
-  start_next(next_backward_, unit.backward_prefetch(), unit);
+  for (const auto& each : next_of(next_backward_, unit.backward_prefetch_, unit)) {
+    if (const auto next = each.lock()) {
+      next->start_gather();
+    }
+  }
 }
 
-void Schedule::end_backward() {
-  for (const auto& each : std::exchange(in_backward_, {})) {
-    if (const auto unit = each.lock()) {
-      unit->end_backward();
-    }
-  }
-  // Gathers that were started for a unit that this pass did not reach.
-  for (const auto& [_, each] : next_backward_) {
-    if (const auto unit = each.lock()) {
-      unit->end_backward();
-    }
-  }
+void Schedule::end_backward(bool has_failed) {
+  FirstError errors;
+  const auto end = [](Unit& unit) { unit.end_backward(); };
+  for_each_unit(std::exchange(in_backward_, {}), errors, end);
+  for_each_unit(
+      values_of(next_backward_), errors, end); // those whose gathers were started, and which the pass did not reach
   last_backward_.reset();
-}
-
-void Schedule::wait_for_reductions() {
-  for (const auto& each : std::exchange(reductions_, {})) {
-    if (const auto reduction = each.lock()) {
-      reduction->wait();
-    }
+  if (has_failed) {
+    // A step that is tried again would add to the sums of this pass.
+    for_each_unit(values_of(units_), errors, [](Unit& unit) { unit.drop_gradients(); });
+    recover();
   }
+  errors.rethrow();
 }
 
 } // namespace weft

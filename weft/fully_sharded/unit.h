@@ -3,25 +3,13 @@
 #include "weft/fully_sharded/flat_parameters.h"
 #include "weft/fully_sharded/gradient_reduction.h"
 #include "weft/fully_sharded/schedule.h"
+#include "weft/fully_sharded/unit_memory.h"
+#include "weft/fully_sharded/unit_options.h"
 
 #include <functional>
 #include <set>
 
 namespace weft {
-
-struct UnitOptions {
-  /// The mesh dim over which parameters are sharded, and one over which such shards are replicated (hybrid sharding).
-  std::string mesh_dim;
-  std::optional<std::string> replicate_dim = std::nullopt;
-  /// Whether gathered parameters are freed after forward and gathered again for backward.
-  bool reshard_after_forward = true;
-  /// With reshard_after_forward: each rank keeps a part of the gathered parameters, so that the gather for backward is among so many
-  /// neighbours along the mesh dim, a number that divides its size. 0: its shard alone.
-  int64_t reshard_to = 0;
-  /// The dtypes in which parameters are gathered and gradients reduced; those of the parameters and of the gathered ones.
-  std::optional<at::ScalarType> gathered_dtype = std::nullopt;
-  std::optional<at::ScalarType> reduced_dtype = std::nullopt;
-};
 
 /// The parameters of a module that are gathered together before its forward, and again before its backward, and whose gradients are
 /// reduced together when the module's backward is done.
@@ -50,14 +38,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void join(std::shared_ptr<Schedule> schedule) {
     schedule_ = std::move(schedule);
   }
-  bool has_schedule() const {
-    return schedule_ != nullptr;
-  }
   /// A unit inside of this one reshards after forward, unless that was set.
-  void add_inner(Unit& unit) {
-    inner_.insert(&unit);
-    unit.options_.reshard_after_forward = unit.options_.reshard_after_forward || !unit.is_resharding_set_;
-  }
+  void add_inner(Unit& unit);
   bool contains(const Unit& unit) const {
     return inner_.contains(&unit);
   }
@@ -75,24 +57,30 @@ class Unit : public std::enable_shared_from_this<Unit> {
 
   /// nullopt: as the last forward was.
   void enter(std::optional<bool> is_global);
-  /// `outputs` are the tensors that the forward gives, as many as are known. Where none of them has a gradient the gathered
-  /// parameters stay until backward, unless the forward has failed.
+  /// `outputs` are the tensors that the forward gives, as many as are known. Where none of them has a gradient, or one of them is
+  /// a gathered parameter, the gathered parameters stay until backward, unless the forward has failed.
   void leave(c10::ArrayRef<at::Tensor> outputs, bool has_failed = false);
+  /// The number of forwards that have been entered and not left.
+  size_t depth() const {
+    return forwards_.size();
+  }
+  /// Leaves the forwards beyond the first `depth` ones, whose end was skipped as KeyboardInterrupt does.
+  void unwind(size_t depth);
+  /// The module is gone: what it had gathered is freed.
+  void let_go();
 
   void start_gather();
   void gather();
   /// Whether there is memory with gathered parameters, or for those that are on their way.
   bool is_gathered() const;
   /// Frees the gathered parameters, unless a forward or backward uses them.
-  void reshard();
+  void reshard() {
+    reshard(/*keeps_part=*/false);
+  }
   /// Gathers the parameters and puts them into the module until reshard() is called.
   void unshard(std::optional<bool> is_global);
 
-  void set_reshard_after_forward(bool value) {
-    options_.reshard_after_forward = value;
-    options_.reshard_to = 0;
-    is_resharding_set_ = true;
-  }
+  void set_reshard_after_forward(bool value);
   /// Implies set_reshard_after_forward(true), see UnitOptions::reshard_to.
   void set_reshard_to(int64_t ranks);
   void set_reshard_after_backward(bool value) {
@@ -121,17 +109,9 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void set_backward_prefetch(Units units) {
     backward_prefetch_ = std::move(units);
   }
-  const std::optional<Units>& forward_prefetch() const {
-    return forward_prefetch_;
-  }
-  const std::optional<Units>& backward_prefetch() const {
-    return backward_prefetch_;
-  }
-
-  /// Called by the schedule when no node of the unit's forward is left to run.
-  void end_backward();
 
  private:
+  friend class Schedule;
   struct Use;
   class GatherNode;
   class BeginBackwardHook;
@@ -142,30 +122,34 @@ class Unit : public std::enable_shared_from_this<Unit> {
     size_t number;
   };
 
+  /// Called when no node of the unit's forward is left to run.
+  void end_backward();
+  /// Frees the gathered parameters unless something may still read them.
+  void free_unused();
+  /// Forgets the gradients that were collected and not reduced.
+  void drop_gradients();
   UsePtr make_use(bool is_global);
-  at::Tensor gathered_parameter(const Place& place, bool is_global) const;
-  SpecPtr gathered_spec(const Place& place, bool is_global) const;
+  /// Makes backward begin with a gather. Whether one of the outputs was computed in the forward.
+  bool hook_outputs(const UsePtr& use, c10::ArrayRef<at::Tensor> outputs);
   void begin_backward(const UsePtr& use);
   torch::autograd::variable_list reduce(const Use& use, torch::autograd::variable_list&& gradients);
-  void add_gradient(const Place& place, const at::Tensor& gradient, bool is_global);
+  void collect(const Use& use, torch::autograd::variable_list& gradients);
+  void start_reduction(size_t group, const Use& use, torch::autograd::variable_list& results);
   void finish(GradientReduction& reduction) const;
   /// The gradient of a leaf that a reduction has given, if it may reach the leaf in this pass.
   at::Tensor take_gradient(const GradientReduction& reduction, size_t number);
-  /// Frees gathered memory; where the unit reshards to some ranks, and `keeps_part`, each keeps a part of it.
-  void free_gathered(bool keeps_part);
   void show_parameters();
-  void check_unwritten(const Use& use) const;
+  void reshard(bool keeps_part);
+  /// Frees gathered memory; where the unit reshards to some ranks, and `keeps_part`, each keeps a part of it.
+  void free_gathered(bool keeps_part = false);
   void check_as_in_forward(const Use& use) const;
-  /// Whether a tensor was computed in a forward.
-  static bool is_of(const Use& use, const at::Tensor& tensor);
-  /// Whether gathered memory has to stay after a forward.
-  bool outlives_forward(const Use& use, c10::ArrayRef<at::Tensor> outputs) const;
   uint64_t writes() const;
 
   std::vector<at::Tensor> leaves_;
   UnitOptions options_;
   Swap swap_;
   std::shared_ptr<Schedule> schedule_;
+  std::shared_ptr<UnitMemory> memory_;
   std::vector<std::unique_ptr<FlatParameters>> groups_;
   std::vector<std::shared_ptr<GradientReduction>> collecting_; // per group, while gradients are added up
   std::vector<Place> places_;                                  // of the leaves
@@ -176,6 +160,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   UsePtr unsharded_;             // by unshard()
   bool reshards_after_backward_ = true;
   bool is_kept_ = false; // gathered memory, until the gradients of the unit arrive
+  bool is_held_ = false; // gathered memory, which results without a graph read, until the next forward
   bool is_resharding_set_ = false;
   bool reduces_gradients_ = true;
   bool reduces_replicas_ = true;

@@ -64,6 +64,11 @@ class GatheredForward : public AroundForward {
  public:
   GatheredForward(std::shared_ptr<Unit> unit, std::shared_ptr<ModuleSlots> slots)
       : unit_(std::move(unit)), slots_(std::move(slots)) {}
+  ~GatheredForward() override {
+    unit_->let_go();
+  }
+  GatheredForward(const GatheredForward&) = delete;
+  GatheredForward& operator=(const GatheredForward&) = delete;
 
   void enter(c10::ArrayRef<at::Tensor> inputs) override {
     std::optional<bool> is_global;
