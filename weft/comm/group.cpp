@@ -1,6 +1,7 @@
 #include "weft/comm/group.h"
 
 #include "weft/comm/chunk_views.h"
+#include "weft/comm/communication_scope.h"
 #include "weft/comm/communicator.h"
 #include "weft/comm/reduce_terms.h"
 #include "weft/comm/subject_scope.h"
@@ -91,6 +92,11 @@ std::string Group::to_string() const {
 Call Group::make_call(Collective collective, const at::Tensor& tensor, Reserved reserved) {
   Call call{.collective = collective, .subject = SubjectScope::current()};
   if (reserved.sequence < 0) { // a reserved call may be made on any thread
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        CommunicationScope::is_allowed(), "[", weft::to_string(collective),
+        "] a collective is required outside of a step that is recorded, because a replay would leave it out, but got "
+        "one on ",
+        to_string(), ". Make it before, and give the result as input.");
     use_->check_single_thread(weft::to_string(collective));
   }
   if (!is_message(collective)) {
