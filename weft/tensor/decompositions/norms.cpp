@@ -148,6 +148,21 @@ bool is_first_of_replicas(const TensorSpec& spec, c10::IntArrayRef mesh_dims) {
   });
 }
 
+/// Which of these tensors that holds for. Made by operators alone, because a step that is recorded repeats operators.
+at::Tensor firsts_of_replicas(const std::vector<SpecPtr>& specs, c10::IntArrayRef mesh_dims) {
+  const auto count = static_cast<int64_t>(specs.size());
+  const auto firsts = at::zeros({count}, at::kBool);
+  for (int64_t begin = 0, end = 0; begin < count; begin = end + 1) {
+    for (end = begin; end < count && is_first_of_replicas(*specs[end], mesh_dims);) {
+      ++end;
+    }
+    if (end > begin) {
+      firsts.narrow(0, begin, end - begin).fill_(true);
+    }
+  }
+  return firsts;
+}
+
 /// One norm per tensor: one fused local operator, and one all-reduce for all tensors, over every mesh dim that shards
 /// one of them.
 std::vector<at::Tensor> foreach_norm(
@@ -183,11 +198,7 @@ std::vector<at::Tensor> foreach_norm(
   if (!shard_mesh_dims.empty()) {
     auto terms = merge.to_terms(norms);
     if (merge.op() == ReduceOp::Sum) {
-      const auto counts = at::empty({terms.numel()}, at::kBool);
-      for (size_t i = 0; i < specs.size(); ++i) {
-        counts.mutable_data_ptr<bool>()[i] = is_first_of_replicas(*specs[i], shard_mesh_dims);
-      }
-      terms = at::where(counts.to(terms.device()), terms, 0);
+      terms = at::where(firsts_of_replicas(specs, shard_mesh_dims).to(terms.device()), terms, 0);
     }
     norms = merge.from_terms(reduce_implicitly("aten::_foreach_norm", terms, mesh, shard_mesh_dims, merge.op()));
   }
