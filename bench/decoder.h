@@ -126,11 +126,24 @@ class Training {
 
   /// The loss before the parameters were changed.
   double step(const at::Tensor& inputs, const at::Tensor& targets) {
+    return take_step(inputs, targets).template item<float>();
+  }
+  /// The same as a tensor, without reading its value.
+  at::Tensor take_step(const at::Tensor& inputs, const at::Tensor& targets) {
     namespace F = torch::nn::functional;
     const auto loss = F::cross_entropy(model_(inputs).flatten(0, 1), targets.flatten());
     loss.backward();
     update();
-    return loss.template item<float>();
+    return loss;
+  }
+
+  /// The parameters and the states of the optimizer.
+  std::vector<at::Tensor> tensors() const {
+    auto all = parameters_;
+    for (const auto* states : {&first_, &second_, &steps_}) {
+      all.insert(all.end(), states->begin(), states->end());
+    }
+    return all;
   }
 
  private:

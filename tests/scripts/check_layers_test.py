@@ -77,7 +77,7 @@ class CheckLayers(TreeTest):
         self.assert_fails_with("2 exceptions by ALSO, at most 1: redistribute: execute:comm, nn: cross:comm")
 
     def test_passes_do_not_depend_on_tensors(self):
-        self.declare("tensor/impl", "graph/ir", "graph/capture DEPENDS tensor/impl")
+        self.declare("tensor/impl", "graph/ir", "graph/capture DEPENDS tensor/impl", "graph/replay DEPENDS tensor/impl")
         self.assert_passes()
         self.declare("tensor/impl", "graph/ir DEPENDS tensor/impl")
         self.assert_fails_with("weft_layer(graph/ir): may not depend on tensor/impl: passes work on programs")

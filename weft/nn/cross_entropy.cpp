@@ -242,10 +242,10 @@ class LocalCrossEntropy {
   }
 
   /// Raises the error of a single device for invalid targets, on every rank alike. On other devices than the CPU, where
-  /// reading the count would stall the device, the loss becomes nan. A traced program, whose count is not known yet,
+  /// reading the count would stall the device, the loss becomes nan. A recorded program, whose count is not known yet,
   /// raises when it runs.
   void check_targets(const at::Tensor& invalid_count, at::Tensor& loss) const {
-    if (is_traced(logits_)) {
+    if (is_recorded_by_operators(logits_)) {
       at::_assert_async(
           invalid_count.eq(0),
           c10::str(

@@ -1,6 +1,7 @@
 #include "weft/redistribute/execute.h"
 
 #include "weft/core/traced_tensor.h"
+#include "weft/redistribute/local_recorder.h"
 #include "weft/redistribute/traced_redistribution.h"
 
 #include <ATen/EmptyTensor.h>
@@ -330,18 +331,24 @@ AsyncTensor CompiledPlan::run(const at::Tensor& local) const {
   if (is_traced(local)) {
     return run_traced(plan_, local);
   }
-  // Collectives transfer memory, and a lazy conjugate or negative is not in memory yet.
-  const bool is_lazy = local.is_conj() || local.is_neg();
-  AsyncTensor current = C10_UNLIKELY(is_lazy) ? local.resolve_conj().resolve_neg() : local;
-  size_t next = 0;
-  while (next < steps_.size() && current.ready()) {
-    const auto& step = *steps_[next++];
-    current = step.run(current.wait(), {});
-    if (step.group && !step.group->blocks_host()) {
-      current.wait();
+  const auto start = [&] {
+    // Collectives transfer memory, and a lazy conjugate or negative is not in memory yet.
+    const bool is_lazy = local.is_conj() || local.is_neg();
+    AsyncTensor current = C10_UNLIKELY(is_lazy) ? local.resolve_conj().resolve_neg() : local;
+    size_t next = 0;
+    while (next < steps_.size() && current.ready()) {
+      const auto& step = *steps_[next++];
+      current = step.run(current.wait(), {});
+      if (step.group && !step.group->blocks_host()) {
+        current.wait();
+      }
     }
+    return next == steps_.size() ? current : finish_later(std::move(current), next);
+  };
+  if (auto* recorder = LocalRecorder::of_thread(); C10_UNLIKELY(recorder != nullptr)) {
+    return recorder->redistribute(plan_, local, [&] { return start().wait(); });
   }
-  return next == steps_.size() ? current : finish_later(std::move(current), next);
+  return start();
 }
 
 AsyncTensor CompiledPlan::finish_later(AsyncTensor current, size_t next) const {

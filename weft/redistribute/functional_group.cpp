@@ -1,8 +1,11 @@
 #include "weft/redistribute/functional_group.h"
 
+#include "weft/redistribute/local_recorder.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/StringUtil.h>
 #include <c10/util/accumulate.h>
 
 namespace weft {
@@ -37,21 +40,32 @@ FunctionalGroup::FunctionalGroup(const DeviceMesh& mesh, c10::IntArrayRef mesh_d
   }
 }
 
+std::string FunctionalGroup::group_name(const char* collective) const {
+  if (LocalRecorder::of_thread() != nullptr) {
+    std::vector<std::string> names;
+    for (const auto m : mesh_dims_) {
+      names.push_back(mesh_.names()[m]);
+    }
+    return c10::Join(",", names);
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      group_namer(), "[", collective, "] a collective is recorded by the name of a process group, but got ", mesh_,
+      ", whose ranks have none. Trace in processes that torchrun has started.");
+  return group_namer()(mesh_, mesh_dims_);
+}
+
 template <class... Arguments>
 at::Tensor FunctionalGroup::call(const char* name, Arguments... arguments) const {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      group_namer(), "[", name, "] a collective is recorded by the name of a process group, but got ", mesh_,
-      ", whose ranks have none. Trace in processes that torchrun has started.");
   torch::jit::Stack stack{c10::IValue(std::move(arguments))...};
-  stack.emplace_back(group_namer()(mesh_, mesh_dims_));
+  stack.emplace_back(group_name(name));
   return call_operator("wait_tensor", {call_operator(name, std::move(stack))});
 }
 
 /// c10d has no average on every backend: it is a sum that is divided. Half precision is divided before the sum, which
-/// may be too large for 16 bits where the average is not.
+/// may be too large for 16 bits where the average is not. Weft's own groups, which a LocalRecorder uses, have an average.
 template <class Reduce>
 at::Tensor FunctionalGroup::reduced(const at::Tensor& term, ReduceOp op, const Reduce& reduce) const {
-  if (op != ReduceOp::Avg) {
+  if (op != ReduceOp::Avg || LocalRecorder::of_thread() != nullptr) {
     return reduce(term.contiguous(), std::string(to_string(op)));
   }
   const std::string sum(to_string(ReduceOp::Sum));

@@ -16,8 +16,8 @@ using NameGroup = std::function<std::string(const DeviceMesh&, c10::IntArrayRef 
 /// Sets how groups are named in traced programs. Python does so, because it makes the process groups.
 void name_groups_by(NameGroup name);
 
-/// Collectives on traced tensors: operators of c10d (`_c10d_functional`), which compilers know. Members are numbered
-/// row-major over the mesh dims. In a group of one member nothing is recorded.
+/// Collectives on traced tensors, or for a LocalRecorder: operators of c10d (`_c10d_functional`), which compilers know.
+/// Members are numbered row-major over the mesh dims. In a group of one member nothing is recorded.
 class FunctionalGroup {
  public:
   FunctionalGroup(const DeviceMesh& mesh, c10::IntArrayRef mesh_dims);
@@ -38,6 +38,7 @@ class FunctionalGroup {
       const at::TensorOptions& options) const;
 
  private:
+  std::string group_name(const char* collective) const;
   template <class... Arguments>
   at::Tensor call(const char* name, Arguments... arguments) const;
   template <class Reduce>

@@ -1,6 +1,7 @@
 #include "weft/graph/analysis/effects.h"
 
 #include "weft/graph/analysis/fused_node.h"
+#include "weft/graph/ir/local_redistribution.h"
 #include "weft/graph/ir/schema_gaps.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ bool communicates(const Node& node) {
       "_c10d_functional::", "_c10d_functional_autograd::", "c10d::", "symm_mem::"};
   return (node.op() != nullptr && starts_with_any(node.op()->schema().name(), kNamespaces) &&
           !waits_for_collective(node)) ||
-      is_fused_operator(node);
+      is_fused_operator(node) || is_local_redistribution(node);
 }
 
 bool starts_collective(const Node& node) {

@@ -1,205 +1,106 @@
 #include "weft/graph/capture/capture.h"
 
-#include "weft/graph/capture/recorded_operator.h"
+#include "weft/graph/capture/captured_program.h"
 #include "weft/graph/capture/recorder.h"
-
-#include <algorithm>
-#include <unordered_set>
+#include "weft/redistribute/local_recorder.h"
+#include "weft/tensor/impl/dtensor_impl.h"
+#include "weft/tensor/impl/move_observer.h"
 
 namespace weft::graph {
 
 namespace {
 
-/// A value from outside of the function, and its kind.
-struct Outside {
-  ValueId value;
-  InputKind kind;
-  std::string target;
-  at::Tensor tensor;
-};
-
-/// The memory that calls write to, by their schemas.
-std::unordered_set<const void*> written_memory(const Trace& trace, c10::ArrayRef<const TracedCall*> calls) {
-  std::unordered_set<const void*> written;
-  for (const auto* call : calls) {
-    const auto* op = std::get_if<c10::OperatorHandle>(&call->target);
-    for (size_t i = 0; op != nullptr && i < call->arguments.size(); ++i) {
-      if (!is_written(op->schema().arguments()[i])) {
-        continue;
-      }
-      const auto& argument = call->arguments[i];
-      const auto note = [&](const Argument& each) {
-        if (each.is_operand()) {
-          written.insert(trace.values[call->operands[each.operand()]].memory);
-        }
-      };
-      note(argument);
-      std::for_each(argument.elements().begin(), argument.elements().end(), note);
-    }
-  }
-  written.erase(nullptr);
-  return written;
-}
-
-std::vector<bool> used_values(
-    const Trace& trace,
-    c10::ArrayRef<const TracedCall*> calls,
-    c10::ArrayRef<ValueId> outputs) {
-  std::vector<bool> used(trace.values.size());
-  for (const auto* call : calls) {
-    for (const auto operand : call->operands) {
-      used[operand] = true;
-    }
-  }
-  for (const auto output : outputs) {
-    used[output] = true;
-  }
-  return used;
-}
-
-const char* numbered_name(InputKind kind) {
-  switch (kind) {
-    case InputKind::Parameter:
-      return "parameter_";
-    case InputKind::Buffer:
-      return "buffer_";
-    case InputKind::Constant:
-      return "constant_";
-    case InputKind::User:
-      break;
-  }
-  return "input_";
-}
-
-/// The name of an input value, as in exported programs: p_layers_0_weight.
-std::string value_name(InputKind kind, const std::string& target) {
-  auto name = (kind == InputKind::Parameter ? "p_" : kind == InputKind::Buffer ? "b_" : "c_") + target;
-  std::replace(name.begin(), name.end(), '.', '_');
-  return name;
-}
-
-/// Builds a program from a trace.
-class CaptureWriter {
+/// A recording of one call of a function.
+class CallRecording {
  public:
-  explicit CaptureWriter(const Trace& trace) : trace_(trace), values_(trace.values.size()) {}
+  explicit CallRecording(RecordedLevel level) : recorder_(level), level_(level) {}
 
-  void add_input(const Outside& input) {
-    const bool is_user = input.kind == InputKind::User;
-    const auto name = is_user ? input.target : value_name(input.kind, input.target);
-    auto* value = program_.graph->add_input(name, trace_.values[input.value].type);
-    value->layout = trace_.values[input.value].layout;
-    values_[input.value] = value;
-    program_.inputs.push_back({.kind = input.kind, .target = is_user ? std::string() : input.target, .value = value});
-    if (!is_user) {
-      program_.tensors.emplace(input.target, input.tensor);
+  Program run(const CapturedFunction& fn, const std::vector<at::Tensor>& inputs, const CaptureOptions& options) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      TORCH_CHECK_VALUE(inputs[i].defined(), "[capture] inputs must be tensors, but got an undefined one at ", i, ".");
+      add(InputKind::User, "input_" + std::to_string(i), inputs[i]);
     }
+    add_named(InputKind::Parameter, options.parameters);
+    add_named(InputKind::Buffer, options.buffers);
+    results_ = fn(inputs);
+    std::vector<ValueId> outputs;
+    for (size_t i = 0; i < results_.size(); ++i) {
+      TORCH_CHECK_VALUE(
+          results_[i].defined(), "[capture] outputs must be tensors, but got an undefined one at ", i,
+          ". Return what the function computes; a gradient is undefined where nothing leads to it.");
+      outputs.push_back(recorder_.output(recorded(results_[i])));
+    }
+    check_no_new_gradients();
+    return program_of(recorder_.finish(), std::move(outside_), outputs);
   }
 
-  void add_call(const TracedCall& call) {
-    std::vector<Value*> operands;
-    for (const auto operand : call.operands) {
-      operands.push_back(values_[operand]);
-    }
-    OutputTypes outputs{.types = {}, .lists = call.lists};
-    for (const auto& output : call.outputs) {
-      outputs.types.push_back(output ? std::optional(trace_.values[*output].type) : std::nullopt);
-    }
-    const auto* node = program_.graph->insert(nullptr, call.target, call.arguments, operands, std::move(outputs));
-    for (size_t i = 0; i < call.outputs.size(); ++i) {
-      if (const auto id = call.outputs[i]) {
-        node->output(i)->layout = trace_.values[*id].layout;
-        // An output that is an operand returned unchanged already has a value.
-        values_[*id] = values_[*id] == nullptr ? node->output(i) : values_[*id];
-      }
-    }
+  const Recorder& recorder() const {
+    return recorder_;
   }
-
-  Program finish(c10::ArrayRef<ValueId> outputs) {
-    std::vector<Value*> results;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      results.push_back(values_[outputs[i]]);
-      program_.outputs.push_back({.kind = OutputKind::User, .target = {}, .operand = i});
-    }
-    program_.graph->set_return(results);
-    program_.mesh = trace_.mesh;
-    return std::move(program_);
+  std::vector<at::Tensor>& results() {
+    return results_;
   }
 
  private:
-  const Trace& trace_;
-  std::vector<Value*> values_;
-  Program program_;
+  /// A replay would not set them.
+  void check_no_new_gradients() const {
+    for (const auto& tensor : recorder_.outside()) {
+      const auto& gradient = tensor.is_leaf() ? tensor.grad() : at::Tensor();
+      TORCH_CHECK_VALUE(
+          !gradient.defined() || !recorder_.is_made(recorded(gradient)),
+          "[capture] a function that is replayed must leave no new gradients behind, but got one of a tensor ",
+          *as_dtensor(tensor)->spec(), ". Reset it in the function (zero_grad), or return it.");
+    }
+  }
+  /// The tensor that the recorder knows: on the local level this rank's.
+  const at::Tensor& recorded(const at::Tensor& tensor) const {
+    const auto* distributed = level_ == RecordedLevel::Local ? as_dtensor(tensor) : nullptr;
+    return distributed == nullptr ? tensor : distributed->local();
+  }
+  void add(InputKind kind, const std::string& name, const at::Tensor& tensor) {
+    outside_.push_back({recorder_.input(recorded(tensor)), kind, name, recorded(tensor)});
+  }
+  void add_named(InputKind kind, const std::map<std::string, at::Tensor>& named) {
+    for (const auto& [name, tensor] : named) {
+      // A tensor with two names, or one that is also an input, keeps the first.
+      if (tensor.defined() && !recorder_.is_value(recorded(tensor))) {
+        add(kind, name, tensor);
+      }
+    }
+  }
+
+  Recorder recorder_;
+  RecordedLevel level_;
+  std::vector<Outside> outside_;
+  std::vector<at::Tensor> results_;
 };
-
-/// Numbers the unnamed tensors in the order in which the function used them.
-void add_unnamed(
-    const Trace& trace,
-    c10::ArrayRef<const TracedCall*> calls,
-    const std::vector<bool>& is_used,
-    std::vector<Outside>& all) {
-  const auto written = written_memory(trace, calls);
-  std::map<InputKind, size_t> counts;
-  for (ValueId id = 0; id < trace.values.size(); ++id) {
-    const auto& constant = trace.values[id].constant;
-    if (!constant.defined() || !is_used[id]) {
-      continue;
-    }
-    const auto kind = constant.is_leaf() && constant.requires_grad() ? InputKind::Parameter
-        : written.contains(trace.values[id].memory)                  ? InputKind::Buffer
-                                                                     : InputKind::Constant;
-    all.push_back({id, kind, numbered_name(kind) + std::to_string(counts[kind]++), constant});
-  }
-}
-
-Program program_of(const Trace& trace, std::vector<Outside> outside, c10::ArrayRef<ValueId> outputs) {
-  const auto calls = trace.program();
-  const auto is_used = used_values(trace, calls, outputs);
-  add_unnamed(trace, calls, is_used, outside);
-  // The order of exported programs: parameters, buffers, constants, user inputs.
-  std::stable_sort(outside.begin(), outside.end(), [](const Outside& a, const Outside& b) { return a.kind < b.kind; });
-  CaptureWriter writer(trace);
-  for (const auto& input : outside) {
-    if (input.kind == InputKind::User || is_used[input.value]) {
-      writer.add_input(input);
-    }
-  }
-  for (const auto* call : calls) {
-    writer.add_call(*call);
-  }
-  return writer.finish(outputs);
-}
 
 } // namespace
 
 Program capture(const CapturedFunction& fn, const std::vector<at::Tensor>& inputs, const CaptureOptions& options) {
   TORCH_CHECK_VALUE(
-      MoveObserver::of_thread() == nullptr,
+      !is_capturing(),
       "[capture] a function is captured by itself, but got one inside of another that is. Call it instead.");
-  Recorder recorder;
-  std::vector<Outside> outside;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    TORCH_CHECK_VALUE(inputs[i].defined(), "[capture] inputs must be tensors, but got an undefined one at ", i, ".");
-    outside.push_back({recorder.input(inputs[i]), InputKind::User, "input_" + std::to_string(i), inputs[i]});
-  }
-  const auto add_named = [&](InputKind kind, const std::map<std::string, at::Tensor>& named) {
-    for (const auto& [name, tensor] : named) {
-      // A tensor with two names, or one that is also an input, keeps the first.
-      if (tensor.defined() && !recorder.is_value(tensor)) {
-        outside.push_back({recorder.input(tensor), kind, name, tensor});
-      }
-    }
-  };
-  add_named(InputKind::Parameter, options.parameters);
-  add_named(InputKind::Buffer, options.buffers);
-  std::vector<ValueId> outputs;
-  const auto results = fn(inputs);
-  for (size_t i = 0; i < results.size(); ++i) {
-    TORCH_CHECK_VALUE(
-        results[i].defined(), "[capture] outputs must be tensors, but got an undefined one at ", i,
-        ". Return what the function computes; a gradient is undefined where nothing leads to it.");
-    outputs.push_back(recorder.output(results[i]));
-  }
-  return program_of(recorder.finish(), std::move(outside), outputs);
+  return CallRecording(RecordedLevel::Global).run(fn, inputs, options);
+}
+
+bool is_capturing() {
+  return MoveObserver::of_thread() != nullptr || LocalRecorder::of_thread() != nullptr;
+}
+
+LocalCapture capture_local(
+    const CapturedFunction& fn,
+    const std::vector<at::Tensor>& inputs,
+    const CaptureOptions& options) {
+  TORCH_CHECK_VALUE(
+      !is_capturing(),
+      "[capture] a function is captured by itself, but got one inside of another that is. Call it instead.");
+  LocalCapture captured;
+  CallRecording recording(RecordedLevel::Local);
+  captured.program = recording.run(fn, inputs, options);
+  captured.results = std::move(recording.results());
+  captured.outside = recording.recorder().outside();
+  return captured;
 }
 
 } // namespace weft::graph

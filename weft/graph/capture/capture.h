@@ -34,4 +34,26 @@ using CapturedFunction = std::function<std::vector<at::Tensor>(const std::vector
 /// behind.
 Program capture(const CapturedFunction& fn, const std::vector<at::Tensor>& inputs, const CaptureOptions& options = {});
 
+/// What this rank did in one call of a function of distributed tensors.
+struct LocalCapture {
+  /// Its inputs and outputs are local tensors; `mesh` is set. Collectives are functional ones, or `redistribute_local`.
+  Program program;
+  /// What the function returned.
+  std::vector<at::Tensor> results;
+  /// The distributed tensors, made before, whose local tensors the program uses as parameters, buffers and constants.
+  std::vector<at::Tensor> outside;
+};
+
+/// Captures what this rank does: below Weft's kernels, so that a run of the program on local tensors does the same, bit
+/// by bit. Every rank of the mesh makes the call, which communicates as the function does. Anything that is not an
+/// operator is fixed, as above, and this function cannot find out whether another call would do the same: CapturedStep
+/// does, which is what to use.
+LocalCapture capture_local(
+    const CapturedFunction& fn,
+    const std::vector<at::Tensor>& inputs,
+    const CaptureOptions& options = {});
+
+/// Whether this thread captures a function.
+bool is_capturing();
+
 } // namespace weft::graph

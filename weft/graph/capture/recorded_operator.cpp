@@ -62,6 +62,10 @@ bool has_open_shape(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> ar
   return has_mask;
 }
 
+bool is_functional_collective(const c10::OperatorHandle& op) {
+  return op.schema().name().starts_with("_c10d_functional::");
+}
+
 std::optional<c10::OperatorHandle> taking_number(const c10::OperatorHandle& op) {
   const auto& [name, overload] = op.operator_name();
   if (!overload.starts_with("Tensor")) {

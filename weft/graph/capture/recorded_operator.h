@@ -35,6 +35,9 @@ bool reads_numbers(const c10::OperatorHandle& op);
 /// Whether the shape of its result for these arguments depends on the values of tensors.
 bool has_open_shape(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments);
 
+/// Whether it is one of torch's functional collectives, or the wait for one.
+bool is_functional_collective(const c10::OperatorHandle& op);
+
 /// The overload with a number as second argument where this one takes a tensor: aten::mul.Scalar for aten::mul.Tensor.
 std::optional<c10::OperatorHandle> taking_number(const c10::OperatorHandle& op);
 /// The number of a wrapped-number tensor, as x * 2 makes one; nullopt for any other tensor.

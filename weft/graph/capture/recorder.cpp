@@ -1,6 +1,7 @@
 #include "weft/graph/capture/recorder.h"
 
 #include "weft/graph/capture/recorded_operator.h"
+#include "weft/graph/capture/recorder_moves.h"
 #include "weft/graph/capture/run_without_data.h"
 #include "weft/graph/capture/traced_type.h"
 #include "weft/tensor/impl/dtensor_impl.h"
@@ -66,7 +67,13 @@ class Recorder::OpenCall {
   TracedCall* call_;
 };
 
-Recorder::Recorder() : was_multithreaded_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) {
+Recorder::Recorder(RecordedLevel level)
+    : was_multithreaded_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) {
+  if (level == RecordedLevel::Local) {
+    local_moves_ = std::make_unique<LocalMoves>(*this);
+  } else {
+    global_moves_ = std::make_unique<GlobalMoves>(*this);
+  }
   // Runs the backward on this thread for all devices, because a call on another thread would not be recorded.
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
@@ -118,6 +125,11 @@ ValueId Recorder::add_constant(const at::Tensor& tensor) {
   trace_.values[value].constant = tensor;
   tensors_.set(tensor, value);
   return value;
+}
+
+bool Recorder::is_made(const at::Tensor& tensor) const {
+  const auto value = tensors_.find(tensor);
+  return value && trace_.values[*value].maker != nullptr;
 }
 
 ValueId Recorder::output(const at::Tensor& tensor) {
@@ -313,6 +325,9 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Sta
   if (is_inside()) {
     return run_inside(op, keys, stack);
   }
+  if (local_moves_ != nullptr && run_local(op, keys, stack)) {
+    return;
+  }
   const auto arguments = torch::jit::last(*stack, schema.arguments().size());
   if (!open_.empty() && !are_known(arguments)) {
     open_.back()->obstacle = "it works on local tensors";
@@ -335,9 +350,13 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Sta
   const OpenCall call(*this, op);
   read_arguments(*call, arguments);
   fill_blanks(*call, arguments);
-  run_without_data(op, keys, stack);
+  if (local_moves_ != nullptr && is_functional_collective(op)) {
+    run_collective(op, stack);
+  } else {
+    run_without_data(op, keys, stack);
+  }
   const auto outputs = torch::jit::last(*stack, schema.returns().size());
-  call->is_composite = gives_tensors(schema) && is_made_inside(*call, outputs);
+  call->is_composite = gives_tensors(schema) && !is_functional_collective(op) && is_made_inside(*call, outputs);
   // A call that only returns its operand is not recorded.
   call->is_dropped = call->is_composite && call->inner.empty();
   set_outputs(*call, outputs);

@@ -4,11 +4,21 @@
 #include "weft/graph/capture/tensor_table.h"
 #include "weft/graph/capture/trace.h"
 #include "weft/tensor/impl/call_mode.h"
-#include "weft/tensor/impl/move_observer.h"
 
 #include <c10/core/AutogradState.h>
+#include <c10/util/FunctionRef.h>
+
+namespace weft {
+struct Plan;
+} // namespace weft
 
 namespace weft::graph {
+
+/// What a recorder records of distributed tensors.
+enum class RecordedLevel : uint8_t {
+  Global, // operators on global tensors
+  Local,  // what this rank does: the operators that Weft's kernels call on local tensors, and collectives
+};
 
 /// Records every operator that this thread calls while the object exists, in forward and backward, as calls on values.
 ///
@@ -23,16 +33,24 @@ namespace weft::graph {
 /// tensor that is neither an input nor the result of an operator is a constant. Reading a number from a tensor raises,
 /// because the use of the number could not be recorded.
 ///
-/// Distributed tensors are recorded as global tensors: redistributions become steps, and communication inside of
-/// operators is left out.
-class Recorder : private CallMode, private MoveObserver {
+/// On the global level distributed tensors are recorded as global tensors: redistributions become steps, and
+/// communication inside of operators is left out. On the local level the values are local tensors, which input() and
+/// output() take, and the calls are those of this rank. Tensors of another origin than recorded operators become constants there
+/// too, so that a caller must compare two recordings to know that they are the same in every run.
+class Recorder : private CallMode {
  public:
-  Recorder();
+  explicit Recorder(RecordedLevel level = RecordedLevel::Global);
   ~Recorder() override;
 
   ValueId input(const at::Tensor& tensor);
   bool is_value(const at::Tensor& tensor) const {
     return tensors_.find(tensor).has_value();
+  }
+  /// Whether a recorded operator made the tensor.
+  bool is_made(const at::Tensor& tensor) const;
+  /// On the local level: the distributed tensors from outside whose local tensors the calls use.
+  const std::vector<at::Tensor>& outside() const {
+    return outside_;
   }
   /// The value of a tensor that was recorded or is an input; another tensor becomes a constant.
   ValueId output(const at::Tensor& tensor);
@@ -41,6 +59,8 @@ class Recorder : private CallMode, private MoveObserver {
 
  private:
   class OpenCall;
+  class GlobalMoves;
+  class LocalMoves;
   /// Registers a tensor of uninitialized memory, as factories such as `empty` return them.
   struct Blank {
     at::Tensor tensor;
@@ -48,10 +68,11 @@ class Recorder : private CallMode, private MoveObserver {
   };
 
   void call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) override;
-  at::Tensor observe(const at::Tensor& tensor, c10::function_ref<at::Tensor()> move) override;
-  bool is_watching() const override {
-    return !is_inside();
-  }
+  at::Tensor record_move(const at::Tensor& tensor, c10::function_ref<at::Tensor()> move);
+  at::Tensor record_redistribution(const Plan& plan, const at::Tensor& local, c10::function_ref<at::Tensor()> run);
+  /// On the local level: runs calls that are not recorded themselves. Returns false for the others.
+  bool run_local(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+  void run_collective(const c10::OperatorHandle& op, torch::jit::Stack* stack) const;
   bool is_inside() const;
   bool are_known(c10::ArrayRef<c10::IValue> arguments) const;
   void run_inside(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
@@ -71,9 +92,13 @@ class Recorder : private CallMode, private MoveObserver {
   void set_outputs(TracedCall& call, c10::ArrayRef<c10::IValue> outputs);
   std::optional<ValueId> set_output(TracedCall& call, const at::Tensor& tensor);
 
+  void note_outside(c10::ArrayRef<c10::IValue> arguments);
   ValueId add_call(Target target, Arguments arguments, ValueId operand, TracedValue value);
   ValueId add_steps(ValueId value, const SpecPtr& from, const SpecPtr& to);
 
+  std::unique_ptr<GlobalMoves> global_moves_; // on the global level
+  std::unique_ptr<LocalMoves> local_moves_;   // on the local level
+  std::vector<at::Tensor> outside_;
   Trace trace_;
   TensorTable tensors_;
   std::vector<TracedCall*> open_;

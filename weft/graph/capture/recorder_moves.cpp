@@ -1,4 +1,4 @@
-#include "weft/graph/capture/recorder.h"
+#include "weft/graph/capture/recorder_moves.h"
 
 #include "weft/core/layout_algebra.h"
 #include "weft/redistribute/plan.h"
@@ -42,7 +42,7 @@ ValueId Recorder::add_steps(ValueId value, const SpecPtr& from, const SpecPtr& t
   return value;
 }
 
-at::Tensor Recorder::observe(const at::Tensor& tensor, c10::function_ref<at::Tensor()> move) {
+at::Tensor Recorder::record_move(const at::Tensor& tensor, c10::function_ref<at::Tensor()> move) {
   if (is_inside()) {
     return move();
   }

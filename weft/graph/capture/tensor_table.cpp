@@ -125,6 +125,11 @@ const std::string* TensorTable::hidden_in(const at::Tensor& tensor) const {
   return memory == nullptr || memory->hidden_in.empty() ? nullptr : &memory->hidden_in;
 }
 
+bool TensorTable::has_memory_of(const at::Tensor& tensor) const {
+  const auto* memory = memory_of(tensor);
+  return memory != nullptr && !memory->spans.empty();
+}
+
 std::optional<ValueId> TensorTable::overlapping(const at::Tensor& tensor) const {
   const auto* memory = memory_of(tensor);
   if (memory == nullptr) {

@@ -30,6 +30,8 @@ class TensorTable {
   /// The name of the operator that allocated the tensor's memory internally; nullptr if that is not known.
   const std::string* hidden_in(const at::Tensor& tensor) const;
 
+  /// Whether a value has memory in common with this tensor's storage.
+  bool has_memory_of(const at::Tensor& tensor) const;
   /// A value whose memory this tensor shares without being that value.
   std::optional<ValueId> overlapping(const at::Tensor& tensor) const;
 

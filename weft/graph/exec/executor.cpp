@@ -34,7 +34,7 @@ DeviceMesh checked_mesh(const Program& program, const DeviceMesh& given) {
 } // namespace
 
 struct Executor::State {
-  State(std::shared_ptr<const Program> program, const DeviceMesh& mesh);
+  State(std::shared_ptr<const Program> program, const DeviceMesh& mesh, const ExecutorOptions& options);
 
   std::vector<c10::IValue> run(std::vector<c10::IValue> inputs);
   void run_steps();
@@ -49,12 +49,13 @@ struct Executor::State {
   RandomSource random;
   std::vector<size_t> user_inputs;           // their indices in Program::inputs
   std::unordered_set<size_t> changed_inputs; // those of these indices that runs write to
+  std::unordered_set<std::string> changed_weights;
   Weights weights;
   Frame frame;
   std::atomic<bool> is_running = false;
 };
 
-Executor::State::State(std::shared_ptr<const Program> program_, const DeviceMesh& mesh_)
+Executor::State::State(std::shared_ptr<const Program> program_, const DeviceMesh& mesh_, const ExecutorOptions& options)
     : program(std::move(program_)),
       mesh(checked_mesh(*program, mesh_)),
       prepared(prepare(*program, mesh)),
@@ -73,14 +74,13 @@ Executor::State::State(std::shared_ptr<const Program> program_, const DeviceMesh
   for (const auto& mutation : mutations) {
     changed_inputs.insert(mutation.input);
   }
-  std::unordered_set<std::string> changed_weights;
   for (const auto i : changed_inputs) {
     if (program->inputs[i].kind != InputKind::User) {
       changed_weights.insert(program->inputs[i].target);
     }
   }
   const c10::InferenceMode inference;
-  weights = Weights(*program, changed_weights);
+  weights = Weights(*program, changed_weights, /*copies_changed=*/!options.writes_to_tensors);
   frame.random = &random;
   frame.read_only = weights.read_only();
   reset_frame();
@@ -116,7 +116,7 @@ void Executor::State::run_steps() {
   }
   // Completes the transfers that no node waited for before the run returns.
   for (auto& transfer : frame.transfers) {
-    transfer.pending.wait();
+    transfer.wait();
     transfer = {};
   }
 }
@@ -168,8 +168,8 @@ std::vector<c10::IValue> Executor::State::run(std::vector<c10::IValue> inputs) {
   return outputs;
 }
 
-Executor::Executor(std::shared_ptr<const Program> program, DeviceMesh mesh)
-    : state_(std::make_unique<State>(std::move(program), mesh)) {}
+Executor::Executor(std::shared_ptr<const Program> program, DeviceMesh mesh, ExecutorOptions options)
+    : state_(std::make_unique<State>(std::move(program), mesh, options)) {}
 
 Executor::~Executor() = default;
 Executor::Executor(Executor&&) noexcept = default;
@@ -185,6 +185,10 @@ void Executor::check_inputs(c10::ArrayRef<c10::IValue> inputs) const {
 
 bool Executor::changes_input(size_t input) const {
   return state_->changed_inputs.count(state_->user_inputs.at(input)) > 0;
+}
+
+bool Executor::changes_tensor(const std::string& name) const {
+  return state_->changed_weights.count(name) > 0;
 }
 
 void Executor::manual_seed(uint64_t seed) {

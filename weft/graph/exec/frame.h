@@ -13,7 +13,13 @@ class RandomSource;
 /// A running collective, and the memory that it reads.
 struct Transfer {
   Pending pending;
+  AsyncTensor result; // of a redistribution, which makes its result only at the end
   c10::SmallVector<const void*, 1> reads;
+
+  void wait() {
+    pending.wait();
+    result.wait();
+  }
 };
 
 /// The state of a run.

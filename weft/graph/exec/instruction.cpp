@@ -8,11 +8,11 @@ namespace weft::graph {
 namespace {
 
 /// Checks that an operator does not write to the program's memory, and waits for collectives that still read the memory
-/// it writes to.
-void before_write(Frame& frame, const c10::OperatorHandle& op, const c10::IValue& value) {
+/// it writes to. `is_any_read` is whether there are such collectives at all.
+void before_write(Frame& frame, const c10::OperatorHandle& op, const c10::IValue& value, bool is_any_read) {
   if (value.isList()) {
     for (const auto& element : value.toListRef()) {
-      before_write(frame, op, element);
+      before_write(frame, op, element, is_any_read);
     }
     return;
   }
@@ -25,9 +25,12 @@ void before_write(Frame& frame, const c10::OperatorHandle& op, const c10::IValue
       " must write to memory that is known before to be written, but got a tensor that another operator made of a "
       "weight ",
       "without saying so. Clone the weight before it is changed.");
+  if (!is_any_read) {
+    return;
+  }
   for (auto& transfer : frame.transfers) {
     if (std::find(transfer.reads.begin(), transfer.reads.end(), memory) != transfer.reads.end()) {
-      transfer.pending.wait();
+      transfer.wait();
     }
   }
 }
@@ -76,8 +79,11 @@ class OperatorCall final : public Instruction {
 
  private:
   void call_with_care(Frame& frame) const {
+    const bool is_any_read = std::any_of(frame.transfers.begin(), frame.transfers.end(), [](const Transfer& transfer) {
+      return !transfer.reads.empty();
+    });
     for (const auto position : written_) {
-      before_write(frame, op_, torch::jit::peek(frame.stack, position, arguments_.size()));
+      before_write(frame, op_, torch::jit::peek(frame.stack, position, arguments_.size()), is_any_read);
     }
     if (random_) {
       random_->call(op_, frame.stack, *frame.random);

@@ -2,6 +2,8 @@
 
 #include "weft/graph/analysis/memory_writes.h"
 #include "weft/graph/exec/collective_call.h"
+#include "weft/graph/exec/redistribution_call.h"
+#include "weft/graph/ir/local_redistribution.h"
 #include "weft/graph/ir/node_error.h"
 
 #include <unordered_map>
@@ -184,7 +186,11 @@ class Preparer {
   void wait_for_operands(const Node& node) {
     for (size_t i = 0; i < node.operand_count(); ++i) {
       if (const auto found = on_the_way_.find(node.operand(i)); found != on_the_way_.end()) {
-        add_step(node, make_transfer_wait(found->second));
+        const auto* value = node.operand(i);
+        add_step(
+            node,
+            is_local_redistribution(*value->producer()) ? make_redistribution_wait(found->second, slot_of(value))
+                                                        : make_transfer_wait(found->second));
         on_the_way_.erase(found);
       }
     }
@@ -197,6 +203,8 @@ class Preparer {
     wait_for_operands(node);
     if (node.op() == nullptr) {
       add_function(node);
+    } else if (is_local_redistribution(node)) {
+      add_redistribution(node);
     } else if (is_collective(*node.op())) {
       add_collective(node);
     } else {
@@ -237,6 +245,13 @@ class Preparer {
         ". Set the program's mesh.");
   }
 
+  void add_redistribution(const Node& node) {
+    check_has_mesh(node);
+    const auto transfer = static_cast<uint32_t>(prepared_.transfer_count++);
+    add_step(node, make_redistribution_start(node, argument_sources(node).at(0), transfer, mesh_));
+    on_the_way_[node.output()] = transfer;
+  }
+
   void add_collective(const Node& node) {
     auto sources = argument_sources(node);
     auto outputs = outputs_of(node);
@@ -269,7 +284,8 @@ PreparedProgram prepare(const Program& program, const DeviceMesh& mesh) {
 
 bool has_collectives(const Graph& graph) {
   for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
-    if (node->op() != nullptr && (is_collective(*node->op()) || names_group(*node->op()))) {
+    if (node->op() != nullptr &&
+        (is_collective(*node->op()) || names_group(*node->op()) || is_local_redistribution(*node))) {
       return true;
     }
   }

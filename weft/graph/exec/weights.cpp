@@ -70,7 +70,7 @@ std::vector<Place> without_overlaps(std::vector<Place> places) {
 
 } // namespace
 
-Weights::Weights(const Program& program, const std::unordered_set<std::string>& changed) {
+Weights::Weights(const Program& program, const std::unordered_set<std::string>& changed, bool copies_changed) {
   std::vector<Place> places;
   std::unordered_set<std::string> seen;
   for (const auto& input : program.inputs) {
@@ -84,7 +84,7 @@ Weights::Weights(const Program& program, const std::unordered_set<std::string>& 
     places.push_back(place_of(input.target, found->second, changed.count(input.target) > 0));
   }
   for (const auto& place : without_overlaps(std::move(places))) {
-    const auto tensor = place.is_changed ? place.tensor.clone() : as_inference(place.tensor);
+    const auto tensor = place.is_changed && copies_changed ? place.tensor.clone() : as_inference(place.tensor);
     for (const auto& name : place.names) {
       tensors_.emplace(name, tensor);
     }

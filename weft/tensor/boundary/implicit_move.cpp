@@ -5,6 +5,7 @@
 #include "weft/comm/communicator.h"
 #include "weft/core/traced_tensor.h"
 #include "weft/redistribute/functional_group.h"
+#include "weft/redistribute/local_recorder.h"
 #include "weft/redistribute/plan.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/impl/dtensor_impl.h"
@@ -15,6 +16,10 @@
 #include <algorithm>
 
 namespace weft {
+
+bool is_recorded_by_operators(const at::Tensor& local) {
+  return is_traced(local) || LocalRecorder::of_thread() != nullptr;
+}
 
 at::Tensor move_implicitly(const char* op, const at::Tensor& tensor, const Layout& layout) {
   const auto& spec = checked_values(op, tensor).spec();
@@ -53,8 +58,8 @@ at::Tensor reduce_implicitly(
     tell_scopes(explanation, /*communicates=*/true);
   }
   const OperatorScope scope(op);
-  return is_traced(local) ? FunctionalGroup(mesh, mesh_dims).all_reduce(local, reduction)
-                          : all_reduce(local, mesh, mesh_dims, reduction).wait();
+  return is_recorded_by_operators(local) ? FunctionalGroup(mesh, mesh_dims).all_reduce(local, reduction)
+                                         : all_reduce(local, mesh, mesh_dims, reduction).wait();
 }
 
 void exchange_slices(
@@ -65,7 +70,7 @@ void exchange_slices(
     const std::vector<at::Tensor>& sends,
     const std::vector<at::Tensor>& recvs) {
   const OperatorScope scope(op);
-  if (!is_traced(like)) {
+  if (!is_recorded_by_operators(like)) {
     Communicator::of(mesh).group(mesh, mesh_dims)->all_to_all(sends, recvs).wait();
     return;
   }

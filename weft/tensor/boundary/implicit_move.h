@@ -9,6 +9,10 @@ namespace weft {
 /// Communication inside of an operator's kernel, below autograd, which no prepared call does. As with prepared calls,
 /// an ExplainLog records it, and in a StrictScope it raises instead.
 
+/// Whether what this thread does with the local tensor must be done by operators, because it is recorded: by a compiler that traces, or
+/// by a LocalRecorder. Such a recording runs again on other values, which must not be read now.
+bool is_recorded_by_operators(const at::Tensor& local);
+
 /// Redistributes the tensor to `layout`.
 at::Tensor move_implicitly(const char* op, const at::Tensor& tensor, const Layout& layout);
 

@@ -1,5 +1,6 @@
 #include "weft/tensor/boundary/redistribute_once.h"
 
+#include "weft/redistribute/local_recorder.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/impl/autograd_alias.h"
 #include "weft/tensor/impl/autograd_node.h"
@@ -73,6 +74,12 @@ at::Tensor find(SharedMove& move, const at::Tensor& tensor, const Layout& layout
   return move.result;
 }
 
+/// Whether a kept result is part of what this thread records, if it records.
+bool is_in_recording(const at::Tensor& result) {
+  const auto* recorder = LocalRecorder::of_thread();
+  return C10_LIKELY(recorder == nullptr) || recorder->has_seen(as_dtensor(result)->local());
+}
+
 } // namespace
 
 at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout, const void* place) {
@@ -85,7 +92,7 @@ at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout, con
     return redistribute(tensor, layout);
   }
   if (const auto& shared = impl->shared_move(); shared && !impl->is_stale()) {
-    if (auto found = find(*shared, tensor, layout, place); found.defined()) {
+    if (auto found = find(*shared, tensor, layout, place); found.defined() && is_in_recording(found)) {
       return found;
     }
   }

@@ -2,6 +2,7 @@
 
 #include "weft/comm/comm_log.h"
 #include "weft/overlap/fused_matmul.h"
+#include "weft/redistribute/local_recorder.h"
 #include "weft/tensor/impl/move_observer.h"
 #include "weft/tensor/impl/scopes.h"
 
@@ -112,7 +113,8 @@ std::shared_ptr<OverlappedCall> find_overlap(
 }
 
 bool runs_overlapped(const PreparedCall& call) {
-  return call.overlapped != nullptr && MoveObserver::of_thread() == nullptr && call.overlapped->overlap.is_on();
+  return call.overlapped != nullptr && MoveObserver::of_thread() == nullptr && LocalRecorder::of_thread() == nullptr &&
+      call.overlapped->overlap.is_on();
 }
 
 std::shared_ptr<const Explanation> current_explanation(const PreparedCall& call) {

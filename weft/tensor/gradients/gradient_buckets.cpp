@@ -1,7 +1,7 @@
 #include "weft/tensor/gradients/gradient_buckets.h"
 
 #include "weft/comm/communicator.h"
-#include "weft/core/traced_tensor.h"
+#include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/impl/call_agreement.h"
 #include "weft/tensor/impl/dtensor_impl.h"
@@ -257,8 +257,8 @@ class BackwardPass {
 
 bool reduce_in_bucket(const at::Tensor& gradient, const Layout& layout, GradAccumulator accumulator) {
   const auto& spec = *as_dtensor(gradient)->spec();
-  if (gradient_bucket_bytes() == 0 || MoveObserver::of_thread() != nullptr || !spec.mesh().is_member() ||
-      gradient.is_meta() || is_traced(as_dtensor(gradient)->local())) {
+  if (gradient_bucket_bytes() == 0 || MoveObserver::of_thread() != nullptr ||
+      is_recorded_by_operators(as_dtensor(gradient)->local()) || !spec.mesh().is_member() || gradient.is_meta()) {
     return false;
   }
   auto reduction = reduction_to(spec, layout);

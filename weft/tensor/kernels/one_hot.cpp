@@ -2,6 +2,7 @@
 
 #include "weft/core/layout_algebra.h"
 #include "weft/core/traced_tensor.h"
+#include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 
 #include <ATen/ATen.h>
@@ -17,16 +18,21 @@ at::Tensor classes_for(const DTensorImpl& index, int64_t count) {
   return make_dtensor(classes, TensorSpec::make(mesh, replicated(mesh), classes.sizes(), classes.strides(), at::kLong));
 }
 
-/// Raises on every rank of the mesh for a class that is out of range. A compiler that records the call has no values to look at. On a CUDA device, where reading a value would wait for the device,
-/// the device stops instead, as it does for a plain tensor.
+/// Raises on every rank of the mesh for a class that is out of range. A compiler that records the call has no values to look at. On
+/// a CUDA device, where reading a value would wait for the device, the device stops instead, as it does for a plain tensor. A step that
+/// is replayed looks at the values of every replay.
 void check_range(const at::Tensor& index, int64_t classes) {
   const auto& impl = *as_dtensor(index);
   if (index.numel() == 0 || index.is_meta() || is_traced(impl.local()) || !impl.spec()->mesh().is_member()) {
     return;
   }
-  if (!index.is_cpu()) {
+  if (!index.is_cpu() || is_recorded_by_operators(impl.local())) {
     const auto& local = impl.local();
-    at::_assert_async(local.ge(0).logical_and_(local.lt(classes)).all());
+    at::_assert_async(
+        local.ge(0).logical_and_(local.lt(classes)).all(),
+        c10::str(
+            "[aten::one_hot] classes from 0 to ", classes - 1, " are required, but got others in ", *impl.spec(),
+            ". Give a larger num_classes."));
     return;
   }
   const auto least = index.min().item<int64_t>(), greatest = index.max().item<int64_t>();

@@ -3,6 +3,7 @@
 #include "weft/comm/comm_log.h"
 #include "weft/comm/communicator.h"
 #include "weft/overlap/fused_matmul.h"
+#include "weft/redistribute/local_recorder.h"
 #include "weft/tensor/dispatch/overlapped_call.h"
 #include "weft/tensor/impl/call_agreement.h"
 #include "weft/tensor/impl/call_cache.h"
@@ -133,7 +134,8 @@ at::Tensor scattered_matmul(const at::Tensor& gradient, const at::Tensor& matrix
   // support, and for stale tensors, for which operators raise. A compiler has a pass of its own for this.
   if (left == nullptr || right == nullptr || target == nullptr || left->is_stale() || right->is_stale() ||
       is_traced(gradient) || c10::GradMode::is_enabled() || MoveObserver::of_thread() != nullptr ||
-      Scopes::of_thread().overlap == OverlapMode::Off || Scopes::of_thread().strict) {
+      LocalRecorder::of_thread() != nullptr || Scopes::of_thread().overlap == OverlapMode::Off ||
+      Scopes::of_thread().strict) {
     return {};
   }
   const auto& call = prepared_scatter(left->spec(), right->spec(), target->spec());

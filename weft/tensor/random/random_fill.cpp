@@ -2,6 +2,7 @@
 
 #include "weft/core/dtype_text.h"
 #include "weft/core/traced_tensor.h"
+#include "weft/redistribute/local_recorder.h"
 #include "weft/tensor/impl/call_agreement.h"
 #include "weft/tensor/impl/scopes.h"
 #include "weft/tensor/random/random_cpu.h"
@@ -90,6 +91,12 @@ void fill_random(
 
 void fill_random(const at::Tensor& local, const TensorSpec& spec, const Distribution& distribution, RandomCall call) {
   check_not_traced(local);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      LocalRecorder::of_thread() == nullptr,
+      "[random] random numbers of a distributed tensor are required outside of a step that is recorded, but got a "
+      "tensor ",
+      spec,
+      ". They are not drawn by an operator that a replay could repeat. Draw them before, and give them as input.");
   check_drawable(local, spec, distribution);
   if (!local.is_meta()) {
     before_draw(spec.mesh(), call);
