@@ -1,6 +1,7 @@
 #include "bench/decoder.h"
 #include "bench/serve.h"
 
+#include "weft/graph/replay/captured_step.h"
 #include "weft/nn/distribute_module.h"
 #include "weft/nn/fully_shard.h"
 #include "weft/nn/parallelize_module.h"
@@ -22,12 +23,12 @@ using bench::Cases;
 using bench::TimedCall;
 
 constexpr const char* kUsage =
-    "decoder_main: the benchmarks 'training' and 'fully_sharded' in C++, started by bench/run.py: one rank over gloo "
-    "where "
-    "RANK and so on say so,\n"
-    "else two ranks as threads. Reads '<calls> <dim> <case>' from stdin, where the case is the path of a plan file, "
-    "'fully_sharded' or 'dp', and\n"
-    "prints the microseconds of each step.\n";
+    "decoder_main: the benchmarks 'training', 'fully_sharded' and 'compile' in C++, started by bench/run.py: one rank "
+    "over gloo where\n"
+    "RANK and so on say so, else two ranks as threads. Reads '<calls> <dim> <case>' from stdin, where the case is the "
+    "path of a plan\n"
+    "file, 'replay <path>' for a step that is recorded and replayed, 'fully_sharded' or 'dp', and prints the "
+    "microseconds of each step.\n";
 
 constexpr int64_t kVocabulary = 1024;
 /// Of 'training', which is of tensor parallelism.
@@ -69,10 +70,14 @@ TimedCall make_data_parallel_step(const DeviceMesh& mesh, const std::string& mod
   return [=, inputs = batch(0), targets = batch(1)] { return torch::tensor(training->step(inputs, targets)); };
 }
 
-TimedCall make_step(const DeviceMesh& mesh, const std::string& plan, int64_t dim) {
-  if (plan == "fully_sharded" || plan == "dp") {
-    return make_data_parallel_step(mesh, plan, dim);
+/// The case is the path of a plan, behind "replay " for a step that is recorded and replayed, or that of a data-parallel step.
+TimedCall make_step(const DeviceMesh& mesh, const std::string& step_case, int64_t dim) {
+  if (step_case == "fully_sharded" || step_case == "dp") {
+    return make_data_parallel_step(mesh, step_case, dim);
   }
+  constexpr std::string_view kReplay = "replay ";
+  const bool is_replayed = step_case.starts_with(kReplay);
+  const auto plan = step_case.substr(is_replayed ? kReplay.size() : 0);
   auto [model, tokens] = seeded(dim, kBlocks, kHeads, {kBatch, kLength + 1});
   nn::parallelize_module(*model, mesh, nn::ParallelPlan::load(plan));
   const auto distributed = [&](const at::Tensor& global) {
@@ -81,6 +86,11 @@ TimedCall make_step(const DeviceMesh& mesh, const std::string& plan, int64_t dim
   const auto training = std::make_shared<bench::Training>(model);
   const auto inputs = distributed(tokens.slice(1, 0, kLength));
   const auto targets = distributed(tokens.slice(1, 1, kLength + 1));
+  if (is_replayed) {
+    const auto step = std::make_shared<graph::CapturedStep>(
+        [=](const std::vector<at::Tensor>& in) { return std::vector{training->take_step(in[0], in[1])}; });
+    return [=] { return torch::tensor(step->run({inputs, targets})[0].item<float>()); };
+  }
   return [=] { return torch::tensor(training->step(inputs, targets)); };
 }
 

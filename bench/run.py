@@ -9,6 +9,7 @@ from pathlib import Path
 
 import checkpoint
 import collectives
+import compile
 import dispatch
 import executor
 import fully_sharded
@@ -36,6 +37,7 @@ BENCHES = {
     "instructions": instructions,
     "host_step": host_step,
     "training": training,
+    "compile": compile,
     "fully_sharded": fully_sharded,
     "huggingface": huggingface,
     "executor": executor,
