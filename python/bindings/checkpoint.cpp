@@ -19,8 +19,15 @@ using World = c10::intrusive_ptr<Communicator>;
 using NamedTensors = std::map<std::string, at::Tensor>;
 using Values = std::map<std::string, std::string>;
 
-LocalState state_of(const NamedTensors& tensors, Values values) {
+SaveOptions save_options(uint64_t max_file_bytes, int64_t keep_last) {
+  TORCH_CHECK_VALUE(max_file_bytes > 0, "[save] max_file_bytes must be a positive number, but got 0.");
+  return {.max_file_bytes = max_file_bytes, .keep_last = keep_last};
+}
+
+/// `error` is why this rank's program has nothing to save. The save raises it on all ranks.
+LocalState state_of(const NamedTensors& tensors, Values values, const std::optional<std::string>& error) {
   auto state = local_state(State(tensors.begin(), tensors.end()));
+  state.error = error.value_or(state.error);
   state.values = std::move(values);
   return state;
 }
@@ -45,11 +52,6 @@ class SaverObject {
  private:
   std::unique_ptr<AsyncSaver> saver_;
 };
-
-SaveOptions save_options(uint64_t max_file_bytes, int64_t keep_last) {
-  TORCH_CHECK_VALUE(max_file_bytes > 0, "[save] max_file_bytes must be a positive number, but got 0.");
-  return {.max_file_bytes = max_file_bytes, .keep_last = keep_last};
-}
 
 py::dict report_object(const ReadReport& report) {
   py::dict result;
@@ -108,13 +110,13 @@ void bind_checkpoint(py::module_& module) {
   module.def(
       "save_checkpoint",
       [](const World& world, const NamedTensors& tensors, Values values, const std::string& folder,
-         uint64_t max_file_bytes, int64_t keep_last) {
+         uint64_t max_file_bytes, int64_t keep_last, const std::optional<std::string>& error) {
         save_files(
-            state_of(tensors, std::move(values)), folder, texts_of_world(world, "save"),
+            state_of(tensors, std::move(values), error), folder, texts_of_world(world, "save"),
             save_options(max_file_bytes, keep_last));
       },
       py::arg("world"), py::arg("tensors"), py::arg("values"), py::arg("folder"), py::arg("max_file_bytes"),
-      py::arg("keep_last"), py::call_guard<py::gil_scoped_release>());
+      py::arg("keep_last"), py::arg("error") = py::none(), py::call_guard<py::gil_scoped_release>());
   module.def(
       "copy_on_cpu",
       [](const at::Tensor& tensor) {
@@ -131,11 +133,12 @@ void bind_checkpoint(py::module_& module) {
       .def(
           "save",
           [](SaverObject& self, const NamedTensors& tensors, Values values, const std::string& folder,
-             uint64_t max_file_bytes, int64_t keep_last) {
-            self.get().save(state_of(tensors, std::move(values)), folder, save_options(max_file_bytes, keep_last));
+             uint64_t max_file_bytes, int64_t keep_last, const std::optional<std::string>& error) {
+            self.get().save(
+                state_of(tensors, std::move(values), error), folder, save_options(max_file_bytes, keep_last));
           },
           py::arg("tensors"), py::arg("values"), py::arg("folder"), py::arg("max_file_bytes"), py::arg("keep_last"),
-          py::call_guard<py::gil_scoped_release>())
+          py::arg("error") = py::none(), py::call_guard<py::gil_scoped_release>())
       .def(
           "wait", [](SaverObject& self) { self.get().wait(); }, py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("is_saving", [](SaverObject& self) { return self.get().is_saving(); });

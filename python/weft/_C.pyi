@@ -603,7 +603,13 @@ class StoredTensors:
 class AsyncSaver:
     def __init__(self, world: World, name: str) -> None: ...
     def save(
-        self, tensors: dict[str, Tensor], values: dict[str, str], folder: str, max_file_bytes: int, keep_last: int
+        self,
+        tensors: dict[str, Tensor],
+        values: dict[str, str],
+        folder: str,
+        max_file_bytes: int,
+        keep_last: int,
+        error: str | None = None,
     ) -> None: ...
     def wait(self) -> None: ...
     @property
@@ -616,6 +622,12 @@ def match_keys(
 ) -> tuple[StoredTensors, list[str], list[str]]: ...
 def stored_checkpoint(folder: str) -> StoredTensors: ...
 def save_checkpoint(
-    world: World, tensors: dict[str, Tensor], values: dict[str, str], folder: str, max_file_bytes: int, keep_last: int
+    world: World,
+    tensors: dict[str, Tensor],
+    values: dict[str, str],
+    folder: str,
+    max_file_bytes: int,
+    keep_last: int,
+    error: str | None = None,
 ) -> None: ...
 def latest_checkpoint(folder: str) -> str | None: ...

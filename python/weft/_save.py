@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 from typing import Any
@@ -20,6 +22,18 @@ def _named(state):
     return named.tensors, {name: json.dumps(value) for name, value in named.values.items()}
 
 
+def _saved(save_on_ranks, state, folder, *options):
+    """An error of this rank is raised on all ranks, which would wait for it otherwise."""
+    try:
+        tensors, values = _named(state)
+        path = os.fspath(folder)
+    except Exception as error:
+        with contextlib.suppress(ValueError):  # the same error, as all ranks raise it
+            save_on_ranks({}, {}, str(folder), *options, error=str(error) or repr(error))
+        raise
+    save_on_ranks(tensors, values, path, *options)
+
+
 def save(state: Any, folder: _Path, *, keep_last: int = 0, max_file_bytes: int = _FILE_BYTES) -> None:
     """Writes a checkpoint, which any mesh and any number of ranks can load.
 
@@ -31,8 +45,8 @@ def save(state: Any, folder: _Path, *, keep_last: int = 0, max_file_bytes: int =
     checkpoint when everything is on the disk; until then an older one in it stays as it was. With `keep_last` the oldest complete
     checkpoints next to it are removed, whose names differ in the number at the end alone. docs/checkpoints.md describes the files.
     """
-    tensors, values = _named(state)
-    _C.save_checkpoint(_groups.current_world(), tensors, values, os.fspath(folder), max_file_bytes, keep_last)
+    save_on_ranks = functools.partial(_C.save_checkpoint, _groups.current_world())
+    _saved(save_on_ranks, state, folder, max_file_bytes, keep_last)
 
 
 class AsyncSaver:
@@ -51,8 +65,12 @@ class AsyncSaver:
         self._saver = _C.AsyncSaver(_groups.current_world(), name)
 
     def save(self, state: Any, folder: _Path, *, keep_last: int = 0, max_file_bytes: int = _FILE_BYTES) -> None:
-        tensors, values = _named(state)
-        self._saver.save(tensors, values, os.fspath(folder), max_file_bytes, keep_last)
+        def save_on_ranks(*arguments, error=None):
+            self._saver.save(*arguments, error=error)
+            if error is not None:
+                self._saver.wait()  # raises it, so that the next save does not
+
+        _saved(save_on_ranks, state, folder, max_file_bytes, keep_last)
 
     def wait(self) -> None:
         """Returns when the last save is complete, or raises its error."""

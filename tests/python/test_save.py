@@ -188,28 +188,39 @@ def test_an_error_of_one_rank_is_raised_on_all(tmp_path):
     assert len(errors) == 3 and len(set(errors)) == 1 and "those of ranks 0 and 1 differ" in errors[0]
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_state_that_one_rank_cannot_save_is_an_error_of_all(tmp_path, is_async):
+    odd = {
+        "object": ({"x": object()}, "'x' must be a tensor, a number,"),
+        "text": ("no state", "a dict, a module or an optimizer is required, but got str"),
+        "meta": ({"x": torch.ones(2, device="meta")}, "'x' must have values, but it is on meta"),
+        "twice": ({"a.b": 1, "a": {"b": torch.ones(1)}}, "'a.b' is there twice"),
+    }
+    errors, lock = [], threading.Lock()
+
+    def run(rank):
+        saver = weft.AsyncSaver()
+
+        def save(state, folder):
+            if not is_async:
+                return weft.save(state, folder)
+            saver.save(state, folder)
+            saver.wait()
+
+        for name, (state, text) in odd.items():
+            with pytest.raises((TypeError, ValueError), match=text) as error:
+                save(state if rank == 1 else {"x": 1}, tmp_path / name)
+            with lock:
+                errors.append(str(error.value))
+        save({"x": 1}, tmp_path / "good")
+
+    on_ranks(3, run)
+    assert sum("(on rank 1)" in error for error in errors) >= 2 * len(odd)
+    assert weft.load({"x": 0}, tmp_path / "good") == {"x": 1}
+    assert [path.name for path in tmp_path.iterdir() if (path / "checkpoint.json").exists()] == ["good"]
+
+
 def test_a_checkpoint_can_be_moved(tmp_path):
     weft.save({"w": torch.ones(3)}, tmp_path / "c")
     shutil.move(tmp_path / "c", tmp_path / "d")
     assert weft.load({"w": torch.zeros(3)}, tmp_path / "d")["w"].sum() == 3
-
-
-def test_checkpoints_of_torch_are_exported_and_imported(tmp_path):
-    import torch.distributed.checkpoint as dcp
-    from weft._dcp import main
-
-    def run(rank):
-        mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-        w = weft.distribute_tensor(torch.arange(12.0).view(4, 3), mesh, [Shard(0)])
-        weft.save({"model": {"w": w}, "step": 3, "name": ("a", 1)}, tmp_path / "weft")
-
-    on_ranks(2, run)
-    main(["export", str(tmp_path / "weft"), "-o", str(tmp_path / "dcp"), "--format", "dcp"])
-    state = {"model": {"w": torch.zeros(4, 3)}, "step": 0}
-    dcp.load(state, checkpoint_id=tmp_path / "dcp", no_dist=True)
-    assert torch.equal(state["model"]["w"], torch.arange(12.0).view(4, 3)) and state["step"] == 3
-    main(["import", str(tmp_path / "dcp"), "-o", str(tmp_path / "again"), "--format", "dcp", "--prefix", "run."])
-    again = weft.load({"run": {"model": {"w": torch.zeros(4, 3)}, "step": 0, "name": None}}, tmp_path / "again")
-    assert torch.equal(again["run"]["model"]["w"], state["model"]["w"]) and again["run"]["name"] == ("a", 1)
-    with pytest.raises(ValueError, match="names that begin with 'x.' are required"):
-        main(["export", str(tmp_path / "weft"), "-o", str(tmp_path / "none"), "--format", "dcp", "--prefix", "x."])
