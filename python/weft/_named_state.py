@@ -67,7 +67,8 @@ class NamedState:
     """Tensors and values by name: those of {"model": {"w": ...}} are called model.w.
 
     An object with a state_dict, other than a module, has its tensors and one value of its own name: its state_dict, in which
-    {"tensor": "optimizer.state.0.exp_avg"} stands for a tensor. So an object that has no state yet can be given all of it.
+    {"tensor": "optimizer.state.0.exp_avg"} stands for a tensor. So an object that has no state yet can be given all of it. A tied
+    parameter is stored under its first name; {"tensor": "model.embed.weight"} is the value of each other name.
     """
 
     def __init__(self, where):
@@ -77,8 +78,7 @@ class NamedState:
 
     def add(self, name, value):
         if isinstance(value, nn.Module):
-            for key, each in unwrapped(value).state_dict().items():
-                self.add_object(joined(name, key), each)
+            self._add_module(name, unwrapped(value))
         elif has_state(value):
             self.add_object(name, value.state_dict())
         elif is_optimizer_state(value):
@@ -91,6 +91,15 @@ class NamedState:
                 self.add(joined(name, index), each)
         else:
             self.add_object(name, value)
+
+    def _add_module(self, name, module):
+        first_names = {}  # by id. Tied parameters are one object on every rank, where their local tensors may be empty.
+        for key, value in module.state_dict(keep_vars=True).items():
+            own = joined(name, key)
+            if isinstance(value, torch.Tensor) and first_names.setdefault(id(value), own) != own:
+                self.put(self.values, own, {"tensor": first_names[id(value)]})
+            else:
+                self.add_object(own, value)
 
     def add_object(self, name, value):
         """A tensor, or a value that may hold tensors."""

@@ -21,6 +21,10 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
+def json_text(manifest):
+    return json.dumps(manifest, separators=(",", ":"), ensure_ascii=False)
+
+
 def crc32c(data):
     crc = 0xFFFFFFFF
     for byte in data:
@@ -34,7 +38,7 @@ def read(folder):
     """The tensors and the values of a checkpoint, as docs/checkpoints.md says."""
     manifest = json.loads((folder / "checkpoint.json").read_text())
     stated = manifest.pop("checksum")
-    assert crc32c(json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode()) == stated
+    assert crc32c(json_text(manifest).encode()) == stated
     dtypes = {"f32": torch.float32, "bf16": torch.bfloat16, "i64": torch.int64, "c128": torch.complex128, "bool": torch.bool}
     tensors = {}
     for name, described in manifest["tensors"].items():
@@ -56,7 +60,10 @@ def read(folder):
             taken[places] += 1
         assert (taken == 1).all(), name
         tensors[name] = tensor
-    return tensors, manifest["values"]
+    values = manifest["values"]
+    others = [name for name, value in values.items() if isinstance(value, dict) and set(value) == {"tensor"}]
+    tensors.update({name: tensors[values.pop(name)["tensor"]] for name in others})
+    return tensors, values
 
 
 def test_a_reader_by_the_description_of_the_format(tmp_path):
@@ -80,6 +87,53 @@ def test_a_reader_by_the_description_of_the_format(tmp_path):
     assert tensors.keys() == {f"state.{name}" for name in state}
     assert all(torch.equal(tensors[f"state.{name}"], tensor) and tensors[f"state.{name}"].dtype == tensor.dtype for name, tensor in state.items())
     assert values == {"step": 2, "pair": {"tuple": [1, None]}, "ä": "ö"}
+
+
+def test_tied_parameters_are_stored_once(tmp_path):
+    class Tied(nn.Module):
+        def __init__(self, is_tied=True):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(300, 8), nn.Linear(8, 300, bias=False)
+            if is_tied:
+                self.head.weight = self.embed.weight
+
+    model = Tied()
+
+    def run(rank):
+        mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        with torch.device("meta"):
+            other = Tied()
+        weft.parallelize_module(other, mesh, {"embed": weft.RowwiseParallel(), "head": weft.ColwiseParallel()})
+        for load, folder in ((weft.load, "plain"), (weft.load_pretrained, "plain")):
+            load(other, tmp_path / folder)
+            assert other.head.weight is other.embed.weight and torch.equal(weft.full_tensor(other.head.weight.detach()), model.head.weight)
+        saver = weft.AsyncSaver()
+        saver.save(other, tmp_path / "sharded")
+        saver.wait()
+
+    weft.save(model, tmp_path / "plain")
+    weft.run_on_ranks(2, run, timeout=20)
+    for folder in (tmp_path / "plain", tmp_path / "sharded"):
+        manifest = json.loads((folder / "checkpoint.json").read_text())
+        assert manifest["values"] == {"head.weight": {"tensor": "embed.weight"}}
+        assert sum(file["bytes"] for file in manifest["files"]) < 1.5 * model.embed.weight.nbytes
+        tensors, _ = read(folder)
+        assert torch.equal(tensors["head.weight"], model.embed.weight) and torch.equal(tensors["embed.weight"], model.embed.weight)
+        untied = weft.load(Tied(is_tied=False), folder)
+        assert torch.equal(untied.head.weight, model.embed.weight) and torch.equal(untied.embed.weight, model.embed.weight)
+        shown = subprocess.run([COMMAND, "checkpoint", "show", folder], check=True, capture_output=True, text=True, timeout=60).stdout
+        assert "embed.weight  f32[300, 8]" in shown and "head.weight  f32[300, 8]" in shown
+
+
+def test_another_name_of_no_tensor_is_an_error(tmp_path):
+    weft.save({"x": torch.ones(2)}, tmp_path)
+    manifest = json.loads((tmp_path / "checkpoint.json").read_text())
+    del manifest["checksum"]
+    manifest["values"]["y"] = {"tensor": "z"}
+    manifest["checksum"] = crc32c(json_text(manifest).encode())
+    (tmp_path / "checkpoint.json").write_text(json_text(manifest))
+    with pytest.raises(ValueError, match="'y' is another name of the tensor \"z\", but there is none"):
+        weft.load({"x": torch.zeros(2)}, tmp_path)
 
 
 def test_indices_may_be_several_runs(tmp_path):

@@ -300,6 +300,26 @@ class CheckpointReader {
   CheckedJson json_;
 };
 
+/// A tensor that has several names, as tied parameters have, is stored under one of them. The value of each other is
+/// {"tensor": <the first>}.
+void add_other_names(StoredTensors& stored, const std::string& path) {
+  for (auto value = stored.values.begin(); value != stored.values.end();) {
+    const auto& [name, text] = *value;
+    const auto json = text.starts_with(R"({"tensor":)") ? Json::parse(text) : Json();
+    if (json.size() != 1 || !json.front().is_string()) {
+      ++value;
+      continue;
+    }
+    const auto found = stored.tensors.find(json.front().get<std::string>());
+    TORCH_CHECK_VALUE(
+        found != stored.tensors.end(), "[checkpoint] ", path, " is not what weft::save writes: '", name,
+        "' is another name of the tensor ", json.front().dump(), ", but there is none.");
+    auto tensor = found->second;
+    stored.tensors.emplace(name, std::move(tensor));
+    value = stored.values.erase(value);
+  }
+}
+
 } // namespace
 
 std::string manifest_text(const StoredTensors& stored, int64_t saved) {
@@ -321,7 +341,9 @@ ReadManifest load_manifest(const std::string& folder, const char* where) {
                                       : " does not exist.");
   std::ostringstream text;
   text << file.rdbuf();
-  return parse_manifest(text.str(), folder, path);
+  auto manifest = parse_manifest(text.str(), folder, path);
+  add_other_names(manifest.stored, path);
+  return manifest;
 }
 
 bool is_file_name(std::string_view name) {

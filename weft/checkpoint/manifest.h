@@ -26,7 +26,7 @@ struct ReadManifest {
 };
 ReadManifest parse_manifest(std::string_view text, const std::string& folder, const std::string& name);
 
-/// The manifest of a checkpoint's folder. Errors begin with [where].
+/// The manifest of a checkpoint's folder, with every name of tensors that have several. Errors begin with [where].
 ReadManifest load_manifest(const std::string& folder, const char* where);
 
 /// Whether a name is one of a file inside of a folder: no other folder, and no empty text.
