@@ -4,6 +4,7 @@
 //
 //   build/dev/examples/train --model llama --mesh dp=2,tp=2 --sequence-parallel
 //   torchrun --no-python --nproc-per-node 2 build/dev/examples/train --mesh tp=2
+//   build/dev/examples/train --steps 10 --save run/step_10 && build/dev/examples/train --mesh tp=4 --resume run/step_10
 
 #include "examples/models/gpt2.h"
 #include "examples/models/initialize.h"
@@ -11,6 +12,7 @@
 #include "examples/models/plans.h"
 #include "examples/models/training.h"
 #include "weft/nn/parallelize_module.h"
+#include "weft/nn/state.h"
 
 #include <charconv>
 #include <cmath>
@@ -25,12 +27,14 @@ constexpr int64_t kRows = 8;
 
 constexpr const char* kUsage =
     "usage: train [--model llama|gpt2] [--mesh dp=N,tp=M] [--sequence-parallel] [--plan FILE] [--steps N]\n"
-    "             [--device cpu|cuda]\n\n"
+    "             [--save FOLDER] [--resume FOLDER] [--device cpu|cuda]\n\n"
     "  --model NAME          llama (default) or gpt2\n"
     "  --mesh DIMS           tp, which shards the model, and dp, which shards the batch; default dp=2,tp=2\n"
     "  --sequence-parallel   shard norms and the activations between layers by the sequence\n"
     "  --plan FILE           a plan of one's own instead of the model's\n"
     "  --steps N             of training; default 20\n"
+    "  --save FOLDER         save a checkpoint after the last step\n"
+    "  --resume FOLDER       continue from a checkpoint, which any other mesh may have saved\n"
     "  --device TYPE         cpu (default) or cuda; ranks that are threads may share one GPU\n\n"
     "The ranks are threads of this process; under torchrun they are its processes.\n";
 
@@ -41,6 +45,8 @@ struct Options {
   bool sequence_parallel = false;
   std::string plan;
   int64_t steps = 20;
+  std::string save;
+  std::string resume;
   std::string device = "cpu";
   bool help = false;
 };
@@ -92,6 +98,10 @@ Options parse(const std::vector<std::string>& arguments) {
       options.plan = value();
     } else if (option == "--steps") {
       options.steps = positive(option, value());
+    } else if (option == "--save") {
+      options.save = value();
+    } else if (option == "--resume") {
+      options.resume = value();
     } else if (option == "--device") {
       options.device = value();
     } else {
@@ -115,13 +125,26 @@ void print_parameters(const torch::nn::Module& model) {
   }
 }
 
-void print_communication(const weft::CommLog& log) {
+void print_communication(const std::vector<weft::CommLog::Row>& rows) {
   std::printf("\n  communication of one step, as rank 0 received it\n");
-  for (const auto& [collective, mesh_dims, operator_name, calls, bytes] : log.rows()) {
+  for (const auto& [collective, mesh_dims, operator_name, calls, bytes] : rows) {
     std::printf(
         "  %-14s over %-6s for %-26s %3ld calls %7ld bytes\n", std::string(to_string(collective)).c_str(),
         mesh_dims.c_str(), operator_name.empty() ? "the plan" : operator_name.c_str(), calls, bytes);
   }
+}
+
+/// The step to begin with: that of the checkpoint, if there is one.
+template <class Model>
+int64_t resumed(const Options& options, Training<Model>& training) {
+  weft::State values = {{"step", 0}};
+  if (!options.resume.empty()) {
+    weft::nn::load_training_state(training.model(), training.optimizer(), values, options.resume);
+  }
+  const auto step = values.at("step").toInt();
+  TORCH_CHECK_VALUE(
+      step < options.steps, "[train] ", options.resume, " has made ", step, " steps already. Give more --steps.");
+  return step;
 }
 
 /// The first rank trains the same model on one device, prints the losses and compares them.
@@ -134,10 +157,16 @@ void train(const Options& options, const weft::DeviceMesh& mesh) {
 
   Training sharded(model.ptr());
   weft::CommLog log(mesh);
+  const auto first = resumed(options, sharded);
   std::vector<double> losses;
-  for (int64_t step = 0; step < options.steps; ++step) {
+  for (int64_t step = first; step < options.steps; ++step) {
     log.clear();
     losses.push_back(sharded.step(batch(step).distribute(mesh)));
+  }
+  const auto communication = log.rows();
+  if (!options.save.empty()) {
+    const auto state = weft::nn::training_state(sharded.model(), sharded.optimizer(), {{"step", options.steps}});
+    weft::save(state, options.save);
   }
   if (mesh.world()->rank() != 0) {
     return;
@@ -152,13 +181,16 @@ void train(const Options& options, const weft::DeviceMesh& mesh) {
       options.plan.c_str());
   double farthest = 0;
   for (int64_t step = 0; step < options.steps; ++step) {
-    const auto expected = single.step(batch(step).to(device));
-    const auto difference = std::abs(losses[step] - expected);
+    const auto expected = single.step(batch(step).to(device)); // of a training that was never interrupted
+    if (step < first) {
+      continue;
+    }
+    const auto difference = std::abs(losses[step - first] - expected);
     farthest = std::isnan(difference) ? difference : std::max(farthest, difference);
-    std::printf("  %4ld   %.7f    %.7f    %.1e\n", step, losses[step], expected, difference);
+    std::printf("  %4ld   %.7f    %.7f    %.1e\n", step, losses[step - first], expected, difference);
   }
   print_parameters(*model);
-  print_communication(log);
+  print_communication(communication);
   TORCH_CHECK(
       farthest <= kTolerance, "[train] the losses must be those of one device to ", kTolerance, ", but differ by ",
       farthest, ".");

@@ -27,6 +27,7 @@
 #include "weft/nn/parallelize_module.h"
 #include "weft/nn/replace_parameters.h"
 #include "weft/nn/reset_parameters.h"
+#include "weft/nn/state.h"
 #include "weft/overlap/measure/mesh_rates.h"
 #include "weft/overlap/mesh_matmul.h"
 #include "weft/propagation/check_rule.h"

@@ -55,6 +55,9 @@ class Training {
   Model& model() {
     return *model_;
   }
+  torch::optim::AdamW& optimizer() {
+    return optimizer_;
+  }
 
  private:
   std::shared_ptr<Model> model_;
