@@ -88,6 +88,14 @@ def _show_tensors(builder):
         self._set_guard_export_info(guard, code)
         self.get_guard_manager(guard).add_lambda_guard(check, get_verbose_code_parts(code, guard), guard.user_stack)
 
+    def WEFT_STATE_MATCH(self, guard):
+        state = _C.tracing_state()
+        code = [f"weft.tracing_state() == {state}"]
+        self._set_guard_export_info(guard, code)
+        self.guard_manager.root.add_lambda_guard(
+            lambda _: _C.tracing_state() == state, get_verbose_code_parts(code, guard), guard.user_stack
+        )
+
     @functools.wraps(wrap_tensor)
     def wrap_guarded(self, value):
         if _C.is_dtensor(value):
@@ -96,6 +104,7 @@ def _show_tensors(builder):
         return wrap_tensor(self, value)
 
     GuardBuilder.WEFT_SPEC_MATCH = WEFT_SPEC_MATCH
+    GuardBuilder.WEFT_STATE_MATCH = WEFT_STATE_MATCH
     builder._wrap_to_fake_tensor_and_record_impl = wrap_traced
     builder._automatic_dynamic = with_static_dims
     builder.VariableBuilder.wrap_tensor = wrap_guarded
@@ -103,6 +112,8 @@ def _show_tensors(builder):
 
 def _show_functions():
     from torch._dynamo import variables
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.source import GlobalStateSource
     from torch._dynamo.variables.builtin import BuiltinVariable
     from torch._dynamo.variables.constant import ConstantVariable
     from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
@@ -110,6 +121,12 @@ def _show_functions():
     for function in [*_RECORDED, *_SWITCHES]:
         torch._dynamo.allow_in_graph(function)
     handlers = TorchInGraphFunctionVariable._get_handlers()
+
+    def depend_on_scopes(self, tx, *args, **options):
+        """Without distributed arguments nothing else asks in which scopes a call is."""
+        install_guard(GlobalStateSource().make_guard(GuardBuilder.WEFT_STATE_MATCH))
+
+    handlers[_C.from_local] = depend_on_scopes
 
     def record_switch(exchange):
         def handler(self, tx, value):

@@ -101,22 +101,30 @@ def parallel_mlp():
     return mesh, weft.parallelize_module(MLP(), mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
 
 
-def collectives_of(graph):
-    return [node.target for node in graph.nodes if getattr(node.target, "namespace", "") == "_c10d_functional"]
+def counts_of(graph, ops):
+    return sum(node.target in ops for node in graph.nodes)
 
 
-def test_recomputed_activations_are_in_the_graph():
-    _, model = parallel_mlp()
-    x, parameters = torch.randn(4, 8), list(model.parameters())
-    matmuls, collectives = [], []
+MATMULS = (torch.ops.aten.addmm.default, torch.ops.aten.mm.default)
+GATHERS = (torch.ops._c10d_functional.all_gather_into_tensor.default,)
+SUMS = (torch.ops._c10d_functional.all_reduce.default, torch.ops._c10d_functional.reduce_scatter_tensor.default)
+
+
+@pytest.mark.parametrize("rows", [Replicate(), Shard(0)], ids=str)
+def test_backward_computes_again_what_a_checkpoint_did_not_keep(rows):
+    mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    plan = {"up": ColwiseParallel(input_layouts=rows), "down": RowwiseParallel(output_layouts=rows, use_local_output=False)}
+    model = weft.parallelize_module(MLP(), mesh, plan)
+    x, parameters = weft.distribute_tensor(torch.randn(4, 8), mesh, [rows]), list(model.parameters())
+    found = []
     for function in (model, lambda x: checkpoint(model, x, use_reentrant=False)):
-        torch._dynamo.reset()
         graphs = assert_compiles_as_eager(function, (x,), parameters, counts_collectives=function is model)
-        ops = (torch.ops.aten.addmm.default, torch.ops.aten.mm.default)
-        matmuls.append([sum(node.target in ops for node in graph.nodes) for graph in graphs.graphs])
-        collectives.append([len(collectives_of(graph)) for graph in graphs.graphs])
-    assert matmuls == [[2, 4], [2, 5]]  # backward multiplies by `up` again
-    assert collectives[1] == collectives[0]  # the sum of the results is not needed again
+        found.append([[counts_of(graph, ops) for ops in (MATMULS, GATHERS, SUMS)] for graph in graphs.graphs])
+    (forward, backward), (forward_again, backward_again) = found
+    gathers = 1 if rows.is_shard() else 0
+    assert forward == forward_again == [2, gathers, 1]
+    # The gathered input and the product by `up`; the sum at the end is not needed again.
+    assert [b - a for a, b in zip(backward, backward_again, strict=True)] == [1, gathers, 0]
 
 
 def test_reduce_overhead():

@@ -187,6 +187,18 @@ def test_a_program_refuses_communication_in_the_strict_scope(mesh):
         compiled(x, x)
 
 
+def test_scopes_count_also_where_no_argument_is_distributed(mesh, counted):
+    def function(x):
+        y = weft.from_local(x, mesh, [Shard(0)])
+        return (y * y.sum()).to_local()
+
+    compiled, x = counted(function), torch.ones(2, 4)
+    assert torch.equal(compiled(x, compilations=1), 16 * x)
+    with weft.strict(), pytest.raises(Exception, match="which the strict scope forbids"):
+        compiled.compiled(x)
+    assert torch.equal(compiled(x, compilations=1), 16 * x)
+
+
 def test_the_boundary_is_crossed_by_one_call_for_all_tensors(mesh, monkeypatch):
     """Nothing is rebuilt tensor by tensor in Python, in forward or backward."""
     model = weft.parallelize_module(
