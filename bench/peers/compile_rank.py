@@ -54,7 +54,8 @@ class Step:
         elif mode == "dtensor":
             model = to_dtensor(model)
         self.inputs, self.targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+        # PyTorch's fused step takes no mixture of plain tensors and DTensors, which its parallelize_module leaves.
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=mode != "dtensor")
 
         def loss(inputs, targets):
             return F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
