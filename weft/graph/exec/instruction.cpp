@@ -41,6 +41,18 @@ void put(Frame& frame, uint32_t slot, c10::IValue value) {
   }
 }
 
+/// Attention without dropout draws no numbers, although its operator may. It needs no generator then, for which ranks that
+/// are threads would take turns.
+bool draws_numbers(const c10::OperatorHandle& op, const std::vector<Source>& arguments) {
+  if (!is_random(op)) {
+    return false;
+  }
+  const auto dropout = op.schema().argumentIndexWithName("dropout_p");
+  const auto* given = dropout ? &arguments.at(*dropout) : nullptr;
+  return given == nullptr || given->kind != Source::Kind::Constant || !given->constant.isDouble() ||
+      given->constant.toDouble() != 0;
+}
+
 class OperatorCall final : public Instruction {
  public:
   OperatorCall(
@@ -49,7 +61,7 @@ class OperatorCall final : public Instruction {
       std::vector<Source> arguments,
       OutputSlots outputs)
       : op_(op), arguments_(std::move(arguments)), outputs_(std::move(outputs)), written_(std::move(written)) {
-    if (is_random(op)) {
+    if (draws_numbers(op, arguments_)) {
       random_ = RandomOperator(op.schema());
     }
     is_plain_ = written_.empty() && !random_;
