@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import transformers as hf
-from plans import BERT, BLOOM, CLIP, FALCON, GPT2, GPT_NEOX, LLAMA, MAMBA, MIXTRAL, OPT, PARALLEL, PHI, PHI3, T5, VIT, WHISPER
+from plans import BERT, BLOOM, CLIP, FALCON, GPT2, GPT_NEOX, LLAMA, MAMBA, MIXTRAL, OLMO2, OPT, PARALLEL, PHI, PHI3, T5, VIT, WHISPER
 
 VOCABULARY = 64
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None}
@@ -27,8 +27,9 @@ class Architecture:
     batch: str = "tokens"  # a function of batches.py
     generates: bool = True
     # How many all-reduces a program written by hand would make, where nothing else is communicated: forward and backward.
-    # None for models that communicate more, with the reason.
+    # None for models that communicate more, with what that is, forward and backward, and the reason.
     all_reduces: tuple[int, int] | None = None
+    collectives: tuple[dict[str, int], dict[str, int]] | None = None
     reason: str = ""
 
     def make(self):
@@ -92,8 +93,10 @@ ARCHITECTURES = {
     "OLMo 2": Architecture(
         "Olmo2ForCausalLM",
         lambda: hf.Olmo2Config(**GROUPED),
-        LLAMA,
-        reason="norms over all heads exchange their moments",
+        OLMO2,
+        # Of the four norms: by hand each would reduce its moments once forward and once backward, by all-reduces.
+        collectives=({"all_reduce": 7 + 4}, {"all_reduce": 5, "reduce_scatter": 4, "all_gather": 4}),
+        reason="norms over all heads exchange their moments, and in backward the states",
     ),
     "Cohere": Architecture(
         "CohereForCausalLM", lambda: hf.CohereConfig(**GROUPED), LLAMA | PARALLEL, all_reduces=PARALLEL_DECODER
@@ -191,6 +194,7 @@ ARCHITECTURES = {
         "MambaForCausalLM",
         lambda: hf.MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=8, **TOKENS),
         MAMBA,
+        collectives=({"all_reduce": 7, "all_gather": 2}, {"all_reduce": 5}),
         reason="the states are stored in a plain cache, on every rank",
     ),
 }

@@ -16,6 +16,7 @@ REDUCED = {"style": "output", "outputs": ["-> R"]}
 HEADS_OF_LLAMA = attention("model.layers.*.self_attn", "o_proj")
 VOCABULARY_OF_LLAMA = {"model.embed_tokens": "rowwise", "lm_head": "colwise"}
 LLAMA = VOCABULARY_OF_LLAMA | HEADS_OF_LLAMA | mlp("model.layers.*.mlp", ["gate_proj", "up_proj"], "down_proj")
+OLMO2 = LLAMA | {"model.layers.*.self_attn.[qk]_norm.weight": "shard"}
 PARALLEL = {"model.layers.*.self_attn.o_proj": TERM, "model.layers.*.mlp.down_proj": TERM, "model.layers.*": REDUCED}
 PHI = (
     VOCABULARY_OF_LLAMA

@@ -1,13 +1,11 @@
-"""Models of transformers, exported as they are, go through `weft plan`, `explain`, `shard` and `run` and compute what one device
-computes."""
+"""Models of transformers, exported as they are: what zoo.py does not say of them."""
 
-import functools
 import json
 import re
 
 import pytest
-import torch
 import weft
+import zoo
 from architectures import ARCHITECTURES
 from exporting import (
     WITHOUT_CACHE,
@@ -18,75 +16,14 @@ from exporting import (
     with_static_cache,
 )
 from on_ranks import on_ranks, parallel
+from through_commands import MESH, collectives_of, expect_outputs, proposed_for
 
-from exported_models.sharding import by_command, command, in_process
+from exported_models.sharding import in_process
 
-MESH = "tp=2"
-# The all-reduces of a proposed plan: two per layer and one per sharded table; the logits are gathered.
-ALL_REDUCES = {
-    "T5": 12,  # three in layers of the decoder, and its table is looked up twice
-    "Whisper": 11,
-    "RoBERTa": 6,  # two tables are looked up by what is given
-    "CLIP": 9,  # two towers, of which one has a table
-    "ViT": 4,
-    "OLMo 2": 9,  # four norms over all heads exchange their moments
-}
-WITHOUT_LOGITS = ("ViT", "CLIP")
-# The most of the parameters that every rank holds under a proposed plan, where that is more than norms and biases of rowwise layers.
-REPLICATED = {
-    "GPT-2": 0.1,  # the table of positions
-    "OPT": 0.13,
-    "BERT": 0.17,
-    "RoBERTa": 0.1,
-    "Whisper": 0.14,  # and convolutions
-    "ViT": 0.3,  # the projection of patches, and positions
-    "CLIP": 0.22,
-    "Mamba": 0.13,  # parameters between layers
-}
-EXPORTS = {"exported": exported, "strict": strictly_exported}
-
-
-@functools.cache
-def _proposed_for(path):
-    done = command("plan", path, "--mesh", MESH, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def proposed_for(program):
-    return _proposed_for(program.path)
-
-
-def collectives_of(summary):
-    return {kind: calls for kind, calls in summary["collectives"].items() if calls}
-
-
-def expect_outputs(outputs, program):
-    assert len(outputs) == len(program.expected)
-    for output, expected in zip(outputs, program.expected):
-        torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
-
-
-def expected_collectives(name, is_decoding):
-    """The logits are gathered, and so is a cache that goes out: keys and values of two layers."""
-    gathered = (name not in WITHOUT_LOGITS) + 4 * is_decoding
-    return {"all_reduce": ALL_REDUCES.get(name, 5)} | ({"all_gather": gathered} if gathered else {})
-
-
-@pytest.mark.parametrize("export", EXPORTS)
+@pytest.mark.parametrize("export", zoo.EXPORTS)
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_computes_what_one_device_does(name, export, tmp_path):
-    program = EXPORTS[export](name)
-    proposed = proposed_for(program)
-    outputs, summary = by_command(program.path, MESH, proposed["plan"], program.inputs, tmp_path)
-    expect_outputs(outputs, program)
-    assert summary["fallbacks"] == []
-    is_decoding = export == "strict" and has_cache(name)
-    assert collectives_of(summary) == expected_collectives(name, is_decoding), proposed
-    explained = command("explain", program.path, "--mesh", MESH, "--plan", tmp_path / "plan.json")
-    assert explained.returncode == 0 and "by the rule" in explained.stdout, explained.stderr
-    assert "does not name" not in explained.stderr
-    assert proposed["replicated"] < REPLICATED.get(name, 0.03) * proposed["parameters"]
+def test_computes_what_one_device_does_as_the_document_says(name, export):
+    assert zoo.cell(name, export) == zoo.documented()[name][export]
 
 
 @pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name != "T5"])  # whose tied tables get another name

@@ -7,7 +7,8 @@ import torch
 from architectures import ARCHITECTURES
 from exporting import arguments_of, exported
 from on_ranks import expect_equal, global_value, on_ranks, parallel
-from test_exports import MESH, eager_layouts, expect_outputs, layouts_in_program, proposed_for
+from test_exports import eager_layouts, layouts_in_program
+from through_commands import MESH, expect_outputs, proposed_for
 
 from exported_models.sharding import command, in_process
 
