@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch.utils import _pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from weft import _C
 
@@ -117,8 +118,10 @@ _dims_of_groups = {}  # (text of the mesh, name of a group) -> the mesh dims tha
 
 def _name_group(mesh, mesh_dims):
     names = tuple(mesh.mesh_dim_names[dim] for dim in mesh_dims)
-    of_dims = mesh if len(names) == mesh.ndim == 1 else mesh[names]
-    name = (of_dims if len(names) == 1 else of_dims._flatten()).get_group().group_name
+    # A group over several dims is made when first needed: by messages between ranks, which are no part of the program.
+    with _disable_current_modes():
+        of_dims = mesh if len(names) == mesh.ndim == 1 else mesh[names]
+        name = (of_dims if len(names) == 1 else of_dims._flatten()).get_group().group_name
     _dims_of_groups[str(mesh), name] = ",".join(names)
     return name
 
