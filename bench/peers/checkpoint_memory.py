@@ -32,7 +32,7 @@ def pretrained_call(mesh, folder, count):
     def call():
         with torch.device("meta"):
             model = nn.Sequential(*[nn.Linear(SIZE, SIZE, bias=False) for _ in range(count)])
-        weft.parallelize_module(model, mesh, {"*": weft.ColwiseParallel()})
+        weft.parallelize_module(model, mesh, {str(i): weft.ColwiseParallel() for i in range(count)})
         weft.load_pretrained(model, folder)
         return model
 
