@@ -1,6 +1,6 @@
 #pragma once
 
-#include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 
 namespace weft::fuzz {
 
