@@ -1,6 +1,6 @@
 """A training step of Hugging Face's Llama of eight layers, tensor-parallel over two processes on gloo by the model's
 own plan: under Weft against Weft's own decoder of the same sizes, and against from_pretrained(tp_plan="auto"), which is
-PyTorch's DTensor. The losses of both models of Hugging Face must agree with those of a single device."""
+PyTorch's DTensor; with Weft's shared memory between the processes, and with gloo alone. The losses of both models of Hugging Face must agree with those of a single device."""
 
 from contextlib import ExitStack
 
@@ -13,14 +13,17 @@ LIMITS = {"decoder": 1.05, "dtensor": 0.6}
 
 def run(settings):
     with ExitStack() as stack:
-        script = settings.peers / "huggingface_rank.py"
-        by_weft = started(stack, python_peer(script), 2)
-        by_torch = started(stack, python_peer(script), 2)  # processes that do not import weft
-        sides = {mode: Side(by_weft, mode) for mode in ("weft", "decoder")} | {"dtensor": Side(by_torch, "dtensor")}
+        peer = python_peer(settings.peers / "huggingface_rank.py")
+        by_weft = started(stack, peer, 2)
+        by_gloo = started(stack, ["env", "WEFT_SHARED_MEMORY=0", *peer], 2)  # collectives as between hosts, as DTensor's are
+        by_torch = started(stack, peer, 2)  # processes that do not import weft
+        sides = {(ranks, mode): Side(ranks, mode) for ranks in (by_weft, by_gloo) for mode in ("weft", "decoder")}
+        sides[by_torch, "dtensor"] = Side(by_torch, "dtensor")
         progress(f"huggingface: the losses at dim {DIM}, then the steps")
         medians = interleaved_medians(sides, DIM, rounds=10, calls=3)
-        for peer in LIMITS:
-            yield Row("huggingface", f"Llama, dim {DIM}", medians["weft"], medians[peer], peer)
+        for case, ranks in ((f"Llama, dim {DIM}", by_weft), (f"Llama, dim {DIM}, gloo alone", by_gloo)):
+            for name, of_peer in (("decoder", ranks), ("dtensor", by_torch)):
+                yield Row("huggingface", case, medians[ranks, "weft"], medians[of_peer, name], name)
 
 
 def table(all_rows):
