@@ -256,6 +256,14 @@ TEST(CapturedStep, WhatCannotBeRecordedRaisesInTheFirstCall) {
   });
 }
 
+TEST(CapturedStep, PlainRandomNumbersRaiseOnRanksThatAreThreads) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto text =
+        error_of_calls(mesh, [&](const Tensors& in) { return Tensors{in[0].sum() + at::rand({}).abs()}; });
+    expect_contains(text, "[CapturedStep] ranks that are threads share torch's generator");
+  });
+}
+
 TEST(CapturedStep, CommunicationThatIsNotRecordedRaises) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     CapturedStep sends(

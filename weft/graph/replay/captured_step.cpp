@@ -1,8 +1,10 @@
 #include "weft/graph/replay/captured_step.h"
 
 #include "weft/comm/collectives.h"
+#include "weft/comm/world/current_world.h"
 #include "weft/graph/analysis/effects.h"
 #include "weft/graph/exec/executor.h"
+#include "weft/graph/ir/print.h"
 #include "weft/graph/localize/bucket_collectives.h"
 #include "weft/graph/localize/hoist_collectives.h"
 #include "weft/graph/replay/recorded_call.h"
@@ -82,13 +84,29 @@ at::Tensor outside_of_inference(const at::Tensor& tensor) {
   return same.set_(tensor.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
 }
 
-bool draws_numbers(const Graph& graph) {
+/// Attention without dropout draws no numbers, although its operator may.
+bool draws_numbers(const Node& node) {
+  if (!is_random(node)) {
+    return false;
+  }
+  const auto& schema = node.op()->schema();
+  const auto dropout = schema.argumentIndexWithName("dropout_p");
+  if (!dropout) {
+    return true;
+  }
+  const auto& given = node.arguments()[*dropout];
+  const auto value = given.is_absent() ? schema.arguments()[*dropout].default_value().value() : given.constant();
+  return !value.isDouble() || value.toDouble() != 0;
+}
+
+/// The first node that draws random numbers, or nullptr.
+const Node* find_draw(const Graph& graph) {
   for (const auto* node = graph.first(); node != nullptr; node = node->next()) {
-    if (is_random(*node)) {
-      return true;
+    if (draws_numbers(*node)) {
+      return node;
     }
   }
-  return false;
+  return nullptr;
 }
 
 } // namespace
@@ -192,7 +210,14 @@ void CapturedStep::State::prepare(LocalCapture call) {
     result_forms.push_back(LocalForm::of(result));
   }
   auto& graph = *call.program.graph;
-  if (!draws_numbers(graph)) { // without an unused draw the others would get other numbers
+  const auto* draw = find_draw(graph);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      draw == nullptr || !in_world_scope() || current_world()->size() == 1,
+      "[CapturedStep] ranks that are threads share torch's generator, so that a replay cannot draw the numbers that "
+      "the "
+      "function would, but got ",
+      draw == nullptr ? std::string() : graph::to_string(*draw), ". Draw them before, and give them as input.");
+  if (draw == nullptr) { // without an unused draw the others would get other numbers
     dead_code(graph);
   }
   bucket_collectives(graph);
