@@ -84,7 +84,7 @@ py::list lay_out_modules(
     }
     result.append(py::make_tuple(
         placements, boundary, has_plain_shards(layout), layout.entry != nullptr, named_parameters(plan, modules[i]),
-          layout.replicates_buffers));
+        layout.replicates_buffers));
   }
   return result;
 }

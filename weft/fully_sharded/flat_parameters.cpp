@@ -223,7 +223,8 @@ void FlatParameters::release() {
 }
 
 void FlatParameters::set_kept_ranks(int64_t ranks) {
-  if (kept_ && static_cast<int64_t>(kept_lengths_.size()) == ranks && kept_->tensor().scalar_type() == gathered_dtype()) {
+  if (kept_ && static_cast<int64_t>(kept_lengths_.size()) == ranks &&
+      kept_->tensor().scalar_type() == gathered_dtype()) {
     return;
   }
   const auto along = mesh().submesh({mesh().name(mesh_dim_)});

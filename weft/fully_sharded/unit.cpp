@@ -182,7 +182,7 @@ void Unit::leave(c10::ArrayRef<at::Tensor> outputs, bool has_failed) {
     is_held_ = stays && use->trained.empty();
     // Without a backward nothing would free them, and ranks that write to a shard one by one would not agree on the next gather.
     if ((options_.reshard_after_forward || !begins_backward) && !is_kept_ && !is_held_) {
-      errors.run([&] { reshard(/*keeps_part=*/begins_backward); });
+      errors.run([&] { free_after_use(/*keeps_part=*/begins_backward); });
     }
     errors.run([&] { schedule_->end_forward(*this); });
   }
@@ -219,7 +219,7 @@ void Unit::set_reshard_to(int64_t ranks) {
   options_.reshard_to = ranks;
 }
 
-void Unit::reshard(bool keeps_part) {
+void Unit::free_after_use(bool keeps_part) {
   if (!forwards_.empty() || backward_) {
     return;
   }

@@ -75,7 +75,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   bool is_gathered() const;
   /// Frees the gathered parameters, unless a forward or backward uses them.
   void reshard() {
-    reshard(/*keeps_part=*/false);
+    free_after_use(/*keeps_part=*/false);
   }
   /// Gathers the parameters and puts them into the module until reshard() is called.
   void unshard(std::optional<bool> is_global);
@@ -139,7 +139,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   /// The gradient of a leaf that a reduction has given, if it may reach the leaf in this pass.
   at::Tensor take_gradient(const GradientReduction& reduction, size_t number);
   void show_parameters();
-  void reshard(bool keeps_part);
+  /// Ends unshard(), and frees gathered memory as free_gathered() does, unless a forward or backward uses it.
+  void free_after_use(bool keeps_part);
   /// Frees gathered memory; where the unit reshards to some ranks, and `keeps_part`, each keeps a part of it.
   void free_gathered(bool keeps_part = false);
   void check_as_in_forward(const Use& use) const;
