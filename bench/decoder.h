@@ -126,7 +126,7 @@ class Training {
 
   /// The loss before the parameters were changed.
   double step(const at::Tensor& inputs, const at::Tensor& targets) {
-    return take_step(inputs, targets).template item<float>();
+    return take_step(inputs, targets).item<float>();
   }
   /// The same as a tensor, without reading its value.
   at::Tensor take_step(const at::Tensor& inputs, const at::Tensor& targets) {

@@ -47,9 +47,9 @@ std::lock_guard<std::mutex> seeded(uint64_t seed) {
   return {one_at_a_time, std::adopt_lock};
 }
 
-bench::Decoder make_decoder() {
+nn::Parallel<bench::Decoder> make_decoder() {
   const auto scope = seeded(0);
-  return bench::Decoder(kVocabulary, kDim, /*count=*/2, kHeads);
+  return nn::Parallel<bench::Decoder>(kVocabulary, kDim, /*count=*/2, kHeads);
 }
 
 /// Inputs and targets of a step, sharded over the first mesh dim where `layout` says so.
