@@ -2,14 +2,14 @@
 
 import functools
 
-from weft import _C
 from weft._imports import when_imported
+from weft._scopes import replicate_plain
 
 
 def _with_replicated_plain(method):
     @functools.wraps(method)
     def on_both(self, *args, **kwargs):
-        with _C.replicate_plain():
+        with replicate_plain():
             return method(self, *args, **kwargs)
 
     return on_both

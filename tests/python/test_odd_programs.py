@@ -27,8 +27,6 @@ REFUSED = {
     "map": "higher-order operator higher_order.map_impl is not supported",
     "vmap": r"the function torch\._functorch\.predispatch\S* is not supported",
     "associative_scan": r"the function torch\._functorch\.predispatch\S* is not supported",
-    "open_view": "Export the program with a fixed size there",
-    "open_inferred": "Export the program with a fixed size there",
 }
 # torch.export.save writes these, and torch.export.load does not take them.
 NOT_LOADED_BY_TORCH = {"output_text"}

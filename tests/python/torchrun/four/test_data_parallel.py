@@ -200,7 +200,8 @@ def test_buffers_are_those_of_the_first_rank(mesh, model):
     parallel = wrapped(model, mesh)
     parallel.module.norm.running_mean.add_(mesh.get_local_rank("dp"))
     parallel(torch.ones(2, DIM))
-    assert parallel.module.norm.running_mean.full_tensor().eq(0).all()
+    mean = parallel.module.norm.running_mean  # of a module without parameters, plain as the outputs of the plan are
+    assert not weft.is_dtensor(mean) and mean.eq(0).all()
 
 
 def test_a_group_with_other_ranks_of_the_mesh_is_an_error(mesh, model):
