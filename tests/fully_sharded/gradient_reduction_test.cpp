@@ -1,5 +1,6 @@
 #include "weft/fully_sharded/gradient_reduction.h"
 
+#include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/fully_sharded/shard_parameters.h"
 #include "weft/tensor/boundary/to_local.h"
@@ -107,6 +108,36 @@ TEST(GradientReduction, TheVotesOfReplicasCount) {
     expect_equal(full_tensor(reduction.gradient(0)), parameters()[0]);
     EXPECT_FALSE(reduction.gradient(1).defined());
     expect_equal(full_tensor(reduction.gradient(2)), parameters()[2]);
+  });
+}
+
+TEST(GradientReduction, MembersWithoutATermKnowThatTheOthersArePartial) {
+  on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
+    FlatParameters flat(shard_parameters(parameters(), mesh, mesh.name(0)), 0, std::nullopt);
+    GradientReduction reduction(flat, ReduceOp::Avg, at::kFloat, /*votes=*/true, std::make_shared<BufferPool>());
+    if (mesh.rank(0) == 1) { // its two ranks on the other mesh dim have terms of a sum
+      reduction.add(0, parameters()[0] * (mesh.rank(1) + 1), flat.spec(0)->layout().with(1, Partial()));
+    }
+    reduction.add(1, parameters()[1], flat.spec(1)->layout());
+    reduction.start();
+    reduction.wait();
+    EXPECT_EQ(as_dtensor(reduction.gradient(0))->spec()->layout(), flat.spec(0)->layout().with(1, Partial()));
+    expect_equal(full_tensor(reduction.gradient(0)), parameters()[0] * 1.5); // (1 + 2) / 2
+    EXPECT_EQ(as_dtensor(reduction.gradient(1))->spec()->layout(), flat.spec(1)->layout());
+    expect_equal(full_tensor(reduction.gradient(1)), parameters()[1]);
+    EXPECT_FALSE(reduction.gradient(2).defined());
+  });
+}
+
+TEST(GradientReduction, MembersWhoseTermsDifferInKindRaise) {
+  on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
+    FlatParameters flat(shard_parameters(parameters(), mesh, mesh.name(0)), 0, std::nullopt);
+    GradientReduction reduction(flat, ReduceOp::Avg, at::kFloat, /*votes=*/true, std::make_shared<BufferPool>());
+    const auto layout = flat.spec(0)->layout();
+    reduction.add(0, parameters()[0], mesh.rank(0) == 1 ? layout.with(1, Partial()) : layout);
+    reduction.start();
+    reduction.wait();
+    expect_contains(error_text([&] { reduction.gradient(0); }), "must be partial on");
   });
 }
 

@@ -1,12 +1,10 @@
 """What asks a distributed tensor for the memory of a plain one: it works, or raises a plain error. Nothing is made up."""
 
 import copy
-from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing  # noqa: F401 (teaches ForkingPickler tensors)
 import torch.utils.dlpack
 import weft
 from torch import nn
@@ -41,7 +39,6 @@ def layer(mesh):
         (lambda x: x.untyped_storage(), NotImplementedError, NO_STORAGE),
         (lambda x: x.is_shared(), NotImplementedError, NO_STORAGE),
         (lambda x: x.share_memory_(), NotImplementedError, NO_STORAGE),
-        (lambda x: ForkingPickler.dumps(x), NotImplementedError, NO_STORAGE),
         (lambda x: torch.zeros(4, 4).set_(x.untyped_storage()), NotImplementedError, NO_STORAGE),
         (lambda x: x.data_ptr(), RuntimeError, NO_POINTER),
         (lambda x: x.tolist(), RuntimeError, REFUSED),

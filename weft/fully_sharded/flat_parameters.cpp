@@ -73,8 +73,8 @@ void FlatParameters::lay_out() {
 }
 
 void FlatParameters::make_buffer() {
-  // The buffer of the gradients may have a vote per parameter and member as well.
-  const auto votes = static_cast<int64_t>(leaves_.size()) * mesh().size(mesh_dim_);
+  // The buffer of the gradients may have votes for each parameter and member as well, at most one per mesh dim.
+  const auto votes = static_cast<int64_t>(leaves_.size()) * mesh().size(mesh_dim_) * mesh().ndim();
   const auto dtype = cast_to_.value_or(leaves_[0].scalar_type());
   gathered_.emplace(
       bounds_.back(), at::TensorOptions().dtype(dtype).device(c10::Device(mesh().device_type())), /*spare=*/votes);

@@ -45,6 +45,9 @@ class FlatParameters {
   /// Takes another tensor of the same shape and layout in place of a leaf.
   void replace(size_t number, at::Tensor leaf);
   const std::shared_ptr<Group>& group();
+  int64_t mesh_dim() const {
+    return mesh_dim_;
+  }
   uint32_t subject() const {
     return subject_;
   }

@@ -16,6 +16,11 @@ GradientReduction::GradientReduction(
     const std::shared_ptr<BufferPool>& pool,
     std::optional<int64_t> replicate_dim)
     : parameters_(parameters), op_(op), votes_(votes), replicate_dim_(replicate_dim), terms_(parameters.size()) {
+  for (int64_t m = 0; m < parameters_.mesh().ndim(); ++m) {
+    if (m != parameters_.mesh_dim() && m != replicate_dim_) {
+      other_dims_.push_back(m);
+    }
+  }
   const auto members = parameters_.group()->size();
   buffer_.emplace(
       begin_for(members), at::TensorOptions().dtype(dtype).device(c10::Device(parameters.mesh().device_type())));
@@ -23,7 +28,7 @@ GradientReduction::GradientReduction(
 }
 
 int64_t GradientReduction::length_for(int64_t member) const {
-  return parameters_.range_length(member) + (votes_ ? static_cast<int64_t>(terms_.size()) : 0);
+  return parameters_.range_length(member) + votes_length();
 }
 
 int64_t GradientReduction::begin_for(int64_t member) const {
@@ -73,8 +78,14 @@ void GradientReduction::complete() {
       auto rest = buffer_->view(begin_for(member) + end, {length - end});
       rest.zero_();
       for (size_t k = 0; votes_ && k < terms_.size(); ++k) {
-        if (terms_[k].before) {
-          rest[length - end - static_cast<int64_t>(terms_.size()) + static_cast<int64_t>(k)].fill_(1);
+        if (!terms_[k].before) {
+          continue;
+        }
+        const auto votes =
+            rest.slice(0, length - end - votes_length() + static_cast<int64_t>(k * votes_per_parameter()));
+        votes[0].fill_(1);
+        for (size_t i = 0; i < other_dims_.size(); ++i) {
+          votes[static_cast<int64_t>(i) + 1].fill_((*terms_[k].before)[other_dims_[i]].is_partial());
         }
       }
     }
@@ -114,7 +125,7 @@ at::Tensor GradientReduction::take_unseen() {
 void GradientReduction::count_votes() {
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  auto votes = reduced_.narrow(0, reduced_.numel() - static_cast<int64_t>(terms_.size()), terms_.size());
+  auto votes = reduced_.narrow(0, reduced_.numel() - votes_length(), votes_length());
   if (replicate_dim_) {
     const OperatorScope scope("fully_shard");
     const SubjectScope subject_scope(parameters_.subject());
@@ -126,13 +137,42 @@ void GradientReduction::count_votes() {
   given_votes_ = votes;
 }
 
+double GradientReduction::share(size_t parameter, size_t vote) const {
+  return given_votes_[static_cast<int64_t>(parameter * votes_per_parameter() + vote)].item<double>();
+}
+
+Layout GradientReduction::layout_of_gradient(size_t number) const {
+  const auto& spec = *parameters_.spec(number);
+  const auto& before = terms_[number].before;
+  auto layout = spec.layout();
+  // Of own data that is so also where another member alone has a term.
+  if (op_ == ReduceOp::Avg && replicate_dim_) {
+    layout = layout.with(*replicate_dim_, Partial(ReduceOp::Avg));
+  }
+  for (int64_t m = 0; before && m < layout.ndim(); ++m) {
+    layout = (*before)[m].is_partial() && layout[m].is_replicate() ? layout.with(m, (*before)[m]) : layout;
+  }
+  for (size_t i = 0; given_votes_.defined() && i < other_dims_.size(); ++i) {
+    const auto m = other_dims_[i];
+    const auto partial = share(number, i + 1);
+    TORCH_CHECK_VALUE(
+        partial == 0 || partial == share(number, 0), "[fully_shard] the gradient of a parameter must be partial on ",
+        spec.mesh().name(m), " on all ranks that have one or on none, but that of ", spec,
+        " is so on some alone. Let all ranks compute with it in the same layouts.");
+    if (partial > 0 && layout[m].is_replicate()) {
+      layout = layout.with(m, Partial());
+    }
+  }
+  return layout;
+}
+
 at::Tensor GradientReduction::gradient(size_t number) const {
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   // Without a vote every parameter gets a gradient where members compute by themselves: what the others have is unknown.
   const auto& term = terms_[number];
-  const bool has_gradient = given_votes_.defined() ? given_votes_[static_cast<int64_t>(number)].item<double>() > 0
-                                                   : term.before.has_value() || op_ == ReduceOp::Avg;
+  const bool has_gradient =
+      given_votes_.defined() ? share(number, 0) > 0 : term.before.has_value() || op_ == ReduceOp::Avg;
   if (!has_gradient) {
     return {};
   }
@@ -140,14 +180,7 @@ at::Tensor GradientReduction::gradient(size_t number) const {
   const auto own = parameters_.group()->rank();
   const auto shape = spec->local_shape_and_offset().shape;
   auto local = reduced_.narrow(0, parameters_.begin_in_range(number, own), c10::multiply_integers(shape)).view(shape);
-  auto layout = spec->layout();
-  // Of own data that is so also where another member alone has a term.
-  if (op_ == ReduceOp::Avg && replicate_dim_) {
-    layout = layout.with(*replicate_dim_, Partial(ReduceOp::Avg));
-  }
-  for (int64_t m = 0; term.before && m < layout.ndim(); ++m) {
-    layout = (*term.before)[m].is_partial() && layout[m].is_replicate() ? layout.with(m, (*term.before)[m]) : layout;
-  }
+  const auto layout = layout_of_gradient(number);
   return make_dtensor(local.to(spec->dtype()), spec->with(layout));
 }
 

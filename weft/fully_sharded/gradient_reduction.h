@@ -14,7 +14,8 @@ namespace weft {
 class GradientReduction {
  public:
   /// `op` is Sum for terms of one gradient, Avg for gradients of members that compute by themselves. With `votes` members tell
-  /// each other which gradients they have: one that arrived on some members counts as zero on the others. `replicate_dim` is the
+  /// each other which gradients they have, and on which mesh dims these are partial: a gradient that arrived on some members counts
+  /// as zero on the others. `replicate_dim` is the
   /// mesh dim over which the shards are replicated, if there is one: the votes of the replicas count, too.
   GradientReduction(
       FlatParameters& parameters,
@@ -51,6 +52,16 @@ class GradientReduction {
 
   int64_t length_for(int64_t member) const;
   int64_t begin_for(int64_t member) const;
+  int64_t votes_length() const {
+    return votes_ ? static_cast<int64_t>(terms_.size() * votes_per_parameter()) : 0;
+  }
+  /// One for its term, and one for each of the other dims on which the term may be partial.
+  size_t votes_per_parameter() const {
+    return 1 + other_dims_.size();
+  }
+  /// The share of members that gave a vote.
+  double share(size_t parameter, size_t vote) const;
+  Layout layout_of_gradient(size_t number) const;
   /// Zeros where no term was added, and the votes.
   void complete();
   void count_votes();
@@ -59,6 +70,7 @@ class GradientReduction {
   ReduceOp op_;
   bool votes_;
   std::optional<int64_t> replicate_dim_;
+  std::vector<int64_t> other_dims_; // of the mesh, besides that of the shards and that of the replicas
   std::vector<Term> terms_;
   std::optional<PooledBuffer> buffer_;
   at::Tensor reduced_;
