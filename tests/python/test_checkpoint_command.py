@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,13 @@ def trained(model, optimizer, steps, mesh=None):
     return losses
 
 
+_one_at_a_time = threading.Lock()  # ranks that are threads share torch's generator
+
+
 def made(seed, lr=0.05):
-    torch.manual_seed(seed)
-    model = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))
+    with _one_at_a_time:
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 2))
     groups = [{"params": model[0].parameters()}, {"params": model[1].parameters(), "lr": lr / 2}]
     return model, torch.optim.AdamW(groups, lr=lr)
 

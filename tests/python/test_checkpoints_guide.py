@@ -1,6 +1,7 @@
 """docs/checkpoints.md: its programs and commands run, and a reader that was written by its description of the format alone."""
 
 import builtins
+import copy
 import json
 import re
 import shlex
@@ -164,9 +165,11 @@ def here(tmp_path, monkeypatch):
 def run_programs():
     saved_and_loaded, in_the_background = blocks("python")
 
+    torch.manual_seed(1)
+    same = nn.Linear(3, 3)
+
     def rank_program(rank):
-        torch.manual_seed(1)
-        model = nn.Linear(3, 3)
+        model = copy.deepcopy(same)
         optimizer = torch.optim.AdamW(model.parameters())
         model(torch.ones(1, 3)).sum().backward()
         optimizer.step()

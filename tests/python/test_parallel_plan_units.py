@@ -80,12 +80,12 @@ def test_the_options_of_an_entry():
 
 def test_an_entry_with_a_style_and_a_shard():
     """The layer is colwise over tp, and a unit of its own over dp."""
+    given = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8))
+    expected = given(torch.ones(4, 8))
 
     def program(mesh):
-        model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8))
         plan = {"0": {"style": "colwise", "shard": "dp"}, "1": "rowwise", "": {"shard": "dp"}}
-        expected = copy.deepcopy(model)(torch.ones(4, 8))
-        weft.parallelize_module(model, mesh, plan)
+        model = weft.parallelize_module(copy.deepcopy(given), mesh, plan)
         assert len({id(each._weft_unit) for each in (model, model[0])}) == 2
         assert model[0].weight.placements[1] == Shard(0) and model[1].weight.placements[1] == Shard(1)
         x = weft.distribute_tensor(torch.ones(4, 8), mesh, [Shard(0), Replicate()])

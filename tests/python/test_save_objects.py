@@ -1,6 +1,7 @@
 """weft.save and weft.load of objects: what they have not yet, what they copy, and what is wrapped around them."""
 
 import collections
+import threading
 
 import pytest
 import torch
@@ -18,9 +19,13 @@ def full(tensor):
     return weft.full_tensor(tensor) if weft.is_dtensor(tensor) else tensor
 
 
+_one_at_a_time = threading.Lock()  # ranks that are threads share torch's generator
+
+
 def linear_on(mesh, seed=0):
-    torch.manual_seed(seed)
-    model = nn.Linear(6, 4)
+    with _one_at_a_time:
+        torch.manual_seed(seed)
+        model = nn.Linear(6, 4)
     model.weight = nn.Parameter(weft.distribute_tensor(model.weight.detach(), mesh, [Shard(0)], src_data_rank=None))
     model.bias = nn.Parameter(weft.distribute_tensor(model.bias.detach(), mesh, [Replicate()], src_data_rank=None))
     return model

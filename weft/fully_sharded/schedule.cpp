@@ -90,7 +90,7 @@ void Schedule::end_forward(Unit& unit) {
     return is_inside || !next;
   });
   FirstError errors;
-  for_each_unit(unreached, errors, [](Unit& each) { each.free_unused(); });
+  for_each_unit(unreached, errors, [](Unit& each) { each.free_unused(/*keeps_part=*/true); });
   errors.rethrow();
 }
 

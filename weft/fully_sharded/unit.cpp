@@ -88,7 +88,7 @@ void Unit::gather() {
     }
   } catch (...) {
     FirstError dropped; // they follow from the one that is raised
-    dropped.run([&] { free_gathered(); });
+    dropped.run([&] { free_gathered(/*keeps_part=*/false); });
     throw;
   }
 }
@@ -110,9 +110,9 @@ void Unit::free_gathered(bool keeps_part) {
   errors.rethrow();
 }
 
-void Unit::free_unused() {
+void Unit::free_unused(bool keeps_part) {
   if (forwards_.empty() && !backward_ && !unsharded_ && !is_kept_ && !is_held_) {
-    free_gathered();
+    free_gathered(keeps_part);
   }
 }
 

@@ -125,7 +125,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   /// Called when no node of the unit's forward is left to run.
   void end_backward();
   /// Frees the gathered parameters unless something may still read them.
-  void free_unused();
+  void free_unused(bool keeps_part = false);
   /// Forgets the gradients that were collected and not reduced.
   void drop_gradients();
   UsePtr make_use(bool is_global);
@@ -142,7 +142,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   /// Ends unshard(), and frees gathered memory as free_gathered() does, unless a forward or backward uses it.
   void free_after_use(bool keeps_part);
   /// Frees gathered memory; where the unit reshards to some ranks, and `keeps_part`, each keeps a part of it.
-  void free_gathered(bool keeps_part = false);
+  void free_gathered(bool keeps_part);
   void check_as_in_forward(const Use& use) const;
   uint64_t writes() const;
 
