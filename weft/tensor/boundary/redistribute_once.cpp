@@ -91,7 +91,7 @@ at::Tensor redistribute_once(const at::Tensor& tensor, const Layout& layout, con
   if (!is_shared || MoveObserver::of_thread() != nullptr) {
     return redistribute(tensor, layout);
   }
-  if (const auto& shared = impl->shared_move(); shared && !impl->is_stale()) {
+  if (const auto shared = impl->shared_move(); shared && !impl->is_stale()) {
     if (auto found = find(*shared, tensor, layout, place); found.defined() && is_in_recording(found)) {
       return found;
     }

@@ -78,14 +78,15 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
     version_counter_ = is_inference() ? c10::VariableVersion() : c10::VariableVersion(0);
   }
   if (C10_UNLIKELY(base.is_copy_of_base())) {
-    copied_ = base.copied_;
+    rare().copied = base.rare_->copied;
   }
   if (!is_copy) {
     memory_.set(base.memory());
   } else if (!base.is_copy_of_base()) {
-    copied_.memory = base.memory();
-    copied_.writes = copied_.memory->writes();
-    copied_.version = base.version_counter_.enabled() ? base.version_counter_.current_version() : 0;
+    auto& copied = rare().copied;
+    copied.memory = base.memory();
+    copied.writes = copied.memory->writes();
+    copied.version = base.version_counter_.enabled() ? base.version_counter_.current_version() : 0;
   }
   if (is_copy_of_base() && base.version_counter_.enabled() && !is_inference()) {
     version_counter_ = base.version_counter_; // below autograd no other code makes views share it
@@ -93,12 +94,13 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
 }
 
 bool DTensorImpl::has_changed_since_copied() const {
-  return copied_.memory->writes() != copied_.writes || copied_.memory->misses_writes() ||
-      (version_counter_.enabled() && version_counter_.current_version() != copied_.version);
+  const auto& copied = rare_->copied;
+  return copied.memory->writes() != copied.writes || copied.memory->misses_writes() ||
+      (version_counter_.enabled() && version_counter_.current_version() != copied.version);
 }
 
 std::string DTensorImpl::why_stale() const {
-  const bool misses_writes = is_copy_of_base() ? copied_.memory->misses_writes() : memory_.misses_writes();
+  const bool misses_writes = is_copy_of_base() ? rare_->copied.memory->misses_writes() : memory_.misses_writes();
   if (!misses_writes) {
     return " is a view that had to be redistributed, and the tensor it was taken of has changed since. Take the view "
            "again, or redistribute that tensor first.";
@@ -111,15 +113,22 @@ std::string DTensorImpl::why_stale() const {
 }
 
 const c10::VariableVersion& DTensorImpl::version_of_local() {
-  return is_copy_of_base() ? copied_.memory->writes_to_copies()
+  return is_copy_of_base() ? rare_->copied.memory->writes_to_copies()
       : is_inference()     ? memory()->plain_writes()
                            : version_counter_;
 }
 
 void DTensorImpl::take_copied(const DTensorImpl& other) {
-  copied_ = other.copied_;
-  if (is_copy_of_base() && version_counter_.enabled()) {
-    copied_.version = version_counter_.current_version() - (other.is_stale() ? 1 : 0);
+  if (!other.is_copy_of_base()) {
+    if (is_copy_of_base()) {
+      rare_->copied = {};
+    }
+    return;
+  }
+  auto& copied = rare().copied;
+  copied = other.rare_->copied;
+  if (version_counter_.enabled()) {
+    copied.version = version_counter_.current_version() - (other.is_stale() ? 1 : 0);
   }
 }
 
@@ -127,9 +136,7 @@ void DTensorImpl::release_resources() {
   TensorImpl::release_resources();
   local_ = AsyncTensor();
   memory_.reset();
-  copied_ = {};
-  shared_move_.reset();
-  given_local_.reset();
+  rare_.reset();
 }
 
 void DTensorImpl::take_sizes_from_spec() {
@@ -197,8 +204,7 @@ void DTensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& other)
   storage_offset_ = from->storage_offset_;
   memory_.set(from->memory());
   take_copied(*from);
-  shared_move_.reset();
-  given_local_.reset();
+  forget_results();
   device_opt_ = from->device_opt_;
   take_sizes_from_spec();
   take_lazy_signs(*this, if_there(local_));

@@ -51,7 +51,7 @@ class DTensorImpl : public c10::TensorImpl {
   /// redistributed and shares no memory with its base: it must not be written to, nor read once the base has changed.
   void become_view(const DTensorImpl& base, int64_t offset, bool is_copy);
   bool is_copy_of_base() const {
-    return copied_.memory.defined();
+    return C10_UNLIKELY(rare_ != nullptr) && rare_->copied.memory.defined();
   }
   /// Whether the values of this tensor are out of date: the tensor that this is a copy of has changed since, or the
   /// user has written to the to_local() of a copied view of this tensor, or of another view of the same base.
@@ -73,19 +73,19 @@ class DTensorImpl : public c10::TensorImpl {
   }
 
   /// The plain tensor that Python's to_local() has given, so that it gives the same object again; only with the GIL.
-  const at::Tensor& given_local() const {
-    return given_local_;
+  at::Tensor given_local() const {
+    return rare_ == nullptr ? at::Tensor() : rare_->given_local;
   }
   void keep_given_local(at::Tensor local) {
-    given_local_ = std::move(local);
+    rare().given_local = std::move(local);
   }
 
   /// The last result that redistribute_once computed for this tensor.
-  const std::shared_ptr<SharedMove>& shared_move() const {
-    return shared_move_;
+  std::shared_ptr<SharedMove> shared_move() const {
+    return rare_ == nullptr ? nullptr : rare_->shared_move;
   }
   void share_move(std::shared_ptr<SharedMove> move) {
-    shared_move_ = std::move(move);
+    rare().shared_move = std::move(move);
   }
 
   /// Whether this is a parameter cast to another dtype, as by autocast. Operators then treat it like the parameter when
@@ -131,9 +131,6 @@ class DTensorImpl : public c10::TensorImpl {
            "this rank's local tensor, or full_tensor for that of the global tensor";
   }
 
-  AsyncTensor local_;
-  SpecPtr spec_;
-  LazyLocalMemory memory_;
   /// For a view that had to be copied: the memory it was copied from, and that memory's counters at that time. Other
   /// tensors have no memory here. `version` also notices writes through plain tensors that share the base's memory,
   /// because autograd makes views share their base's version counter.
@@ -142,11 +139,32 @@ class DTensorImpl : public c10::TensorImpl {
     uint64_t writes = 0;
     uint32_t version = 0;
   };
-  Copied copied_;
+  /// What few tensors have. Most are results of operators that never need it, and are made and destroyed faster without.
+  struct Rare {
+    Copied copied;
+    std::shared_ptr<SharedMove> shared_move;
+    at::Tensor given_local;
+  };
+  Rare& rare() {
+    if (rare_ == nullptr) {
+      rare_ = std::make_unique<Rare>();
+    }
+    return *rare_;
+  }
+  /// Forgets what has been computed of the values.
+  void forget_results() {
+    if (C10_UNLIKELY(rare_ != nullptr)) {
+      rare_->shared_move.reset();
+      rare_->given_local.reset();
+    }
+  }
+
+  AsyncTensor local_;
+  SpecPtr spec_;
+  LazyLocalMemory memory_;
+  std::unique_ptr<Rare> rare_;
   bool gradient_layout_claimed_ = false;
   bool is_cast_parameter_ = false;
-  std::shared_ptr<SharedMove> shared_move_;
-  at::Tensor given_local_;
 };
 
 /// A functional tensor (functionalization, torch.export) that wraps a distributed one has its keys too, but is none
