@@ -12,11 +12,6 @@ from pathlib import Path
 import complaints
 
 LINES = 6
-# Pairs of files that may share lines: tables and declarations, or what is still to be written once.
-ALLOWED = {
-    ("weft/checkpoint/manifest.cpp", "weft/graph/deploy/manifest.cpp"): "reading a manifest with its format and version: to be written once",
-    ("weft/checkpoint/read_files.cpp", "weft/checkpoint/write_files.cpp"): "threads that stop at the first error: to be written once",
-}
 FOLDERS = ("weft", "tools", "python")
 SUFFIXES = (".h", ".cpp", ".cu", ".py")
 
@@ -73,7 +68,6 @@ def check(root):
         " and ".join(f"{path.relative_to(root)}:{begin}-{end}" for path, begin, end in pair)
         + f": {LINES} lines or more stand in both places. Write them once"
         for pair in twins(root)
-        if tuple(path.relative_to(root).as_posix() for path, _, _ in pair) not in ALLOWED
     ]
 
 

@@ -27,12 +27,15 @@ TEST(CheckedJson, HasAFormatAVersionAndAChecksum) {
   auto text = content;
   CheckedJson::add_checksum(kKind, text);
   const CheckedJson read(kKind, text.dump(), "name");
-  EXPECT_EQ(read.root().at("x"), 1);
-  read.check_checksum(content);
+  const auto x_of = [&] { return read.root().at("x").get<int>(); };
+  EXPECT_EQ(read.understood(x_of, [&](int) { return content; }), 1);
   content["x"] = 2;
   expect_contains(
-      error_text<c10::ValueError>([&] { read.check_checksum(content); }),
+      error_text<c10::ValueError>([&] { read.understood(x_of, [&](int) { return content; }); }),
       "[where] name is not what the writer writes: the checksum ");
+  const auto y_of = [&] { return read.root().at("y").get<int>(); };
+  expect_contains(
+      error_text<c10::ValueError>([&] { read.understood(y_of, [&](int) { return content; }); }), "key 'y' not found");
 }
 
 TEST(CheckedJson, OfAnotherKindIsAnError) {

@@ -14,10 +14,6 @@ class CheckTwins(TreeTest):
         self.write({"weft/core/a.cpp": f"int a() {{\n{RUN}}}\n", "tools/b.cpp": f"\n\nint b() {{\n{RUN}}}\n"})
         self.assert_fails_with("weft/core/a.cpp:2-7 and tools/b.cpp:4-9: 6 lines or more stand in both places")
 
-    def test_pairs_that_are_listed_pass(self):
-        self.write({f"weft/checkpoint/{name}_files.cpp": RUN for name in ("read", "write")})
-        self.assert_passes()
-
     def test_comments_spaces_and_blank_lines_make_no_difference(self):
         other = RUN.replace("// ", "// the ").replace("  total", "\n\ttotal")
         self.write({"weft/core/a.cpp": RUN, "weft/core/b.cpp": other})

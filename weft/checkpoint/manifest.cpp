@@ -134,33 +134,23 @@ class Disjointness {
 };
 
 /// Reads a manifest, with errors that name the tensor.
-class CheckpointReader {
+class CheckpointReader : CheckedJson {
  public:
-  CheckpointReader(std::string_view text, const std::string& name) : json_(kKind, text, name) {}
+  CheckpointReader(std::string_view text, const std::string& name) : CheckedJson(kKind, text, name) {}
 
   ReadManifest read(const std::string& folder) const {
-    try {
+    const auto content = [&] {
       ReadManifest manifest;
-      manifest.stored = content();
+      manifest.stored = this->stored();
       manifest.stored.folder = folder;
       manifest.saved = root().at("saved").get<int64_t>();
-      // Checked last, because the other errors are more specific.
-      json_.check_checksum(content_of(manifest.stored, manifest.saved));
       return manifest;
-    } catch (const nlohmann::json::exception& error) {
-      json_.fail(error.what());
-    }
+    };
+    return understood(content, [](const ReadManifest& read) { return content_of(read.stored, read.saved); });
   }
 
  private:
-  const Json& root() const {
-    return json_.root();
-  }
-  void check(bool condition, const std::string& what) const {
-    json_.check(condition, what);
-  }
-
-  StoredTensors content() const {
+  StoredTensors stored() const {
     StoredTensors stored;
     for (const auto& json : root().at("files")) {
       auto name = json.at("name").get<std::string>();
@@ -195,7 +185,7 @@ class CheckpointReader {
     try {
       tensor.dtype = parse_dtype(json.at("dtype").get<std::string>());
     } catch (const c10::Error&) {
-      json_.fail(place + "has the unknown dtype " + json.at("dtype").dump().substr(0, 80));
+      fail(place + "has the unknown dtype " + json.at("dtype").dump().substr(0, 80));
     }
     uint64_t elements = 1;
     for (const auto& size : json.at("shape")) {
@@ -296,8 +286,6 @@ class CheckpointReader {
       at = read.ptr + 1;
     }
   }
-
-  CheckedJson json_;
 };
 
 /// A tensor that has several names, as tied parameters have, is stored under one of them. The value of each other is

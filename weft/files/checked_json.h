@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace weft {
 
@@ -34,14 +35,27 @@ class CheckedJson {
       fail(what);
     }
   }
-  /// Raises unless the text states the checksum of this content, which is what was understood of it.
-  void check_checksum(const Json& content) const;
+  /// What read() understands of the text. `written` gives the content that a writer would write of that: the text must state
+  /// its checksum. This is checked last, because the errors of read() are more specific; it finds changes that they cannot
+  /// find, such as another layout.
+  template <class Read, class Written>
+  std::invoke_result_t<const Read&> understood(const Read& read, const Written& written) const {
+    try {
+      auto value = read();
+      check_checksum(written(value));
+      return value;
+    } catch (const nlohmann::json::exception& error) {
+      fail(error.what());
+    }
+  }
 
   /// An object of a kind, to which the content is added; then its checksum.
   static Json begin(const Kind& kind);
   static void add_checksum(const Kind& kind, Json& content);
 
  private:
+  void check_checksum(const Json& content) const;
+
   const Kind& kind_;
   std::string name_;
   Json root_;

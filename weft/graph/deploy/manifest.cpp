@@ -78,30 +78,15 @@ Json content_of(const Manifest& manifest) {
 }
 
 /// Reads a manifest, with errors that name the position.
-class ManifestReader {
+class ManifestReader : CheckedJson {
  public:
-  ManifestReader(const std::string& text, const std::string& name) : json_(kKind, text, name) {}
+  ManifestReader(const std::string& text, const std::string& name) : CheckedJson(kKind, text, name) {}
 
   Manifest read() const {
-    try {
-      auto manifest = content();
-      // Checked last, because the other errors are more specific; it finds changes that they cannot find, such as
-      // another layout.
-      json_.check_checksum(content_of(manifest));
-      return manifest;
-    } catch (const nlohmann::json::exception& error) {
-      json_.fail(error.what());
-    }
+    return understood([this] { return content(); }, &content_of);
   }
 
  private:
-  const Json& root() const {
-    return json_.root();
-  }
-  void check(bool condition, const std::string& what) const {
-    json_.check(condition, what);
-  }
-
   Manifest content() const {
     Manifest manifest;
     const auto& ranks = root().at("ranks");
@@ -126,7 +111,7 @@ class ManifestReader {
       return fn();
     } catch (const c10::Error& error) {
       const std::string text = error.what_without_backtrace();
-      json_.fail(key + ": " + text.substr(0, text.find_last_not_of('.') + 1));
+      fail(key + ": " + text.substr(0, text.find_last_not_of('.') + 1));
     }
   }
 
@@ -195,8 +180,6 @@ class ManifestReader {
       of_text(entry.name, [&] { return entry.layout->normalized(std::get<TensorType>(*entry.type).dim()); });
     }
   }
-
-  CheckedJson json_;
 };
 
 } // namespace
