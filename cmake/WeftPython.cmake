@@ -32,11 +32,12 @@ set_target_properties(weft_python PROPERTIES
 file(CONFIGURE OUTPUT "${_package_dir}/_built_with.py" CONTENT "TORCH_VERSION = \"${Torch_VERSION}\"\n")
 
 # Python files are linked, not copied: an edit needs no build.
-file(GLOB _modules CONFIGURE_DEPENDS "${_source}/weft/*.py" "${_source}/weft/*.pyi" "${_source}/weft/py.typed")
-file(MAKE_DIRECTORY "${_package_dir}")
+file(GLOB_RECURSE _modules RELATIVE "${_source}/weft" CONFIGURE_DEPENDS
+  "${_source}/weft/*.py" "${_source}/weft/*.pyi" "${_source}/weft/py.typed")
 foreach(_module IN LISTS _modules)
-  cmake_path(GET _module FILENAME _name)
-  file(CREATE_LINK "${_module}" "${_package_dir}/${_name}" SYMBOLIC)
+  cmake_path(GET _module PARENT_PATH _folder)
+  file(MAKE_DIRECTORY "${_package_dir}/${_folder}")
+  file(CREATE_LINK "${_source}/weft/${_module}" "${_package_dir}/${_module}" SYMBOLIC)
 endforeach()
 message(STATUS "weft: Python package on")
 

@@ -13,8 +13,6 @@ import complaints
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(weft/[^>]+)>)', re.MULTILINE)
 DECLARATION = re.compile(r"^[ \t]*weft_layer\(([^)]*)\)", re.MULTILINE)
 
-# A folder with more files than this holds more than one concept.
-MOST_FILES = 45
 # Exceptions (ALSO) in all declarations together.
 MOST_EXCEPTIONS = 1
 # Layers that may not depend on others, even where an edge would make no cycle: (layer, on, those excepted, why).
@@ -100,8 +98,6 @@ def check(root):
         name, files = folder.relative_to(root / "weft").as_posix(), [p for p in folder.iterdir() if p.is_file()]
         if files and name not in layers:
             found.append(f"weft/{name}: no weft_layer({name} ...) in CMakeLists.txt")
-        if len(files) > MOST_FILES:
-            found.append(f"weft/{name}: {len(files)} files, at most {MOST_FILES}. Divide it by concept")
     for path in sorted((root / "weft").rglob("*")):
         file = path.relative_to(root / "weft")
         if path.suffix not in (".h", ".cpp") or file.parent.as_posix() not in layers:

@@ -64,28 +64,22 @@ from weft._C import (
     to_local,
     zeros,
 )
-from weft._batch import shard_batch
+from weft._checkpoint.load import load
+from weft._checkpoint.load_pretrained import load_pretrained
+from weft._checkpoint.save import AsyncSaver, latest_checkpoint, save
 from weft._comm_debug import comm_debug
 from weft._convert import from_torch, to_torch
 from weft._dtensor import DTensor
-from weft._export import tensor_parallel, tensor_parallel_transformation
-from weft._export_parallel import save_exported
-from weft._fully_shard import fully_shard
-from weft._fully_sharded_module import FullyShardedModule
+from weft._fully_sharded.fully_shard import fully_shard
+from weft._fully_sharded.module import FullyShardedModule
 from weft._groups import init_device_mesh
 from weft._install import install, uninstall
-from weft._load import load
 from weft._local import local, local_map
-from weft._materialize import materialize
-from weft._micro_pipeline import micro_pipeline, micro_pipeline_tp_pass
-from weft._module import distribute_module
-from weft._parallelize import parallelize_module
-from weft._redistribution import ExplicitRedistributionContext, implicit_replication
-from weft._pretrained import load_pretrained
-from weft._save import AsyncSaver, latest_checkpoint, save
-from weft._scopes import loss_parallel, replicate_plain, strict
-from weft._register_sharding import check_rule, register_sharding, unregister_sharding
-from weft._styles import (
+from weft._parallel.batch import shard_batch
+from weft._parallel.materialize import materialize
+from weft._parallel.module import distribute_module
+from weft._parallel.parallelize import parallelize_module
+from weft._parallel.styles import (
     ColwiseParallel,
     ParallelStyle,
     PrepareModuleInput,
@@ -95,7 +89,13 @@ from weft._styles import (
     RowwiseParallel,
     SequenceParallel,
 )
-from weft._transform_pass import TensorParallelTransformPass
+from weft._programs.micro_pipeline import micro_pipeline, micro_pipeline_tp_pass
+from weft._programs.tensor_parallel import tensor_parallel, tensor_parallel_transformation
+from weft._programs.transform_pass import TensorParallelTransformPass
+from weft._redistribution import ExplicitRedistributionContext, implicit_replication
+from weft._register_sharding import check_rule, register_sharding, unregister_sharding
+from weft._scopes import loss_parallel, replicate_plain, strict
+from weft._trace.export_parallel import save_exported
 from weft._visualize import visualize_sharding
 
 if TYPE_CHECKING:
@@ -103,30 +103,30 @@ if TYPE_CHECKING:
 
 # What changes torch itself.
 for _name in (
-    "_attributes",
-    "_clip_grad",
-    "_comm_mode",
-    "_compile",
-    "_data_parallel",
-    "_export_parallel",
-    "_forward_mode",
-    "_make_fx",
-    "_mesh",
-    "_muon",
-    "_pipelining",
-    "_recompute",
-    "_saved",
-    "_seed",
-    "_state_dict",
-    "_torch_functions",
-    "_parametrize",  # changes a function that _torch_functions has changed
-    "_values",
-    "_wrappers",
-    "_accelerate",
-    "_trainer",
-    "_peft",
+    "weft._attributes",
+    "weft._torch.clip_grad",
+    "weft._comm_mode",
+    "weft._trace.compile",
+    "weft._torch.data_parallel",
+    "weft._trace.export_parallel",
+    "weft._torch.forward_mode",
+    "weft._trace.make_fx",
+    "weft._mesh",
+    "weft._torch.muon",
+    "weft._torch.pipelining",
+    "weft._torch.recompute",
+    "weft._checkpoint.pickled",
+    "weft._torch.seed",
+    "weft._checkpoint.state_dict",
+    "weft._torch.functions",
+    "weft._torch.parametrize",  # changes a function that weft._torch.functions has changed
+    "weft._values",
+    "weft._torch.wrappers",
+    "weft._huggingface.accelerate",
+    "weft._huggingface.trainer",
+    "weft._huggingface.peft",
 ):
-    _import_module(f"weft.{_name}").install()
+    _import_module(_name).install()
 
 
 def __getattr__(name):

@@ -7,7 +7,8 @@ import types
 
 import torch
 
-from weft import _C, _checkpoint, _convert, _saved
+from weft import _C, _convert
+from weft._checkpoint import dcp_blocks, pickled
 
 _is_dtensor = _C.is_dtensor
 
@@ -69,9 +70,9 @@ def _install_attributes():
         "to_local": _C.to_local,
         "redistribute": _C.redistribute,
         "full_tensor": _C.full_tensor,
-        "__create_write_items__": _checkpoint.create_write_items,
-        "__create_chunk_list__": _checkpoint.create_chunk_list,
-        "__get_tensor_shard__": _checkpoint.get_tensor_shard,
+        "__create_write_items__": dcp_blocks.create_write_items,
+        "__create_chunk_list__": dcp_blocks.create_chunk_list,
+        "__get_tensor_shard__": dcp_blocks.get_tensor_shard,
     }
     for name, compute in attributes.items():
         setattr(torch.Tensor, name, (_LocalTensor if name == "_local_tensor" else _Attribute)(name, compute))
@@ -165,7 +166,7 @@ def _install_methods():
         return _deepcopy(self, memo) if _is_dtensor(self) else plain_deepcopy(self, memo)
 
     def __reduce_ex__(self, protocol):
-        return _saved.reduced(self) if _is_dtensor(self) else plain_reduce_ex(self, protocol)
+        return pickled.reduced(self) if _is_dtensor(self) else plain_reduce_ex(self, protocol)
 
     def register_hook(self, hook):
         # The first hook that Python registers removes those of C++: the hook that keeps the gradient's layout is added again.

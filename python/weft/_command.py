@@ -13,7 +13,7 @@ def _is_of_python(arguments):
 def main():
     arguments = sys.argv[1:]
     if _is_of_python(arguments):
-        from weft._dcp import main as convert
+        from weft._checkpoint.dcp import main as convert
 
         try:
             return convert(arguments[1:])

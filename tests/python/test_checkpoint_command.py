@@ -24,7 +24,7 @@ def command(*arguments):
 
 def convert(*arguments):
     """As the package's command does, in this process."""
-    from weft._dcp import main
+    from weft._checkpoint.dcp import main
 
     main(list(map(str, arguments)))
 

@@ -189,7 +189,7 @@ def test_the_programs_run(here):
 
 
 def test_the_commands_run(here, capsys):
-    from weft._dcp import main
+    from weft._checkpoint.dcp import main
 
     torch.manual_seed(1)
     model = nn.Linear(3, 3)

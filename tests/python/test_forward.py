@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from torch import nn
-from weft import _forward
+from weft._parallel import forward
 
 
 class Depth(nn.Module):
@@ -23,7 +23,7 @@ def install(monkeypatch):
 
     def replacing(call):
         monkeypatch.setattr(nn.Module, "__call__", call)
-        _forward._install()
+        forward._install()
 
     return replacing
 
@@ -52,6 +52,6 @@ def test_what_another_package_put_in_its_place_is_still_called(install, replicat
 
     install(call)
     module = Depth()
-    _forward.set_replicates_plain(module, replicates_plain)
+    forward.set_replicates_plain(module, replicates_plain)
     module()
     assert called == [module]

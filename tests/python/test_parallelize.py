@@ -355,7 +355,7 @@ def test_styles_of_users_stand_beside_others():
 
 def test_styles_of_users_are_not_for_programs():
     with pytest.raises(TypeError, match="one of your own, with _apply"):
-        weft._parallelize.plan_from({"0": Rows()})
+        weft._parallel.parallelize.plan_from({"0": Rows()})
 
 
 class Stack(nn.Module):

@@ -6,7 +6,7 @@ import torch.distributed.tensor as of_torch
 import weft
 from torch import nn
 from torch.distributed.tensor import parallel
-from weft._torch_styles import style_from_torch
+from weft._parallel.torch_styles import style_from_torch
 
 SHARD, REPLICATE = of_torch.Shard(0), of_torch.Replicate()
 KEYWORDS = {"input_kwarg_layouts": {"x": SHARD}, "desired_input_kwarg_layouts": {"x": REPLICATE}}

@@ -20,6 +20,14 @@ class CheckSizes(TreeTest):
         self.write({"tests/core/mesh_test.cpp": "\n" * 601})
         self.assert_fails_with("tests/core/mesh_test.cpp: 601 lines, the limit is 600")
 
+    def test_a_folder_of_many_files_fails(self):
+        self.write({f"python/weft/file_{i}.py": "" for i in range(46)})
+        self.assert_fails_with("python/weft: 46 source files, the limit is 45. Divide the folder by concept")
+
+    def test_a_folder_of_many_tests_passes(self):
+        self.write({f"tests/python/test_{i}.py": "" for i in range(46)})
+        self.assert_passes()
+
 
 if __name__ == "__main__":
     unittest.main()

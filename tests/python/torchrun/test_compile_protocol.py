@@ -9,7 +9,7 @@ import weft
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from weft import Partial, RaggedShard, Replicate, Shard, StridedShard, _C
-from weft._tracing import TracedTensor
+from weft._trace.traced_tensor import TracedTensor
 
 sys.path.insert(0, os.path.dirname(__file__))
 from compiled import assert_same, Graphs

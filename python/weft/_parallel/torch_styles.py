@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import _styles
+from weft._parallel import styles
 
 _MODULE = "torch.distributed.tensor.parallel.style"
 
@@ -30,26 +30,26 @@ def _output_options(style):
     }
 
 
-def style_from_torch(style: Any) -> _styles.ParallelStyle | None:
+def style_from_torch(style: Any) -> styles.ParallelStyle | None:
     """Weft's form of one of PyTorch's styles; None for any other object, one of a class derived from them too."""
     name = type(style).__name__ if type(style).__module__ == _MODULE else ""
     if name in ("ColwiseParallel", "RowwiseParallel"):
-        return getattr(_styles, name)(
+        return getattr(styles, name)(
             input_layouts=_first(style.input_layouts),
             output_layouts=_first(style.output_layouts),
             use_local_output=style.use_local_output,
         )
     if name == "SequenceParallel":
-        return _styles.SequenceParallel(
+        return styles.SequenceParallel(
             sequence_dim=_first(style.sequence_sharding).dim, use_local_output=style.use_local_output
         )
     if name == "PrepareModuleInput":
-        return _styles.PrepareModuleInput(**_input_options(style), use_local_output=style.use_local_output)
+        return styles.PrepareModuleInput(**_input_options(style), use_local_output=style.use_local_output)
     if name == "PrepareModuleOutput":
-        return _styles.PrepareModuleOutput(**_output_options(style))
+        return styles.PrepareModuleOutput(**_output_options(style))
     if name == "PrepareModuleInputOutput":
         given, made = style.prepare_module_input, style.prepare_module_output
-        return _styles.PrepareModuleInputOutput(
+        return styles.PrepareModuleInputOutput(
             **_input_options(given), use_local_input=given.use_local_output, **_output_options(made)
         )
     return None

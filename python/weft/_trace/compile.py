@@ -1,5 +1,5 @@
 """torch.compile over distributed tensors. The tracer (Dynamo, AOTAutograd) is shown a TracedTensor for every distributed
-tensor that enters a compiled region (_tracing.py); the region itself is given distributed tensors, takes their local
+tensor that enters a compiled region (traced_tensor.py); the region itself is given distributed tensors, takes their local
 tensors, and makes its results distributed ones, each in one call for all tensors.
 
 torch's modules are imported only when something is compiled, so they are changed as they are imported.
@@ -12,9 +12,9 @@ from weft._imports import when_imported
 
 
 def _show_to_dynamo(_):
-    from weft import _dynamo
+    from weft._trace import dynamo
 
-    _dynamo.install()
+    dynamo.install()
 
 
 def _show_to_fake_mode(fake_tensor):
@@ -23,7 +23,7 @@ def _show_to_fake_mode(fake_tensor):
     @functools.wraps(from_tensor)
     def from_distributed(self, tensor, **options):
         if _C.is_dtensor(tensor):
-            from weft._tracing import TracedTensor, traced_form
+            from weft._trace.traced_tensor import TracedTensor, traced_form
 
             if not isinstance(tensor, TracedTensor):
                 tensor = traced_form(tensor, self)
@@ -35,7 +35,7 @@ def _show_to_fake_mode(fake_tensor):
 
 def _spec_of(meta):
     """The spec of what AOTAutograd has as a TracedTensor; None of what is no distributed tensor."""
-    from weft._tracing import TracedTensor
+    from weft._trace.traced_tensor import TracedTensor
 
     if not hasattr(meta, "original_subclass"):
         return None
@@ -71,7 +71,7 @@ def _cross_boundary(runtime_wrappers):
 
 
 def _take_gradients(runtime_wrappers):
-    from weft._tracing import in_layout_of
+    from weft._trace.traced_tensor import in_layout_of
 
     autograd = runtime_wrappers.AOTDispatchAutograd
     process = autograd.process_runtime_tangent

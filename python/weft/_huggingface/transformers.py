@@ -8,10 +8,11 @@ import functools
 import torch
 from torch import nn
 
-from weft import _C, _accelerate
-from weft._forward import replace_method
-from weft._module import place
-from weft._trainer import wait_for_all
+from weft import _C
+from weft._huggingface import accelerate as _accelerate
+from weft._parallel.forward import replace_method
+from weft._parallel.module import place
+from weft._huggingface.trainer import wait_for_all
 
 
 def is_transposed_linear(module: nn.Module) -> bool:

@@ -4,7 +4,7 @@ While something traces, a distributed tensor is a TracedTensor: a C++ tensor as 
 tracer's (fake, functional), and whose Python class torch knows as a wrapper of it. The tracer gives operators on it back to
 Weft's own kernels, which decide as in eager mode and call the local operators; these, and functional collectives, are what the
 tracer records. Compiled code is given this rank's local tensors, and its results become distributed tensors again, both at
-the boundary of the compiled region (_compile.py).
+the boundary of the compiled region (compile.py).
 """
 
 from typing import NamedTuple

@@ -57,7 +57,7 @@ class ParallelStyle:
                     module.weight = nn.Parameter(weft.distribute_tensor(module.weight, device_mesh, [weft.Shard(0)]))
                     return module
         """
-        from weft._parallelize import parallelize_module
+        from weft._parallel.parallelize import parallelize_module
 
         return parallelize_module(module, device_mesh, {"": self.options})
 

@@ -7,7 +7,7 @@ import torch.utils._pytree as pytree
 from torch import nn
 
 from weft import _C
-from weft._module import check_module
+from weft._parallel.module import check_module
 
 
 def shard_batch(module: nn.Module, device_mesh: _C.DeviceMesh | None = None, mesh_dim: str = "dp") -> nn.Module:

@@ -15,9 +15,9 @@ import torch
 from weft import _C
 from weft._groups import torch_mesh_of
 from weft._install import original
-from weft._parallelize import Plan, plan_from
-from weft._styles import ParallelStyle, _text
-from weft._torch_styles import style_from_torch
+from weft._parallel.parallelize import Plan, plan_from
+from weft._parallel.styles import ParallelStyle, _text
+from weft._parallel.torch_styles import style_from_torch
 
 
 def _style(path: str, style: Any) -> Any:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from weft import _C
-from weft._value_json import encoded, joined
+from weft._checkpoint.value_json import encoded, joined
 
 
 def has_state(value):

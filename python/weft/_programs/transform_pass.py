@@ -11,7 +11,7 @@ from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
 from torch.fx.passes.infra.pass_base import PassBase, PassResult
 from torch.utils import _pytree as pytree
 
-from weft._export import tensor_parallel_transformation
+from weft._programs.tensor_parallel import tensor_parallel_transformation
 
 
 class TensorParallelTransformPass(PassBase):

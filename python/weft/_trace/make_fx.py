@@ -67,7 +67,7 @@ def _trace_local_tensors(proxy_tensor):
                 f"[make_fx] functions of distributed tensors are traced for their sizes and below autograd, but got {option}. "
                 "Leave it out."
             )
-        import weft._tracing  # noqa: F401  makes distributed tensors of what the tracer has for local ones known to it
+        import weft._trace.traced_tensor  # noqa: F401  makes distributed tensors of what the tracer has for local ones known to it
 
         self.tracing_mode = "fake"  # collectives must be recorded, not run
         layouts = Layouts([], [])

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import torch
 from torch import fx
 
-from weft._export import updated
-from weft._fx_program import FxTranslation
+from weft._programs.tensor_parallel import updated
+from weft._programs.fx_program import FxTranslation
 
 Program = TypeVar("Program", torch.export.ExportedProgram, fx.GraphModule)
 

@@ -1,7 +1,7 @@
 """torch.export of parallelised modules: this rank's program, on its local tensors, with functional collectives.
 
 torch.export is given a module of the same names whose parameters are the local tensors. Its forward makes them distributed tensors
-of what the tracer has in their place, and calls the parallelised module with them (_tracing.py).
+of what the tracer has in their place, and calls the parallelised module with them (traced_tensor.py).
 """
 
 import functools
@@ -16,7 +16,7 @@ from torch.utils import _pytree
 from weft import _C
 from weft._groups import current_world, torch_mesh_of
 from weft._imports import when_imported
-from weft._make_fx import Layouts, local_value, spec_of
+from weft._trace.make_fx import Layouts, local_value, spec_of
 
 
 def _named_tensors(module):
@@ -154,7 +154,7 @@ def save_exported(program: torch.export.ExportedProgram, folder: str | os.PathLi
             "[save_exported] the program that torch.export made of a parallelised module is required, but got another one, or "
             "one that was changed since. Use torch.export.save for programs of plain modules."
         )
-    from weft._tracing import dims_of_groups
+    from weft._trace.traced_tensor import dims_of_groups
 
     mesh, rank = program.weft_mesh, current_world().rank
     is_first = rank == mesh.mesh.flatten()[0]

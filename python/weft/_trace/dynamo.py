@@ -8,7 +8,7 @@ import torch
 
 from weft import _C
 from weft._dtensor import DTensor
-from weft._tracing import TracedTensor, traced_form
+from weft._trace.traced_tensor import TracedTensor, traced_form
 
 # Functions that are recorded as one call each, with meshes and placements as constants.
 _RECORDED = [_C.from_local, _C.to_local, _C.redistribute, _C.full_tensor]
@@ -282,7 +282,7 @@ def _keeping_switches(function):
 
 
 def _without_draws(compile_frame):
-    """Passes that find out shapes draw no random numbers; the one that records the program does (_compile.py)."""
+    """Passes that find out shapes draw no random numbers; the one that records the program does (compile.py)."""
 
     @functools.wraps(compile_frame)
     def _compile(*args, **options):

@@ -16,10 +16,10 @@ import torch.utils._pytree as pytree
 from torch import nn
 
 from weft import _C
-from weft import _fully_shard_options as _options
-from weft._forward import set_replicates_plain
-from weft._fully_sharded_module import UNIT, add_methods, units_in
-from weft._module import check_module
+from weft._fully_sharded import options as _options
+from weft._parallel.forward import set_replicates_plain
+from weft._fully_sharded.module import UNIT, add_methods, units_in
+from weft._parallel.module import check_module
 
 _IN_UNIT = "_weft_in_unit"  # set on plain parameters that a unit has taken, and on its shards
 

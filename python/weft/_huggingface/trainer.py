@@ -1,4 +1,4 @@
-"""transformers' Trainer of a model that is parallel over all processes, which are one to it (_accelerate.py). Checkpoints hold
+"""transformers' Trainer of a model that is parallel over all processes, which are one to it (accelerate.py). Checkpoints hold
 global tensors, as those of one process, so that any number of ranks resumes from them."""
 
 import functools
@@ -8,7 +8,8 @@ import types
 import torch
 import torch.utils._pytree as pytree
 
-from weft import _C, _accelerate
+from weft import _C
+from weft._huggingface import accelerate as _accelerate
 from weft._gather import detached_global_value
 from weft._imports import when_imported
 from weft._scopes import replicate_plain

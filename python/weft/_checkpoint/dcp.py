@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import torch
 
 from weft import _C
-from weft._named_state import is_optimizer_state
-from weft._save import save
-from weft._value_json import decoded, joined
+from weft._checkpoint.named_state import is_optimizer_state
+from weft._checkpoint.save import save
+from weft._checkpoint.value_json import decoded, joined
 
 _BAR = 40
 

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from weft import _C, _groups
-from weft._named_state import NamedState, check_state
+from weft._checkpoint.named_state import NamedState, check_state
 
 _FILE_BYTES = 5 << 30
 _Path = str | os.PathLike

@@ -1,4 +1,4 @@
-"""accelerate, and transformers' Trainer, which is built on it (_trainer.py), give every process batches of its own and wrap the model to average
+"""accelerate, and transformers' Trainer, which is built on it (trainer.py), give every process batches of its own and wrap the model to average
 gradients. The ranks of a model that is parallel over all of them need neither: they are told that there is one process, so that
 every rank gets the same batches. Each keeps its index, since the first one alone writes files and logs."""
 

@@ -1,0 +1,1 @@
+"""fully_shard: parameters, gradients and optimizer state divided over a mesh dim, with the names and options of PyTorch's."""
