@@ -69,18 +69,18 @@ def main():
 
     bf16 = {"device": "cuda", "dtype": torch.bfloat16}
     shard = torch.randn(options.rows // size, options.inner, **bf16)
-    global = torch.randn(options.rows, options.inner, **bf16)
+    full = torch.randn(options.rows, options.inner, **bf16)
     other = torch.randn(options.inner, options.columns, **bf16)
 
     gather = {
-        "matmul": lambda: global @ other,
+        "matmul": lambda: full @ other,
         "pytorch": lambda: torch.ops.symm_mem.fused_all_gather_matmul(shard, [other], 0, group, return_A=False)[1][0],
         "weft": lambda: weft.all_gather_matmul(shard, [other], mesh, chunks=options.chunks)[0],
     }
     scatter = {
         "matmul": gather["matmul"],
-        "pytorch": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(global, other, "sum", 0, group),
-        "weft": lambda: weft.matmul_reduce_scatter(global, other, mesh, chunks=options.chunks),
+        "pytorch": lambda: torch.ops.symm_mem.fused_matmul_reduce_scatter(full, other, "sum", 0, group),
+        "weft": lambda: weft.matmul_reduce_scatter(full, other, mesh, chunks=options.chunks),
     }
     for name, cases in (("all_gather_matmul", gather), ("matmul_reduce_scatter", scatter)):
         check(name, cases["weft"](), cases["pytorch"]())

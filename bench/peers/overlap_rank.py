@@ -24,18 +24,18 @@ def gather_in_chunks(shard, other):
     """Two ranks: each sends its chunks to the other, and computes its own rows while those of the other arrive."""
     rank = dist.get_rank()
     rows = shard.shape[0]
-    global = torch.empty(2 * rows, other.shape[1])
+    full = torch.empty(2 * rows, other.shape[1])
     received = torch.empty_like(shard)
     receives = [dist.irecv(chunk, 1 - rank) for chunk in received.chunk(CHUNKS)]
     sends = [dist.isend(chunk, 1 - rank) for chunk in shard.chunk(CHUNKS)]
-    torch.mm(shard, other, out=global[rank * rows : (rank + 1) * rows])
-    targets = global[(1 - rank) * rows : (2 - rank) * rows].chunk(CHUNKS)
+    torch.mm(shard, other, out=full[rank * rows : (rank + 1) * rows])
+    targets = full[(1 - rank) * rows : (2 - rank) * rows].chunk(CHUNKS)
     for work, chunk, target in zip(receives, received.chunk(CHUNKS), targets):
         work.wait()
         torch.mm(chunk, other, out=target)
     for work in sends:
         work.wait()
-    return global
+    return full
 
 
 def scatter_unfused(matrix, other):
