@@ -1,6 +1,7 @@
 #include "python/bindings/fx_program.h"
 
 #include "python/bindings/fx_constants.h"
+#include "weft/graph/ir/constant_text.h"
 #include "weft/graph/ir/schema_match.h"
 #include "weft/graph/ir/unknown_call.h"
 #include "weft/graph/overlap/agreement.h"

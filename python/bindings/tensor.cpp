@@ -5,6 +5,7 @@
 #include "weft/tensor/impl/autograd_alias.h"
 #include "weft/tensor/impl/move_observer.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 namespace weft::python {

@@ -7,7 +7,7 @@
 #include "weft/tensor/dispatch.h"
 
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/function.h>
 
 namespace weft {
 

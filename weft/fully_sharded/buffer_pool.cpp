@@ -13,10 +13,9 @@ namespace {
 void forbid_access(const c10::Storage& storage) {
   storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
       "[fully_shard] a gathered parameter is required while its values are there, but got one, or a view of one, that "
-      "has been "
-      "freed since its module's forward. Return it, or the results that need it in backward, as tensors in tuples, "
-      "lists, dicts "
-      "or fields of objects, where fully_shard finds them; or call unshard() before and reshard() after.");
+      "has been freed since its module's forward. Return it, or the results that need it in backward, as tensors in "
+      "tuples, lists, dicts or fields of objects, where fully_shard finds them; or call unshard() before and reshard() "
+      "after.");
 }
 
 } // namespace
@@ -78,8 +77,11 @@ void PooledBuffer::take(std::shared_ptr<BufferPool> pool) {
   if (!has_memory_) {
     pool_ = std::move(pool);
     const auto& storage = tensor_.storage();
-    storage.set_data_ptr_noswap(pool_->take(storage.nbytes(), tensor_.device()));
-    storage.unsafeGetStorageImpl()->clear_data_ptr_access_error_msg_();
+    // Swapped with a storage that may be read, because not every torch that Weft supports can allow access again.
+    c10::Storage readable(
+        c10::Storage::use_byte_size_t(), storage.nbytes(), pool_->take(storage.nbytes(), tensor_.device()),
+        storage.allocator(), /*resizable=*/false);
+    storage.unsafeGetStorageImpl()->swap_data_ptr(*readable.unsafeGetStorageImpl());
     has_memory_ = true;
   }
 }

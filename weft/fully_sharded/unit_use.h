@@ -2,6 +2,10 @@
 
 #include "weft/fully_sharded/unit.h"
 
+#include <torch/csrc/autograd/function.h>
+
+#include <algorithm>
+
 namespace weft {
 
 /// One forward of a unit.
