@@ -85,6 +85,8 @@ RANK_ROLE(throws_among_transfers) {
   const auto rank = mesh.world()->rank();
   const auto first = all_reduce(at::ones({kLarge}), mesh, 0, ReduceOp::Sum);
   const auto second = all_gather(at::ones({kLarge}), mesh, 0, 0);
+  // Both calls have begun on all ranks, so that the first is the one that fails.
+  meet_in_store(*launch_store(), "begun", rank, 3);
   TORCH_CHECK_VALUE(rank != 1, "rank 1 has had enough");
   first.wait();
 }
