@@ -9,13 +9,28 @@ namespace weft {
 
 namespace {
 
-/// Reads and writes raise an error, instead of ending the process at the address 0.
-void forbid_access(const c10::Storage& storage) {
-  storage.unsafeGetStorageImpl()->release_data_and_set_meta_custom_data_ptr_error_msg_(
-      "[fully_shard] a gathered parameter is required while its values are there, but got one, or a view of one, that "
-      "has been freed since its module's forward. Return it, or the results that need it in backward, as tensors in "
-      "tuples, lists, dicts or fields of objects, where fully_shard finds them; or call unshard() before and reshard() "
-      "after.");
+/// Whether this torch can allow access to a storage again; 2.11 cannot.
+template <typename StorageImpl>
+constexpr bool kAccessCanBeAllowed = requires(StorageImpl& storage) { storage.clear_data_ptr_access_error_msg_(); };
+
+/// Reads and writes raise an error, instead of ending the process at the address 0, where this torch can allow them again.
+template <typename StorageImpl>
+void forbid_access(StorageImpl& storage) {
+  if constexpr (kAccessCanBeAllowed<StorageImpl>) {
+    storage.release_data_and_set_meta_custom_data_ptr_error_msg_(
+        "[fully_shard] a gathered parameter is required while its values are there, but got one, or a view of one, "
+        "that "
+        "has been freed since its module's forward. Return it, or the results that need it in backward, as tensors in "
+        "tuples, lists, dicts or fields of objects, where fully_shard finds them; or call unshard() before and "
+        "reshard() after.");
+  }
+}
+
+template <typename StorageImpl>
+void allow_access(StorageImpl& storage) {
+  if constexpr (kAccessCanBeAllowed<StorageImpl>) {
+    storage.clear_data_ptr_access_error_msg_();
+  }
 }
 
 } // namespace
@@ -63,7 +78,7 @@ PooledBuffer::PooledBuffer(int64_t length, const at::TensorOptions& options, int
       c10::Storage::use_byte_size_t(), bytes, at::DataPtr(nullptr, device), c10::GetAllocator(device.type()),
       /*resizable=*/false);
   tensor_ = at::empty({0}, options.requires_grad(false)).set_(storage, 0, {length}, {1});
-  forbid_access(tensor_.storage());
+  forbid_access(*tensor_.storage().unsafeGetStorageImpl());
 }
 
 PooledBuffer::~PooledBuffer() {
@@ -77,11 +92,8 @@ void PooledBuffer::take(std::shared_ptr<BufferPool> pool) {
   if (!has_memory_) {
     pool_ = std::move(pool);
     const auto& storage = tensor_.storage();
-    // Swapped with a storage that may be read, because not every torch that Weft supports can allow access again.
-    c10::Storage readable(
-        c10::Storage::use_byte_size_t(), storage.nbytes(), pool_->take(storage.nbytes(), tensor_.device()),
-        storage.allocator(), /*resizable=*/false);
-    storage.unsafeGetStorageImpl()->swap_data_ptr(*readable.unsafeGetStorageImpl());
+    allow_access(*storage.unsafeGetStorageImpl());
+    storage.set_data_ptr(pool_->take(storage.nbytes(), tensor_.device()));
     has_memory_ = true;
   }
 }
@@ -90,7 +102,7 @@ void PooledBuffer::release() {
   if (has_memory_) {
     const auto& storage = tensor_.storage();
     pool_->give(storage.set_data_ptr(at::DataPtr(nullptr, tensor_.device())), storage.nbytes());
-    forbid_access(storage);
+    forbid_access(*storage.unsafeGetStorageImpl());
     has_memory_ = false;
   }
 }
