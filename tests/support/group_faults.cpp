@@ -20,8 +20,8 @@ namespace {
 
 constexpr int64_t kLarge = 7'000'000; // so that no backend copies a chunk when it is sent
 
-DeviceMesh line_of_ranks() {
-  const auto world = make_prompt_world();
+DeviceMesh line_of_ranks(const c10::intrusive_ptr<c10d::Store>& store = launch_store()) {
+  const auto world = make_prompt_world(store);
   const DeviceMesh mesh(world, c10::kCPU, {world->size()}, {"dp"});
   barrier(mesh, 0);
   return mesh;
@@ -81,12 +81,13 @@ RANK_ROLE(leaves_early) {
 }
 
 RANK_ROLE(throws_among_transfers) {
-  const auto mesh = line_of_ranks();
+  const auto store = launch_store();
+  const auto mesh = line_of_ranks(store);
   const auto rank = mesh.world()->rank();
   const auto first = all_reduce(at::ones({kLarge}), mesh, 0, ReduceOp::Sum);
   const auto second = all_gather(at::ones({kLarge}), mesh, 0, 0);
   // Both calls have begun on all ranks, so that the first is the one that fails.
-  meet_in_store(*launch_store(), "begun", rank, 3);
+  meet_in_store(*store, "begun", rank, 3);
   TORCH_CHECK_VALUE(rank != 1, "rank 1 has had enough");
   first.wait();
 }

@@ -36,9 +36,8 @@ void meet_in_store(c10d::Store& store, const std::string& place, int64_t rank, i
   }
 }
 
-c10::intrusive_ptr<Communicator> make_prompt_world() {
+c10::intrusive_ptr<Communicator> make_prompt_world(const c10::intrusive_ptr<c10d::Store>& store) {
   const auto environment = read_launch_environment().value();
-  const auto store = launch_store();
   meet_in_store(*store, "start", environment.rank, environment.world_size);
   const auto own = c10::make_intrusive<c10d::PrefixStore>("prompt", store);
   return make_c10d_world(own, environment.rank, environment.world_size, default_timeout());

@@ -15,6 +15,6 @@ void meet_in_store(c10d::Store& store, const std::string& place, int64_t rank, i
 
 /// In a role: a world that all ranks begin to make at the same time, so that a short timeout is not spent on the start
 /// of their processes.
-c10::intrusive_ptr<Communicator> make_prompt_world();
+c10::intrusive_ptr<Communicator> make_prompt_world(const c10::intrusive_ptr<c10d::Store>& store = launch_store());
 
 } // namespace weft::testing
