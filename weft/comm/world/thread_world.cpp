@@ -1,9 +1,9 @@
 #include "weft/comm/world/thread_world.h"
 
 #include "weft/comm/reduce_terms.h"
+#include "weft/comm/stream_point.h"
 #include "weft/comm/world/first_failure.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <condition_variable>
@@ -12,18 +12,16 @@ namespace weft {
 
 namespace {
 
-/// A rank's kernels may run on a stream of their own, but the exchange runs on the default stream.
-void synchronize_own_stream(Tensors tensors) {
-  for (const auto& tensor : tensors) {
-    if (tensor.defined() && !tensor.is_cpu() && !tensor.is_meta()) {
-      const c10::impl::VirtualGuardImpl device(tensor.device().type());
-      const auto stream = device.getStream(tensor.device());
-      if (stream != device.getDefaultStream(tensor.device())) {
-        stream.synchronize();
+/// What this rank has given its stream until now, on the device of the first tensor.
+StreamPoint stream_point(std::initializer_list<Tensors> lists) {
+  for (const auto& tensors : lists) {
+    for (const auto& tensor : tensors) {
+      if (tensor.defined()) {
+        return StreamPoint::now(tensor.device());
       }
-      return;
     }
   }
+  return {};
 }
 
 /// The meeting of one call's members. Every member puts down its contribution: the tensors that it sends, and those
@@ -35,6 +33,9 @@ struct Meeting {
     std::vector<at::Tensor> sends;
     std::vector<at::Tensor> recvs;
     at::Tensor reduced; // instead of recvs: becomes the reduction of the tensors sent to this member
+    // Every rank may have a stream of its own, and any of them completes the contribution.
+    StreamPoint given = {};
+    StreamPoint completed = {};
     bool present = false;
     bool taken = false;
     std::exception_ptr error = {};
@@ -156,7 +157,6 @@ class ThreadGroup : public Group {
 
  private:
   Pending meet(const Call& call, Tensors sends, Tensors recvs, const at::Tensor& reduced) {
-    synchronize_own_stream(sends);
     const bool between_two = is_message(call.collective);
     const auto from = call.collective == Collective::Send ? rank() : call.root;
     const auto to = call.collective == Collective::Send ? call.root : rank();
@@ -168,7 +168,12 @@ class ThreadGroup : public Group {
         members.push_back(i);
       }
     }
-    auto meeting = arrive(key, members, call, {.sends = sends.vec(), .recvs = recvs.vec(), .reduced = reduced});
+    auto meeting = arrive(
+        key, members, call,
+        {.sends = sends.vec(),
+         .recvs = recvs.vec(),
+         .reduced = reduced,
+         .given = stream_point({sends, recvs, reduced})});
     return Pending([this, self = shared_from_this(), call, meeting, members = std::move(members)] {
       at::AutoDispatchBelowADInplaceOrView guard;
       attend(*meeting, members, call);
@@ -232,10 +237,15 @@ class ThreadGroup : public Group {
       }
     }
     room.changed.wait(lock, [&] { return meeting.done == members.size(); });
+    // Of the other members too: they have read what this rank has sent, and may use again.
+    for (const auto member : members) {
+      meeting.contributions[member].completed.precede_current();
+    }
     // Every rank takes out its own tensors and its own error. Otherwise whichever rank releases the meeting last would
-    // free them, which may be late, and while this rank still handles the error. The text stays for the other ranks.
+    // free them, which may be late, and while this rank still handles the error. What other ranks read stays.
     own = std::move(meeting.contributions[rank()]);
     meeting.contributions[rank()].error_text = own.error_text;
+    meeting.contributions[rank()].completed = own.completed;
     if (own.error) {
       remember_failure(own.error_text);
       std::rethrow_exception(own.error);
@@ -251,11 +261,15 @@ class ThreadGroup : public Group {
   void complete(Meeting& meeting, int64_t member) const {
     auto& contribution = meeting.contributions[member];
     try {
+      for (const auto& each : meeting.contributions) {
+        each.given.precede_current();
+      }
       if (contribution.reduced.defined()) {
         reduce_into(contribution.reduced, meeting, member);
       } else {
         receive_into(contribution.recvs, meeting, member);
       }
+      contribution.completed = stream_point({contribution.sends, contribution.recvs, contribution.reduced});
     } catch (const c10::Error& error) {
       contribution.error = std::current_exception();
       contribution.error_text = error.what_without_backtrace();
@@ -276,7 +290,6 @@ class ThreadGroup : public Group {
         targets[i].copy_(sent.sizes() == targets[i].sizes() ? sent : sent.reshape(targets[i].sizes()));
       }
     }
-    synchronize_own_stream(targets);
   }
 
   void reduce_into(const at::Tensor& output, const Meeting& meeting, int64_t member) const {
@@ -287,7 +300,6 @@ class ThreadGroup : public Group {
       terms.push_back(sent.reshape(output.sizes()));
     }
     reduce_terms(output, terms, meeting.first_call.op);
-    synchronize_own_stream(output);
   }
 
   void check_sizes(
