@@ -70,6 +70,10 @@ RANK_ROLE(native_collectives) {
   group.all_gather(with_gaps(mine), gathered.chunk(ranks.size, 0)).wait();
   check_same(gathered, at::cat(inputs, 0), "all_gather");
 
+  gathered.zero_();
+  group.all_gather(with_gaps(mine), gathered, 0, {3, 3, 3}).wait();
+  check_same(gathered, at::cat(inputs, 0), "all_gather of equal lengths into one tensor");
+
   const auto columns = at::empty({3, ranks.size * 2});
   group.all_gather(mine, columns.chunk(ranks.size, 1)).wait();
   check_same(columns, at::cat(inputs, 1), "all_gather into outputs that are not contiguous");
@@ -88,6 +92,14 @@ RANK_ROLE(native_collectives) {
   const auto chunk = with_gaps(at::empty({1, 2}));
   group.reduce_scatter(mine.chunk(3, 0), chunk, ReduceOp::Sum).wait();
   check_same(chunk, reduced(inputs, ReduceOp::Sum).narrow(0, ranks.rank, 1), "reduce_scatter");
+
+  const auto whole = mine.clone();
+  const auto row = at::empty({1, 2});
+  group.reduce_scatter(whole.chunk(3, 0), row, ReduceOp::Sum).wait();
+  check_same(row, reduced(inputs, ReduceOp::Sum).narrow(0, ranks.rank, 1), "reduce_scatter of consecutive inputs");
+  check_same(whole, mine, "its inputs");
+  group.reduce_scatter({whole[2], whole[0], whole[1]}, row[0], ReduceOp::Sum).wait();
+  check_same(row[0], reduced(inputs, ReduceOp::Sum)[(ranks.rank + 2) % 3], "reduce_scatter of inputs in another order");
 
   for (int64_t root = 0; root < ranks.size; ++root) {
     const auto tensor = with_gaps(mine);

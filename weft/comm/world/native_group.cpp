@@ -3,6 +3,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 namespace weft {
 
 namespace {
@@ -49,7 +51,29 @@ class NativeGroup : public BackendGroup {
     return start(call, outputs.vec(), gathered[0], [&] { return channel_->backend().allgather(gathered, inputs); });
   }
 
+  Pending do_all_gather_into(
+      const Call& call,
+      const at::Tensor& input,
+      const at::Tensor& output,
+      int64_t dim,
+      c10::IntArrayRef lengths) override {
+    const bool is_even = std::all_of(lengths.begin(), lengths.end(), [&](int64_t each) { return each == lengths[0]; });
+    if (!is_even) {
+      return Group::do_all_gather_into(call, input, output, dim, lengths);
+    }
+    // Given a list, NCCL would gather into memory of its own and copy from there.
+    auto gathered = output;
+    auto own = input.contiguous();
+    return start(call, {}, {}, [&] { return channel_->backend()._allgather_base(gathered, own); });
+  }
+
   Pending do_reduce_scatter(const Call& call, Tensors inputs, const at::Tensor& output) override {
+    if (auto all = consecutive(inputs); all.defined() && output.is_contiguous()) {
+      auto own = output.view({-1});
+      c10d::ReduceScatterOptions options;
+      options.reduceOp = native_op(call.op);
+      return start(call, {}, {}, [&] { return channel_->backend()._reduce_scatter_base(own, all, options); });
+    }
     std::vector<std::vector<at::Tensor>> packed_inputs = {packed(inputs, output.options())};
     auto outputs = buffers(output, output.options());
     c10d::ReduceScatterOptions options;
@@ -74,6 +98,20 @@ class NativeGroup : public BackendGroup {
   }
 
  private:
+  /// Tensors of one length that follow each other in memory as one tensor; undefined if they are not such.
+  static at::Tensor consecutive(Tensors tensors) {
+    const auto& first = tensors[0];
+    auto next = first.storage_offset();
+    for (const auto& tensor : tensors) {
+      if (!tensor.is_contiguous() || tensor.numel() != first.numel() || !tensor.is_alias_of(first) ||
+          tensor.storage_offset() != next) {
+        return {};
+      }
+      next += tensor.numel();
+    }
+    return first.as_strided({next - first.storage_offset()}, {1});
+  }
+
   static at::TensorOptions options_of(Tensors sends, Tensors recvs) {
     for (const auto tensors : {sends, recvs}) {
       for (const auto& tensor : tensors) {
