@@ -2,12 +2,11 @@
 `<any number> <megabytes> <case>` with the most megabytes that it had while loading on top of those before it had tensors. The cases are
 `load`, as it was saved, `turn`, rows to columns, `convert`, to another dtype, and `pretrained`, a model on meta from safetensors files."""
 
-import sys
 import tempfile
 
 import torch
 import torch.distributed as dist
-from fully_sharded_memory import memory, reset_peak
+from rank_memory import memory, reset_peak, serve_most_memory
 from torch import nn
 
 import weft
@@ -75,10 +74,4 @@ def most_memory(case, megabytes):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    print("ready", flush=True)
-    for line in sys.stdin:
-        _, megabytes, case = line.strip().split(" ", 2)
-        print(f"{most_memory(case, int(megabytes)):.1f}", flush=True)
-    dist.destroy_process_group()
+    serve_most_memory(most_memory)
