@@ -20,6 +20,7 @@ constexpr int kLayers = 4;
 struct Model {
   std::vector<std::vector<at::Tensor>> parameters{kLayers};
   std::vector<std::shared_ptr<Unit>> units;
+  std::vector<int> order{0, 1, 2, 3};    // in which they run
   std::vector<int64_t> calls;            // made when a layer had what it needs
   std::vector<int64_t> gathered_forward; // the number of units, when each layer computes
   std::vector<int64_t> gathered_backward;
@@ -38,7 +39,7 @@ struct Model {
   void step() {
     const CommLog log(mesh_);
     auto x = at::ones({2, 6});
-    for (int i = 0; i < kLayers; ++i) {
+    for (const int i : order) {
       units[i]->enter(false);
       calls.push_back(log.calls());
       gathered_forward.push_back(count_gathered());
@@ -75,6 +76,38 @@ TEST(Schedule, TheNextGatherStartsBeforeALayerComputesFromTheSecondStepOn) {
     model.calls.clear();
     model.step();
     EXPECT_EQ(model.calls, (std::vector<int64_t>{2, 3, 4, 4, 4 + 4 + 4}));
+  });
+}
+
+TEST(Schedule, AUnitThatIsUsedTwiceIsGatheredForEachUseAndNoMore) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Model model(mesh);
+    model.order = {0, 1, 0, 2};
+    for (int step = 0; step < 3; ++step) {
+      model.calls.clear();
+      model.step();
+      const bool knows_what_is_next = step > 0;
+      EXPECT_EQ(model.calls.front(), knows_what_is_next ? 2 : 1);
+      EXPECT_EQ(model.calls.back(), 4 + 4 + 4); // forward, backward, and to reduce
+      EXPECT_EQ(model.count_gathered(), 0);
+    }
+  });
+}
+
+TEST(Schedule, AForwardAloneIsAPassToo) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Model model(mesh);
+    const at::NoGradGuard no_graph;
+    const auto x = at::ones({2, 6});
+    for (int pass = 0; pass < 3; ++pass) {
+      const CommLog log(mesh);
+      for (int i = 0; i < kLayers; ++i) {
+        model.units[i]->enter(false);
+        EXPECT_EQ(log.calls(), i + (pass > 0 && i + 1 < kLayers ? 2 : 1));
+        model.units[i]->leave({x});
+      }
+      EXPECT_EQ(model.count_gathered(), 0);
+    }
   });
 }
 

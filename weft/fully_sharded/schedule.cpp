@@ -52,24 +52,24 @@ class Schedule::Pass {
   std::shared_ptr<Schedule> schedule_;
 };
 
-void Schedule::follow(Followers& followers, std::weak_ptr<Unit>& last, Unit& unit) {
-  if (const auto before = last.lock(); before && before.get() != &unit) {
-    followers[before.get()] = unit.weak_from_this();
+void Schedule::begin_pass_before(Unit& unit) {
+  if (const auto running = running_.lock(); running && running->depth() > 0) {
+    return;
   }
-  last = unit.weak_from_this();
-}
-
-Units Schedule::next_of(const Followers& followers, const std::optional<Units>& given, Unit& unit) {
-  const auto found = followers.find(&unit);
-  return given.value_or(found == followers.end() ? Units() : Units{found->second});
+  running_ = unit.weak_from_this();
+  if (!outermost_.emplace(&unit, running_).second) {
+    forward_.begin_pass();
+    outermost_ = {{&unit, running_}};
+  }
 }
 
 void Schedule::begin_forward(Unit& unit) {
   units_[&unit] = unit.weak_from_this();
   prefetched_.erase(&unit);
   unit.gather();
-  follow(next_forward_, last_forward_, unit);
-  for (const auto& each : next_of(next_forward_, unit.forward_prefetch_, unit)) {
+  begin_pass_before(unit);
+  const auto learned = forward_.next(unit);
+  for (const auto& each : unit.forward_prefetch_.value_or(Units{learned})) {
     if (const auto next = each.lock()) {
       if (!next->is_gathered()) {
         prefetched_[next.get()] = next;
@@ -105,9 +105,9 @@ void Schedule::begin_backward(Unit& unit) {
   if (!pass) {
     pass = std::make_shared<Pass>(shared_from_this());
     pass_ = pass;
-    // The next forward is another pass.
-    next_forward_.erase(last_forward_.lock().get());
-    last_forward_.reset();
+    backward_.begin_pass();
+    forward_.begin_pass(); // the next forward is another one
+    outermost_.clear();
     torch::autograd::Engine::get_default_engine().queue_callback([pass] { pass->end(/*has_failed=*/false); });
   }
   // Autograd runs later nodes first, so that the backward of a unit whose forward came after this one's is done, unless one of them
@@ -126,8 +126,8 @@ void Schedule::begin_backward(Unit& unit) {
   errors.rethrow();
   in_backward_.push_back(unit.weak_from_this());
   unit.gather();
-  follow(next_backward_, last_backward_, unit);
-  for (const auto& each : next_of(next_backward_, unit.backward_prefetch_, unit)) {
+  const auto learned = backward_.next(unit);
+  for (const auto& each : unit.backward_prefetch_.value_or(Units{learned})) {
     if (const auto next = each.lock()) {
       next->start_gather();
     }
@@ -138,9 +138,7 @@ void Schedule::end_backward(bool has_failed) {
   FirstError errors;
   const auto end = [](Unit& unit) { unit.end_backward(); };
   for_each_unit(std::exchange(in_backward_, {}), errors, end);
-  for_each_unit(
-      values_of(next_backward_), errors, end); // those whose gathers were started, and which the pass did not reach
-  last_backward_.reset();
+  for_each_unit(backward_.last(), errors, end); // those whose gathers were started, and which the pass did not reach
   if (has_failed) {
     // A step that is tried again would add to the sums of this pass.
     for_each_unit(values_of(units_), errors, [](Unit& unit) { unit.drop_gradients(); });

@@ -1,15 +1,11 @@
 #pragma once
 
-#include <memory>
+#include "weft/fully_sharded/unit_order.h"
+
 #include <optional>
 #include <unordered_map>
-#include <vector>
 
 namespace weft {
-
-class Unit;
-
-using Units = std::vector<std::weak_ptr<Unit>>;
 
 /// The order in which the units of a model run, learned as they do, and what follows from it: a unit's gather starts when the unit
 /// before it begins to compute, forward and backward, and at most two resharded units are gathered at a time. The order is that of
@@ -29,20 +25,19 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
 
  private:
   class Pass;
-  using Followers = std::unordered_map<const Unit*, std::weak_ptr<Unit>>;
+  using UnitSet = std::unordered_map<const Unit*, std::weak_ptr<Unit>>;
 
-  /// The same for both directions.
-  static void follow(Followers& followers, std::weak_ptr<Unit>& last, Unit& unit);
-  static Units next_of(const Followers& followers, const std::optional<Units>& given, Unit& unit);
+  /// A forward outside of those of all other units begins another pass if it did so before.
+  void begin_pass_before(Unit& unit);
   void end_backward(bool has_failed);
 
-  Followers units_;      // that have been in a forward, by themselves
-  Followers prefetched_; // whose gathers were started by a forward that has not reached them, by themselves
-  Followers next_forward_;
-  Followers next_backward_;
-  std::weak_ptr<Unit> last_forward_;
-  std::weak_ptr<Unit> last_backward_;
-  Units in_backward_; // that have begun and may be gathered
+  UnitSet units_;      // that have been in a forward
+  UnitSet prefetched_; // whose gathers were started by a forward that has not reached them
+  UnitOrder forward_;
+  UnitOrder backward_;
+  UnitSet outermost_;           // whose forwards were inside of no other one in this pass
+  std::weak_ptr<Unit> running_; // the outermost one, while it runs
+  Units in_backward_;           // that have begun and may be gathered
   std::weak_ptr<Pass> pass_;
 };
 
