@@ -1,8 +1,7 @@
 #include "weft/fully_sharded/unit.h"
 
 #include "tests/support/error_text.h"
-#include "tests/support/on_meshes.h"
-#include "weft/fully_sharded/shard_parameters.h"
+#include "tests/support/linear_unit.h"
 #include "weft/tensor/boundary/distribute_tensor.h"
 #include "weft/tensor/boundary/to_local.h"
 #include "weft/tensor/dispatch.h"
@@ -16,32 +15,11 @@ namespace weft {
 namespace unit_test {
 using namespace weft::testing;
 
-const at::Tensor kWeight = whole_numbers({5, 3}) / 8;
-const at::Tensor kBias = whole_numbers({5}) / 4;
-const at::Tensor kInput = whole_numbers({4, 3}) / 4;
+using Layer = LinearUnit;
 
-/// A linear layer as a unit.
-struct Layer {
-  std::vector<at::Tensor> parameters;
-  std::shared_ptr<Unit> unit;
-
-  explicit Layer(const DeviceMesh& mesh, UnitOptions options = {}) {
-    options.mesh_dim = mesh.name(0);
-    auto leaves = shard_parameters(
-        {at::clone(kWeight).requires_grad_(), at::clone(kBias).requires_grad_()}, mesh, options.mesh_dim);
-    for (auto& leaf : leaves) {
-      leaf.requires_grad_();
-    }
-    parameters = leaves;
-    unit = std::make_shared<Unit>(leaves, options, [this](c10::ArrayRef<at::Tensor> put) { parameters = put.vec(); });
-  }
-  at::Tensor forward(const at::Tensor& x) {
-    unit->enter(unit->is_global(x));
-    auto y = at::linear(x, parameters[0], parameters[1]);
-    unit->leave({y});
-    return y;
-  }
-};
+const at::Tensor& kWeight = Layer::kWeight;
+const at::Tensor& kBias = Layer::kBias;
+const at::Tensor& kInput = Layer::kInput;
 
 at::Tensor loss_of(const at::Tensor& output) {
   return (output * output).mean();
