@@ -156,7 +156,13 @@ std::shared_ptr<PythonUnit> make_unit(
     const std::string& mesh_dim,
     std::optional<std::string> replicate_dim,
     const py::object& gathered_dtype,
-    const py::object& reduced_dtype) {
+    const py::object& reduced_dtype,
+    const std::optional<std::string>& offloads_from,
+    bool pins_memory) {
+  std::optional<Offload> offload;
+  if (offloads_from) {
+    offload = Offload{.device = c10::Device(*offloads_from).type(), .pins_memory = pins_memory};
+  }
   const auto tensors = tensors_of(leaves);
   const std::shared_ptr<ModuleTables> module(new ModuleTables(slots, refreshed, tensors), [](ModuleTables* made) {
     const py::gil_scoped_acquire lock;
@@ -169,7 +175,8 @@ std::shared_ptr<PythonUnit> make_unit(
           .replicate_dim = std::move(replicate_dim),
           .reshard_after_forward = false,
           .gathered_dtype = dtype_from(gathered_dtype),
-          .reduced_dtype = dtype_from(reduced_dtype)},
+          .reduced_dtype = dtype_from(reduced_dtype),
+          .offload = offload},
       module);
 }
 
@@ -217,12 +224,13 @@ void set_reduced_hook(PythonUnit& unit, py::function hook) {
 void bind_fully_sharded(py::module_& module) {
   module.def(
       "shard_parameters",
-      [](const py::iterable& parameters, const DeviceMesh& mesh, const std::string& mesh_dim) {
+      [](const py::iterable& parameters, const DeviceMesh& mesh, const std::string& mesh_dim, bool offloads,
+         const std::vector<int64_t>& tensor_dims) {
         const auto given = tensors_of(parameters);
         const py::gil_scoped_release no_gil;
-        return shard_parameters(given, mesh, mesh_dim);
+        return shard_parameters(given, mesh, mesh_dim, offloads ? std::optional(c10::kCPU) : std::nullopt, tensor_dims);
       },
-      py::arg("parameters"), py::arg("mesh"), py::arg("mesh_dim"),
+      py::arg("parameters"), py::arg("mesh"), py::arg("mesh_dim"), py::arg("offloads"), py::arg("tensor_dims"),
       "The ragged shards of the parameters of one unit, detached.");
   module.def(
       "shard_dims",
@@ -235,7 +243,8 @@ void bind_fully_sharded(py::module_& module) {
       .def_property_readonly("leaves", &PythonUnit::leaves)
       .def(
           py::init(&make_unit), py::arg("leaves"), py::arg("slots"), py::arg("refreshed"), py::arg("mesh_dim"),
-          py::arg("replicate_dim"), py::arg("gathered_dtype"), py::arg("reduced_dtype"))
+          py::arg("replicate_dim"), py::arg("gathered_dtype"), py::arg("reduced_dtype"), py::arg("offloads_from"),
+          py::arg("pins_memory"))
       .def_static(
           "join",
           [](const std::vector<std::shared_ptr<PythonUnit>>& units) {

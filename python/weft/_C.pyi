@@ -433,7 +433,9 @@ def lay_out(
     ]
 ]: ...
 
-def shard_parameters(parameters: Iterable[Tensor], mesh: DeviceMesh, mesh_dim: str) -> list[Tensor]: ...
+def shard_parameters(
+    parameters: Iterable[Tensor], mesh: DeviceMesh, mesh_dim: str, offloads: bool, tensor_dims: list[int]
+) -> list[Tensor]: ...
 
 def shard_dims(mesh: DeviceMesh, shard: str | None, replicate: str | None) -> tuple[str, str | None]: ...
 
@@ -447,6 +449,8 @@ class Unit:
         replicate_dim: str | None,
         gathered_dtype: dtype | None,
         reduced_dtype: dtype | None,
+        offloads_from: str | None,
+        pins_memory: bool,
     ) -> None: ...
     @staticmethod
     def join(units: list[Unit]) -> None: ...

@@ -189,13 +189,55 @@ def test_without_a_mesh_it_is_one_over_all_ranks():
     on_mesh(program)
 
 
-def test_a_placement_of_rows_may_be_asked_for():
+@pytest.mark.parametrize("asked", [lambda p: None, lambda p: Shard(0), lambda p: Shard(-1), lambda p: Shard(p.dim() - 1)])
+@pytest.mark.parametrize("is_global", [True, False])
+def test_a_placement_along_any_dim_may_be_asked_for(asked, is_global):
+    expected = copy.deepcopy(MODEL)
+    optimizer = torch.optim.AdamW(expected.parameters(), lr=0.05)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.mse_loss(expected(X), TARGET).backward()
+        optimizer.step()
+    wanted = {name: p.grad for name, p in expected.named_parameters()}
+
     def program(mesh):
-        for asked in (None, Shard(0), Shard(-2)):
-            model = weft.fully_shard(nn.Linear(4, 4, bias=False), mesh, shard_placement_fn=lambda p, asked=asked: asked)
-            assert isinstance(model.weight.placements[0], RaggedShard)
-        with pytest.raises(NotImplementedError, match=r"None or Shard\(0\) is required .* for 'weight' of shape \(4, 4\)"):
-            weft.fully_shard(nn.Linear(4, 4), mesh, shard_placement_fn=lambda p: Shard(1))
+        model = weft.fully_shard(copy.deepcopy(MODEL), mesh, shard_placement_fn=asked)
+        of_weight = asked(model.hidden.weight)
+        assert model.hidden.weight.placements[0].dim == (0 if of_weight is None else of_weight.dim % 2)
+        torch.testing.assert_close(model.first.weight.full_tensor(), MODEL.first.weight)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+        x, target = ([weft.distribute_tensor(t, mesh, [Shard(0)]) if is_global else own(t, mesh) for t in (X, TARGET)])
+        for _ in range(3):
+            optimizer.zero_grad()
+            F.mse_loss(model(x), target).backward()
+            optimizer.step()
+        expect_same(gradients(model), wanted)
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(parameter.full_tensor(), expected.get_parameter(name), rtol=1e-4, atol=1e-5)
+
+    on_mesh(program)
+
+
+def test_columns_of_rows_that_tensor_parallelism_shards():
+    expected = plain_gradients()
+
+    def program(mesh):
+        model = copy.deepcopy(MODEL)
+        weft.parallelize_module(model, mesh, {"first": weft.ColwiseParallel(use_local_output=False), "head": weft.RowwiseParallel(use_local_output=False)})
+        weft.fully_shard(model, mesh, "dp", shard_placement_fn=lambda p: Shard(1 if p.dim() == 2 else 0))
+        assert [str(p) for p in model.first.weight.placements] == ["S(1|5:0)", "S(0)"]
+        x, target = (weft.distribute_tensor(t, mesh, [Shard(0), Replicate()]) for t in (X, TARGET))
+        F.mse_loss(model(x), target).backward()
+        expect_same(gradients(model), expected)
+
+    on_mesh(program, (2, 2), ("dp", "tp"))
+
+
+def test_a_placement_that_means_nothing_is_refused():
+    def program(mesh):
+        for asked in (Shard(2), Replicate(), "rows"):
+            with pytest.raises(NotImplementedError, match=r"None or Shard\(dim\) .* for 'weight' of shape \(4, 4\)"):
+                weft.fully_shard(nn.Linear(4, 4), mesh, shard_placement_fn=lambda p, asked=asked: asked)
 
     on_mesh(program)
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
@@ -54,6 +55,12 @@ at::DataPtr BufferPool::take(size_t bytes, c10::Device device) {
 }
 
 void BufferPool::give(at::DataPtr memory, size_t bytes) {
+  if (const auto device = memory.device(); !device.is_cpu()) {
+    // It was taken on this stream, or on another one.
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    guard.recordDataPtrOnStream(memory, guard.getStream(device));
+    return;
+  }
   const std::lock_guard lock(mutex_);
   free_.push_back({std::move(memory), bytes});
   if (free_.size() > kMostFree) {
@@ -73,11 +80,12 @@ size_t BufferPool::bytes() const {
 PooledBuffer::PooledBuffer(int64_t length, const at::TensorOptions& options, int64_t spare) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const auto bytes = static_cast<size_t>(length + spare) * options.dtype().itemsize();
-  const auto device = options.device();
+  tensor_ = at::empty({0}, options.requires_grad(false));
+  const auto device = tensor_.device(); // with its index
   const c10::Storage storage(
       c10::Storage::use_byte_size_t(), bytes, at::DataPtr(nullptr, device), c10::GetAllocator(device.type()),
       /*resizable=*/false);
-  tensor_ = at::empty({0}, options.requires_grad(false)).set_(storage, 0, {length}, {1});
+  tensor_.set_(storage, 0, {length}, {1});
   forbid_access(*tensor_.storage().unsafeGetStorageImpl());
 }
 

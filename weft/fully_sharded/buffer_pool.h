@@ -10,6 +10,9 @@ namespace weft {
 
 /// Memory that was given back and is taken again: memory that is used anew costs no page faults. It keeps as many buffers as
 /// kMostFree; more are freed. Threads may use it at the same time.
+///
+/// It keeps memory of the CPU alone. The allocator of another device keeps what is freed by itself, and knows which stream may have it
+/// when, and what a graph that was captured still uses.
 class BufferPool {
  public:
   static constexpr size_t kMostFree = 2;

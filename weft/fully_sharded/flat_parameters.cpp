@@ -3,6 +3,7 @@
 #include "weft/comm/subject_scope.h"
 #include "weft/core/layout_algebra.h"
 #include "weft/core/shard_math.h"
+#include "weft/fully_sharded/mesh_on.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
@@ -22,13 +23,24 @@ FlatParameters::FlatParameters(
     std::vector<at::Tensor> leaves,
     int64_t mesh_dim,
     std::optional<at::ScalarType> gathered_dtype,
-    uint32_t unit)
-    : leaves_(std::move(leaves)), mesh_dim_(mesh_dim), cast_to_(gathered_dtype) {
+    uint32_t unit,
+    std::optional<Offload> offload)
+    : leaves_(std::move(leaves)),
+      offload_(offload),
+      mesh_(offload ? mesh_on(spec(0)->mesh(), offload->device) : spec(0)->mesh()),
+      mesh_dim_(mesh_dim),
+      cast_to_(gathered_dtype) {
   lay_out();
   make_buffer();
   adopted_.resize(leaves_.size());
+  term_layouts_.resize(leaves_.size());
   seen_.resize(leaves_.size());
   subject_ = make_subject(unit, lengths_hash());
+}
+
+SpecPtr FlatParameters::spec_on_mesh(size_t number) const {
+  const auto& own = *spec(number);
+  return offload_ ? TensorSpec::make(mesh_, own.layout(), own.sizes(), own.dtype()) : spec(number);
 }
 
 void FlatParameters::replace(size_t number, at::Tensor leaf) {
@@ -45,7 +57,9 @@ void FlatParameters::lay_out() {
     const auto& layout = spec(k)->layout();
     const auto gathered = layout.with(mesh_dim_, Replicate());
     auto& slot = slots_.emplace_back();
+    slot.dim = layout[mesh_dim_].dim();
     slot.shape = weft::local_shape_and_offset(spec(k)->sizes(), gathered, mesh().shape(), mesh().coordinate()).shape;
+    std::rotate(slot.shape.begin(), slot.shape.begin() + slot.dim, slot.shape.begin() + slot.dim + 1);
     slot.begin = (end + alignment - 1) / alignment * alignment;
     end = slot.begin + c10::multiply_integers(slot.shape);
     int64_t row = 0;
@@ -87,9 +101,17 @@ const std::shared_ptr<Group>& FlatParameters::group() {
   return group_;
 }
 
+at::Tensor FlatParameters::rows_in_front(size_t number, const at::Tensor& tensor) const {
+  return slots_[number].dim == 0 ? tensor : tensor.movedim(slots_[number].dim, 0);
+}
+
+at::Tensor FlatParameters::rows_in_place(size_t number, const at::Tensor& tensor) const {
+  return slots_[number].dim == 0 ? tensor : tensor.movedim(0, slots_[number].dim);
+}
+
 Run FlatParameters::rows(size_t number, int64_t member) const {
-  const auto& [_, shape, bounds] = slots_[number];
-  return row_elements(shape) == 0 ? Run{0, 0} : Run{bounds[member], bounds[member + 1] - bounds[member]};
+  const auto& slot = slots_[number];
+  return row_elements(slot.shape) == 0 ? Run{0, 0} : Run{slot.bounds[member], row_count(number, member)};
 }
 
 int64_t FlatParameters::begin_in_range(size_t number, int64_t member) const {
@@ -120,6 +142,7 @@ uint32_t FlatParameters::lengths_hash() const {
     hash ^= hash >> 29;
   };
   for (const auto& slot : slots_) {
+    mix(slot.dim);
     std::for_each(slot.shape.begin(), slot.shape.end(), mix);
     std::for_each(slot.bounds.begin(), slot.bounds.end(), mix);
   }
@@ -129,8 +152,9 @@ uint32_t FlatParameters::lengths_hash() const {
 void FlatParameters::adopt() {
   const auto own = mesh().rank(mesh_dim_);
   const auto place = [&](size_t k) {
-    const auto& shape = as_dtensor(leaves_[k])->local().sizes();
-    return shard_.narrow(0, begin_in_range(k, own), c10::multiply_integers(shape)).view(shape);
+    const auto& local = as_dtensor(leaves_[k])->local();
+    const auto rows = shard_.narrow(0, begin_in_range(k, own), local.numel());
+    return rows_in_place(k, rows.view(rows_in_front(k, local).sizes()));
   };
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -156,7 +180,7 @@ void FlatParameters::adopt() {
     pending_.wait(); // of a gather into the buffer before
     make_buffer();
   }
-  shard_ = at::zeros({range_length(own)}, first.options());
+  shard_ = at::zeros({range_length(own)}, first.options().pinned_memory(offload_ && offload_->pins_memory));
   for (size_t k = 0; k < leaves_.size(); ++k) {
     const auto view = place(k);
     view.copy_(as_dtensor(leaves_[k])->local());
@@ -168,30 +192,42 @@ void FlatParameters::adopt() {
 void FlatParameters::start_gather(const std::shared_ptr<BufferPool>& pool) {
   adopt();
   const auto now = writes();
-  if (gathered_->has_memory()) {
+  if (gathered_->has_memory() && is_in_same_graph()) {
     if (gathered_writes_ == now) {
       return;
     }
     finish_gather(); // of older values
+  } else if (gathered_->has_memory()) {
+    // A graph gathers what is there when it runs, into memory of its own; and while it is captured nothing is gathered.
+    release();
   }
+  was_captured_ = is_captured(gathered_->tensor().device());
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const OperatorScope scope("fully_shard");
   const SubjectScope subject_scope(subject_);
   gathered_->take(pool);
   gathered_writes_ = now;
+  const SideStreamScope side(gathered_->tensor().device(), offload_.has_value());
   try {
     if (keeps_part() && kept_writes_ == now) {
       sent_ = kept_->tensor();
       pending_ = kept_group_->all_gather(sent_, gathered_->tensor(), 0, kept_lengths_);
     } else {
-      sent_ = shard_.scalar_type() == gathered_dtype() ? shard_ : shard_.to(gathered_dtype());
+      sent_ = shard_to_send();
       pending_ = group()->all_gather(sent_, gathered_->tensor(), 0, lengths_);
     }
+    ready_ = StreamPoint::now(gathered_->tensor().device());
   } catch (...) {
     abandon_gather();
     throw;
   }
+}
+
+at::Tensor FlatParameters::shard_to_send() const {
+  // Cast there: a copy between devices that casts waits for the CPU.
+  const auto there = shard_.to(at::TensorOptions().device(gathered_->tensor().device()), /*non_blocking=*/true);
+  return there.to(gathered_dtype());
 }
 
 /// Messages may still arrive in the memory of a gather that failed. Whatever waits for them keeps it.
@@ -205,7 +241,13 @@ void FlatParameters::abandon_gather() {
 
 void FlatParameters::finish_gather() {
   try {
-    pending_.wait();
+    if (is_in_same_graph()) {
+      ready_.precede_current();
+    }
+    if (!pending_.done()) {
+      pending_.wait();
+      ready_ = StreamPoint::now(gathered_->tensor().device());
+    }
     sent_.reset();
   } catch (...) {
     abandon_gather();
@@ -258,7 +300,8 @@ void FlatParameters::release_to(int64_t ranks, const std::shared_ptr<BufferPool>
 }
 
 at::Tensor FlatParameters::gathered_local(size_t number) const {
-  return gathered_->view(slots_[number].begin, slots_[number].shape);
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return rows_in_place(number, gathered_->view(slots_[number].begin, slots_[number].shape));
 }
 
 } // namespace weft

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "weft/comm/communicator.h"
+#include "weft/comm/stream_point.h"
 #include "weft/fully_sharded/buffer_pool.h"
+#include "weft/fully_sharded/unit_options.h"
 #include "weft/tensor/impl/dtensor_impl.h"
 
 #include <optional>
@@ -15,20 +17,23 @@ inline uint32_t version_of(const at::Tensor& tensor) {
 
 /// Parameters of one dtype, mesh and device whose shards are one buffer on each rank, and which are gathered into one buffer by one
 /// all_gather that copies nothing: along `mesh_dim` each is a ragged shard, and member i's shards of all of them are consecutive
-/// in the gathered buffer (see ragged_lengths).
+/// in the gathered buffer (see ragged_lengths). A parameter that is sharded along another dim than the first is in the buffers with
+/// that dim in front: its rows are the indices of that dim, and the parameter a strided view.
 ///
 /// Every parameter begins at a multiple of kAlignment bytes in the gathered buffer.
 class FlatParameters {
  public:
   static constexpr int64_t kAlignment = 64;
 
-  /// `leaves` are distributed tensors, RaggedShard(0, ...) on `mesh_dim`. With `gathered_dtype` they are cast before they are
-  /// gathered. `unit` is the number by which members know the unit that they communicate about; see SubjectScope.
+  /// `leaves` are distributed tensors, RaggedShard(dim, ...) on `mesh_dim`. With `gathered_dtype` they are cast before they are
+  /// gathered. `unit` is the number by which members know the unit that they communicate about; see SubjectScope. With `offload` the
+  /// leaves are on a mesh of the CPU.
   FlatParameters(
       std::vector<at::Tensor> leaves,
       int64_t mesh_dim,
       std::optional<at::ScalarType> gathered_dtype,
-      uint32_t unit = 0);
+      uint32_t unit = 0,
+      std::optional<Offload> offload = std::nullopt);
 
   size_t size() const {
     return leaves_.size();
@@ -36,11 +41,17 @@ class FlatParameters {
   const at::Tensor& leaf(size_t number) const {
     return leaves_[number];
   }
+  /// On whose device they are gathered.
   const DeviceMesh& mesh() const {
-    return spec(0)->mesh();
+    return mesh_;
   }
   const SpecPtr& spec(size_t number) const {
     return as_dtensor(leaves_[number])->spec();
+  }
+  /// That of the leaf on mesh().
+  SpecPtr spec_on_mesh(size_t number) const;
+  const std::optional<Offload>& offload() const {
+    return offload_;
   }
   /// Takes another tensor of the same shape and layout in place of a leaf.
   void replace(size_t number, at::Tensor leaf);
@@ -70,17 +81,33 @@ class FlatParameters {
   /// A number that grows when a shard has been written to since the last call, or its leaf replaced.
   uint64_t writes();
 
+  /// The layout in which all members give their terms of a parameter's gradient, once they have agreed: on mesh dims other than that
+  /// of the shards a term may be partial or not.
+  const std::optional<Layout>& term_layout(size_t number) const {
+    return term_layouts_[number];
+  }
+  void agree_on_terms(size_t number, const Layout& layout) {
+    term_layouts_[number] = layout;
+  }
+
   /// The gathered parameter: a new view of the gathered buffer.
   at::Tensor gathered_local(size_t number) const;
   at::ScalarType gathered_dtype() const {
     return gathered_->tensor().scalar_type();
   }
 
-  /// The shape of a gathered parameter on this rank, and the rows of it that member `member` holds.
+  /// A parameter, or a part of it, with the dim in front along which it is sharded; and back.
+  at::Tensor rows_in_front(size_t number, const at::Tensor& tensor) const;
+  at::Tensor rows_in_place(size_t number, const at::Tensor& tensor) const;
+  /// The shape of a gathered parameter on this rank, rows in front, and the rows of it that member `member` holds.
   c10::IntArrayRef gathered_shape(size_t number) const {
     return slots_[number].shape;
   }
   Run rows(size_t number, int64_t member) const;
+  /// The number of a member's rows, which may have no elements.
+  int64_t row_count(size_t number, int64_t member) const {
+    return slots_[number].bounds[member + 1] - slots_[number].bounds[member];
+  }
   /// Where a member's rows of a parameter begin in the range of the gathered buffer that it holds; 0 if it has none.
   int64_t begin_in_range(size_t number, int64_t member) const;
   /// The number of elements of the range that a member holds.
@@ -90,8 +117,9 @@ class FlatParameters {
 
  private:
   struct Slot {
-    int64_t begin; // in the gathered buffer
-    c10::DimVector shape;
+    int64_t begin;               // in the gathered buffer
+    int64_t dim;                 // of the parameter, along which it is sharded
+    c10::DimVector shape;        // with that dim in front
     std::vector<int64_t> bounds; // the row at which each member begins, and the number of rows
   };
 
@@ -104,6 +132,12 @@ class FlatParameters {
   };
 
   void lay_out();
+  /// What this rank sends: its range, on the device and in the dtype of the gathered values.
+  at::Tensor shard_to_send() const;
+  /// Whether the last all_gather and what is started now go into a graph that is captured, or neither of them.
+  bool is_in_same_graph() const {
+    return was_captured_ == is_captured(gathered_->tensor().device());
+  }
   uint32_t lengths_hash() const;
   void abandon_gather();
   void make_buffer();
@@ -113,10 +147,13 @@ class FlatParameters {
   void set_kept_ranks(int64_t ranks);
 
   std::vector<at::Tensor> leaves_;
+  std::optional<Offload> offload_;
+  DeviceMesh mesh_;
   int64_t mesh_dim_;
   std::optional<at::ScalarType> cast_to_; // before they are gathered
   std::shared_ptr<Group> group_;
   std::vector<Slot> slots_;
+  std::vector<std::optional<Layout>> term_layouts_;
   std::vector<int64_t> bounds_;         // where the ranges of the members begin in the gathered buffer, and its length
   std::vector<int64_t> lengths_;        // of the ranges
   at::Tensor shard_;                    // this rank's range
@@ -124,6 +161,8 @@ class FlatParameters {
   std::optional<PooledBuffer> gathered_;
   at::Tensor sent_; // by the all_gather that is under way
   Pending pending_;
+  StreamPoint ready_;                       // where another stream may read the gathered values
+  bool was_captured_ = false;               // the all_gather
   std::optional<uint64_t> gathered_writes_; // of the values in the gathered buffer
   /// What release_to() keeps.
   std::optional<PooledBuffer> kept_;

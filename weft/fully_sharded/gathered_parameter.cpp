@@ -9,7 +9,7 @@ namespace {
 /// nullptr: the parameter is plain.
 SpecPtr gathered_spec(const FlatParameters& parameters, size_t number, const ShardDims& dims, bool is_global) {
   const auto& spec = *parameters.spec(number);
-  const auto& mesh = spec.mesh();
+  const auto& mesh = parameters.mesh();
   const auto layout = spec.layout().with(mesh.dim(dims.shard), Replicate());
   const auto dtype = parameters.gathered_dtype();
   if (is_global) {

@@ -15,15 +15,16 @@ GradientReduction::GradientReduction(
     bool votes,
     const std::shared_ptr<BufferPool>& pool,
     std::optional<int64_t> replicate_dim)
-    : parameters_(parameters), op_(op), votes_(votes), replicate_dim_(replicate_dim), terms_(parameters.size()) {
+    : parameters_(parameters), op_(op), replicate_dim_(replicate_dim), terms_(parameters.size()) {
+  const auto replicas = replicate_dim ? parameters_.mesh().size(*replicate_dim) : 1;
+  votes_ = votes && members() * replicas > 1; // a single member knows what it has
   for (int64_t m = 0; m < parameters_.mesh().ndim(); ++m) {
     if (m != parameters_.mesh_dim() && m != replicate_dim_) {
       other_dims_.push_back(m);
     }
   }
-  const auto members = parameters_.group()->size();
   buffer_.emplace(
-      begin_for(members), at::TensorOptions().dtype(dtype).device(c10::Device(parameters.mesh().device_type())));
+      begin_for(members()), at::TensorOptions().dtype(dtype).device(c10::Device(parameters.mesh().device_type())));
   buffer_->take(pool);
 }
 
@@ -43,24 +44,21 @@ void GradientReduction::add(size_t number, const at::Tensor& local, const Layout
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   auto& term = terms_[number];
-  for (int64_t member = 0; member < parameters_.group()->size(); ++member) {
+  const auto all = parameters_.rows_in_front(number, local);
+  for (int64_t member = 0; member < members(); ++member) {
     const auto rows = parameters_.rows(number, member);
     if (rows.length == 0) {
       continue;
     }
-    const auto given = local.narrow(0, rows.begin, rows.length);
+    const auto given = all.narrow(0, rows.begin, rows.length);
     const auto place = buffer_->view(begin_for(member) + parameters_.begin_in_range(number, member), given.sizes());
     term.before ? place.add_(given) : place.copy_(given);
   }
   term.before = before;
 }
 
-bool GradientReduction::is_empty() const {
-  return std::none_of(terms_.begin(), terms_.end(), [](const Term& term) { return term.before.has_value(); });
-}
-
 void GradientReduction::complete() {
-  for (int64_t member = 0; member < parameters_.group()->size(); ++member) {
+  for (int64_t member = 0; member < members(); ++member) {
     int64_t end = 0;
     for (size_t k = 0; k < terms_.size(); ++k) {
       const auto shape = parameters_.gathered_shape(k);
@@ -77,16 +75,27 @@ void GradientReduction::complete() {
     if (const auto length = length_for(member); end < length) {
       auto rest = buffer_->view(begin_for(member) + end, {length - end});
       rest.zero_();
-      for (size_t k = 0; votes_ && k < terms_.size(); ++k) {
-        if (!terms_[k].before) {
-          continue;
-        }
-        const auto votes =
-            rest.slice(0, length - end - votes_length() + static_cast<int64_t>(k * votes_per_parameter()));
-        votes[0].fill_(1);
-        for (size_t i = 0; i < other_dims_.size(); ++i) {
-          votes[static_cast<int64_t>(i) + 1].fill_((*terms_[k].before)[other_dims_[i]].is_partial());
-        }
+      give_votes(rest.narrow(0, length - end - votes_length(), votes_length()));
+    }
+  }
+}
+
+void GradientReduction::give_votes(const at::Tensor& votes) const {
+  if (!votes_) {
+    return;
+  }
+  const auto table = votes.view({static_cast<int64_t>(terms_.size()), static_cast<int64_t>(votes_per_parameter())});
+  const auto is_given = [&](int64_t k, int64_t vote) {
+    const auto& before = terms_[k].before;
+    return before && (vote == 0 || (*before)[other_dims_[vote - 1]].is_partial());
+  };
+  // One kernel for consecutive parameters: mostly all have a term.
+  for (int64_t vote = 0; vote < table.size(1); ++vote) {
+    for (int64_t k = 0, end = 0; k < table.size(0); k = end + 1) {
+      for (end = k; end < table.size(0) && is_given(end, vote); ++end) {
+      }
+      if (end > k) {
+        table.narrow(0, k, end - k).select(1, vote).fill_(1);
       }
     }
   }
@@ -108,12 +117,30 @@ void GradientReduction::start() {
 }
 
 void GradientReduction::wait() {
+  done_.precede_current();
+  if (!buffer_->has_memory()) {
+    return; // it is done
+  }
   pending_.wait();
   pending_ = Pending();
   buffer_->release();
-  if (votes_ && reduced_.is_cpu() && !given_votes_.defined()) {
+  if (votes_) {
     count_votes();
   }
+  done_ = StreamPoint::now(reduced_.device());
+}
+
+void GradientReduction::offload() {
+  if (!parameters_.offload() || offloaded_.defined()) {
+    return;
+  }
+  const at::AutoGradMode no_graph(false);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const SideStreamScope side(reduced_.device());
+  offloaded_ = at::empty(
+      reduced_.sizes(), reduced_.options().device(at::kCPU).pinned_memory(parameters_.offload()->pins_memory));
+  offloaded_.copy_(reduced_, /*non_blocking=*/true);
+  done_ = StreamPoint::now(reduced_.device());
 }
 
 at::Tensor GradientReduction::take_unseen() {
@@ -137,8 +164,14 @@ void GradientReduction::count_votes() {
   given_votes_ = votes;
 }
 
+bool GradientReduction::reads_votes(size_t number) const {
+  const bool is_agreed = other_dims_.empty() || parameters_.term_layout(number);
+  return votes_ && (reduced_.is_cpu() || !terms_[number].before || !is_agreed);
+}
+
 double GradientReduction::share(size_t parameter, size_t vote) const {
-  return given_votes_[static_cast<int64_t>(parameter * votes_per_parameter() + vote)].item<double>();
+  read_votes_ = read_votes_.defined() ? read_votes_ : given_votes_.cpu();
+  return read_votes_[static_cast<int64_t>(parameter * votes_per_parameter() + vote)].item<double>();
 }
 
 Layout GradientReduction::layout_of_gradient(size_t number) const {
@@ -152,7 +185,7 @@ Layout GradientReduction::layout_of_gradient(size_t number) const {
   for (int64_t m = 0; before && m < layout.ndim(); ++m) {
     layout = (*before)[m].is_partial() && layout[m].is_replicate() ? layout.with(m, (*before)[m]) : layout;
   }
-  for (size_t i = 0; given_votes_.defined() && i < other_dims_.size(); ++i) {
+  for (size_t i = 0; reads_votes(number) && i < other_dims_.size(); ++i) {
     const auto m = other_dims_[i];
     const auto partial = share(number, i + 1);
     TORCH_CHECK_VALUE(
@@ -169,18 +202,24 @@ Layout GradientReduction::layout_of_gradient(size_t number) const {
 at::Tensor GradientReduction::gradient(size_t number) const {
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  // Without a vote every parameter gets a gradient where members compute by themselves: what the others have is unknown.
-  const auto& term = terms_[number];
-  const bool has_gradient =
-      given_votes_.defined() ? share(number, 0) > 0 : term.before.has_value() || op_ == ReduceOp::Avg;
+  const bool has_gradient = terms_[number].before || (votes_ && share(number, 0) > 0);
   if (!has_gradient) {
     return {};
   }
+  if (offloaded_.defined()) {
+    done_.synchronize();
+  }
+  const auto& values = offloaded_.defined() ? offloaded_ : reduced_;
   const auto& spec = parameters_.spec(number);
   const auto own = parameters_.group()->rank();
-  const auto shape = spec->local_shape_and_offset().shape;
-  auto local = reduced_.narrow(0, parameters_.begin_in_range(number, own), c10::multiply_integers(shape)).view(shape);
+  auto shape = c10::DimVector(parameters_.gathered_shape(number));
+  shape[0] = parameters_.row_count(number, own);
+  const auto rows = values.narrow(0, parameters_.begin_in_range(number, own), c10::multiply_integers(shape));
+  const auto local = parameters_.rows_in_place(number, rows.view(shape));
   const auto layout = layout_of_gradient(number);
+  if (votes_) {
+    parameters_.agree_on_terms(number, layout);
+  }
   return make_dtensor(local.to(spec->dtype()), spec->with(layout));
 }
 

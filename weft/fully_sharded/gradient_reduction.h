@@ -15,8 +15,11 @@ class GradientReduction {
  public:
   /// `op` is Sum for terms of one gradient, Avg for gradients of members that compute by themselves. With `votes` members tell
   /// each other which gradients they have, and on which mesh dims these are partial: a gradient that arrived on some members counts
-  /// as zero on the others. `replicate_dim` is the
-  /// mesh dim over which the shards are replicated, if there is one: the votes of the replicas count, too.
+  /// as zero on the others. `replicate_dim` is the mesh dim over which the shards are replicated, if there is one: the votes of the
+  /// replicas count, too.
+  ///
+  /// On a device with streams the host would have to wait for the votes. There a member reads them for a parameter of which it has no
+  /// term itself, or of which the members have not agreed yet whether terms are partial.
   GradientReduction(
       FlatParameters& parameters,
       ReduceOp op,
@@ -32,13 +35,14 @@ class GradientReduction {
   const std::optional<Layout>& layout_before(size_t number) const {
     return terms_[number].before;
   }
-  bool is_empty() const;
   ReduceOp op() const {
     return op_;
   }
 
   void start();
   void wait();
+  /// After wait(): starts to copy the reduced gradients to the CPU, if the shards are there.
+  void offload();
   /// After wait(), once: this rank's range of the reduced gradients, which gradient() reads; undefined when called again.
   at::Tensor take_unseen();
 
@@ -52,6 +56,9 @@ class GradientReduction {
 
   int64_t length_for(int64_t member) const;
   int64_t begin_for(int64_t member) const;
+  int64_t members() const {
+    return parameters_.group()->size();
+  }
   int64_t votes_length() const {
     return votes_ ? static_cast<int64_t>(terms_.size() * votes_per_parameter()) : 0;
   }
@@ -61,9 +68,11 @@ class GradientReduction {
   }
   /// The share of members that gave a vote.
   double share(size_t parameter, size_t vote) const;
+  bool reads_votes(size_t number) const;
   Layout layout_of_gradient(size_t number) const;
   /// Zeros where no term was added, and the votes.
   void complete();
+  void give_votes(const at::Tensor& votes) const;
   void count_votes();
 
   FlatParameters& parameters_;
@@ -74,7 +83,10 @@ class GradientReduction {
   std::vector<Term> terms_;
   std::optional<PooledBuffer> buffer_;
   at::Tensor reduced_;
-  at::Tensor given_votes_; // on the CPU
+  at::Tensor given_votes_;
+  mutable at::Tensor read_votes_; // given_votes_ on the CPU
+  StreamPoint done_;
+  at::Tensor offloaded_; // reduced_, on the CPU
   bool is_seen_ = false;
   Pending pending_;
 };

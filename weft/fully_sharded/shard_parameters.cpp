@@ -2,8 +2,10 @@
 
 #include "weft/core/layout_algebra.h"
 #include "weft/core/shard_math.h"
+#include "weft/fully_sharded/mesh_on.h"
 #include "weft/fully_sharded/ragged_lengths.h"
 #include "weft/tensor/boundary/distribute_tensor.h"
+#include "weft/tensor/boundary/plain_tensor.h"
 #include "weft/tensor/impl/inspect.h"
 
 #include <torch/csrc/autograd/grad_mode.h>
@@ -77,10 +79,12 @@ Base base_of(const at::Tensor& parameter, const DeviceMesh& mesh, const std::str
 
 /// This rank's rows of the local tensor, which is the same on all ranks along the mesh dim.
 at::Tensor rows_of(const at::Tensor& local, const SpecPtr& target, const Base& base) {
+  const auto& shard = target->layout()[base.mesh_dim];
+  const auto dim = shard.dim();
   const auto block = local_runs(
-      local.size(0), 0, Layout{target->layout()[base.mesh_dim]}, {base.mesh.size(base.mesh_dim)},
-      {base.mesh.rank(base.mesh_dim)})[0];
-  return make_dtensor(local.narrow(0, block.begin, block.length).clone(at::MemoryFormat::Contiguous), target);
+      local.size(dim), dim, Layout{shard}, {base.mesh.size(base.mesh_dim)}, {base.mesh.rank(base.mesh_dim)})[0];
+  const auto rows = local.narrow(dim, block.begin, block.length).clone(at::MemoryFormat::Contiguous);
+  return make_dtensor(on_device_of(target->mesh(), rows), target);
 }
 
 } // namespace
@@ -103,21 +107,26 @@ std::vector<std::vector<size_t>> flat_groups(c10::ArrayRef<at::Tensor> parameter
 std::vector<at::Tensor> shard_parameters(
     c10::ArrayRef<at::Tensor> parameters,
     const DeviceMesh& mesh,
-    const std::string& mesh_dim) {
+    const std::string& mesh_dim,
+    std::optional<c10::DeviceType> keep_on,
+    c10::IntArrayRef tensor_dims) {
   const at::NoGradGuard no_graph;
+  const auto dim_of = [&](size_t k) { return tensor_dims.empty() ? 0 : tensor_dims[k]; };
   std::vector<at::Tensor> result(parameters.size());
   for (const auto& group : flat_groups(parameters)) {
     std::vector<Base> bases;
     std::vector<c10::DimVector> shapes;
     for (const auto k : group) {
-      const auto& base = bases.emplace_back(base_of(parameters[k], mesh, mesh_dim));
-      shapes.push_back(largest_local_shape(parameters[k].sizes(), base.layout, base.mesh.shape()));
+      auto& base = bases.emplace_back(base_of(parameters[k], mesh, mesh_dim));
+      base.mesh = keep_on ? mesh_on(base.mesh, *keep_on) : base.mesh;
+      auto& shape = shapes.emplace_back(largest_local_shape(parameters[k].sizes(), base.layout, base.mesh.shape()));
+      std::rotate(shape.begin(), shape.begin() + dim_of(k), shape.begin() + dim_of(k) + 1); // its rows in front
     }
     const auto lengths = ragged_lengths(shapes, bases[0].mesh.size(bases[0].mesh_dim));
     for (size_t i = 0; i < group.size(); ++i) {
       const auto& parameter = parameters[group[i]];
       const auto& base = bases[i];
-      const auto layout = base.layout.with(base.mesh_dim, RaggedShard(0, lengths[i]));
+      const auto layout = base.layout.with(base.mesh_dim, RaggedShard(dim_of(group[i]), lengths[i]));
       result[group[i]] = is_dtensor(parameter)
           ? rows_of(
                 as_dtensor(parameter)->local(),

@@ -15,10 +15,14 @@ std::vector<std::vector<size_t>> flat_groups(c10::ArrayRef<at::Tensor> parameter
 /// on every rank, and are distributed over the mesh from its first rank. Distributed ones keep their placements on other mesh dims,
 /// which shard them first, and must be replicated over this one. Those on a mesh without it, `mesh["tp"]`, come to be on both.
 ///
+/// Parameter i is sharded along its dim `tensor_dims[i]`, by default its first. With `keep_on` the shards are on the devices of that type, and so is their mesh.
+///
 ///   shard_parameters({weight, bias}, mesh, "dp")   // f32[8,4] {S(0|5:3)}, f32[8] {S(0|0:8)}
 std::vector<at::Tensor> shard_parameters(
     c10::ArrayRef<at::Tensor> parameters,
     const DeviceMesh& mesh,
-    const std::string& mesh_dim);
+    const std::string& mesh_dim,
+    std::optional<c10::DeviceType> keep_on = std::nullopt,
+    c10::IntArrayRef tensor_dims = {});
 
 } // namespace weft

@@ -2,6 +2,7 @@
 
 #include "weft/comm/communicator.h"
 #include "weft/fully_sharded/first_error.h"
+#include "weft/fully_sharded/mesh_on.h"
 #include "weft/fully_sharded/shard_parameters.h"
 #include "weft/fully_sharded/unit_use.h"
 #include "weft/tensor/gradients/gradient_layout.h"
@@ -12,8 +13,7 @@ namespace weft {
 namespace {
 
 /// The number of a new unit among those whose calls its group makes; 0 where there is nothing to communicate with.
-uint32_t number_unit(const at::Tensor& leaf, const std::string& mesh_dim) {
-  const auto& mesh = as_dtensor(leaf)->spec()->mesh();
+uint32_t number_unit(const DeviceMesh& mesh, const std::string& mesh_dim) {
   auto* const communicator = dynamic_cast<Communicator*>(mesh.world().get());
   return communicator == nullptr ? 0 : communicator->number_subject(mesh, {mesh.dim(mesh_dim)});
 }
@@ -26,7 +26,11 @@ Unit::Unit(std::vector<at::Tensor> leaves, UnitOptions options, Swap swap)
       swap_(std::move(swap)),
       schedule_(std::make_shared<Schedule>()),
       places_(leaves_.size()) {
-  const auto number = leaves_.empty() ? 0 : number_unit(leaves_[0], options_.mesh_dim);
+  const auto mesh_of_leaf = [&](size_t k) {
+    const auto& mesh = as_dtensor(leaves_[k])->spec()->mesh();
+    return options_.offload ? mesh_on(mesh, options_.offload->device) : mesh;
+  };
+  const auto number = leaves_.empty() ? 0 : number_unit(mesh_of_leaf(0), options_.mesh_dim);
   for (const auto& group : flat_groups(leaves_)) {
     std::vector<at::Tensor> members;
     for (const auto k : group) {
@@ -40,8 +44,8 @@ Unit::Unit(std::vector<at::Tensor> leaves, UnitOptions options, Swap swap)
     const bool is_cast = c10::isFloatingType(spec.dtype());
     groups_.push_back(std::make_unique<FlatParameters>(
         std::move(members), spec.mesh().dim(options_.mesh_dim), is_cast ? options_.gathered_dtype : std::nullopt,
-        number));
-    memory_ = memory_ ? memory_ : UnitMemory::of(spec.mesh());
+        number, options_.offload));
+    memory_ = memory_ ? memory_ : UnitMemory::of(groups_.back()->mesh());
   }
   collecting_.resize(groups_.size());
   unreduced_.resize(leaves_.size());

@@ -147,8 +147,11 @@ void Unit::collect(const Use& use, variable_list& gradients) {
         "one ",
         use.is_global ? "that is distributed after plain ones" : "of plain tensors after distributed ones",
         ". Synchronise the gradients in between.");
-    const auto known = reduction ? reduction->layout_before(place.number) : std::nullopt;
-    terms[i] = make_term(gradient, group.spec(place.number), options_.dims(), known);
+    auto known = reduction ? reduction->layout_before(place.number) : std::nullopt;
+    if (!known && !use.is_global) {
+      known = group.term_layout(place.number);
+    }
+    terms[i] = make_term(gradient, group.spec_on_mesh(place.number), options_.dims(), known);
     gradients[i].reset();
   }
   for (size_t i = 0; i < terms.size(); ++i) {
@@ -175,6 +178,7 @@ void Unit::finish(GradientReduction& reduction) const {
   if (auto reduced = reduction.take_unseen(); reduced_hook_ && reduced.defined()) {
     reduced_hook_(reduced);
   }
+  reduction.offload();
 }
 
 at::Tensor Unit::take_gradient(const GradientReduction& reduction, size_t number) {
@@ -202,7 +206,11 @@ void Unit::start_reduction(size_t g, const Use& use, variable_list& results) {
     return;
   }
   reduction->start();
-  memory_->add_reduction(reduction);
+  memory_->add_reduction(reduction, [unit = weak_from_this()](GradientReduction& each) {
+    if (const auto self = unit.lock()) {
+      self->finish(each);
+    }
+  });
   std::vector<std::pair<size_t, GradAccumulator>> later;
   for (size_t i = 0; i < use.trained.size(); ++i) {
     const auto k = use.trained[i];

@@ -27,8 +27,11 @@ std::shared_ptr<UnitMemory> UnitMemory::of(const DeviceMesh& mesh) {
 void UnitMemory::wait_for_reductions() {
   FirstError errors;
   for (const auto& each : std::exchange(reductions_, {})) {
-    if (const auto reduction = each.lock()) {
-      errors.run([&] { reduction->wait(); });
+    if (const auto reduction = each.reduction.lock()) {
+      errors.run([&] {
+        reduction->wait();
+        each.finish(*reduction);
+      });
     }
   }
   errors.rethrow();

@@ -3,6 +3,8 @@
 #include "weft/core/device_mesh.h"
 #include "weft/fully_sharded/buffer_pool.h"
 
+#include <functional>
+
 namespace weft {
 
 class GradientReduction;
@@ -20,15 +22,19 @@ class UnitMemory {
   }
   /// Called before the gradients of a unit are collected: waits for the reductions of the unit before, whose buffers are used again.
   void wait_for_reductions();
-  /// Called with a reduction that has started.
-  void add_reduction(const std::shared_ptr<GradientReduction>& reduction) {
-    reductions_.push_back(reduction);
+  /// Called with a reduction that has started, and what finishes it.
+  void add_reduction(std::weak_ptr<GradientReduction> reduction, std::function<void(GradientReduction&)> finish) {
+    reductions_.push_back({std::move(reduction), std::move(finish)});
   }
 
  private:
   DeviceMesh mesh_; // holds the world, by which it is found
   std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
-  std::vector<std::weak_ptr<GradientReduction>> reductions_;
+  struct Started {
+    std::weak_ptr<GradientReduction> reduction;
+    std::function<void(GradientReduction&)> finish;
+  };
+  std::vector<Started> reductions_;
 };
 
 } // namespace weft

@@ -2,9 +2,16 @@
 
 #include "weft/fully_sharded/shard_dims.h"
 
+#include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
 namespace weft {
+
+/// Shards on the CPU of parameters that are gathered on another device.
+struct Offload {
+  c10::DeviceType device;  // where they are gathered
+  bool pins_memory = true; // so that copies do not wait
+};
 
 struct UnitOptions {
   /// The mesh dim over which parameters are sharded, and one over which such shards are replicated (hybrid sharding).
@@ -19,6 +26,8 @@ struct UnitOptions {
   /// The dtypes in which parameters are gathered and gradients reduced; those of the parameters and of the gathered ones.
   std::optional<at::ScalarType> gathered_dtype = std::nullopt;
   std::optional<at::ScalarType> reduced_dtype = std::nullopt;
+  /// Where parameters are gathered, if their shards, with gradients and the optimizer's state, are kept on the CPU.
+  std::optional<Offload> offload = std::nullopt;
 
   ShardDims dims() const {
     return {.shard = mesh_dim, .replicate = replicate_dim};

@@ -164,7 +164,8 @@ std::shared_ptr<Unit> fully_shard(Module& module, const DeviceMesh& mesh, const 
       }
     }
   }
-  auto leaves = shard_parameters(parameters, mesh, dims.shard);
+  const bool is_offloaded = options.offload && mesh.device_type() != c10::kCPU;
+  auto leaves = shard_parameters(parameters, mesh, dims.shard, is_offloaded ? std::optional(c10::kCPU) : std::nullopt);
   for (size_t k = 0; k < leaves.size(); ++k) {
     leaves[k].set_requires_grad(parameters[k].requires_grad());
   }
@@ -177,7 +178,8 @@ std::shared_ptr<Unit> fully_shard(Module& module, const DeviceMesh& mesh, const 
           .replicate_dim = dims.replicate,
           .reshard_after_forward = false,
           .gathered_dtype = options.param_dtype,
-          .reduced_dtype = options.reduce_dtype},
+          .reduced_dtype = options.reduce_dtype,
+          .offload = is_offloaded ? std::optional(Offload{.device = mesh.device_type()}) : std::nullopt},
       [slots](c10::ArrayRef<at::Tensor> shown) { slots->put(shown); });
   const auto schedule = std::make_shared<Schedule>();
   unit->join(schedule);

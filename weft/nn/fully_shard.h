@@ -20,6 +20,8 @@ struct FullyShardOptions {
   /// The dtypes in which parameters are gathered and gradients reduced.
   std::optional<at::ScalarType> param_dtype = std::nullopt;
   std::optional<at::ScalarType> reduce_dtype = std::nullopt;
+  /// Keeps the shards, with gradients and the optimizer's state, on the CPU, on a mesh of it.
+  bool offload = false;
   /// Stay as they are.
   std::vector<at::Tensor> ignored_params = {};
 };

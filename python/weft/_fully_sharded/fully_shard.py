@@ -222,6 +222,7 @@ class _Parameters:
 
     def __init__(self, modules, left_out, shard_placement_fn):
         self.found: list[nn.Parameter] = []
+        self.sharded_dims: list[int] = []
         self.slots: list[tuple[dict, str, int]] = []  # the table, the name in it, and the number of the parameter
         numbers: dict[int, int] = {}
         for owner in modules:
@@ -234,7 +235,7 @@ class _Parameters:
                         "Leave modules that share it to the call for a module around them."
                     )
                 if id(parameter) not in numbers:
-                    _options.check_placement(shard_placement_fn, name, parameter)
+                    self.sharded_dims.append(_options.sharded_dim(shard_placement_fn, name, parameter))
                     numbers[id(parameter)] = len(self.found)
                     self.found.append(parameter)
                 self.slots.append((owner._parameters, name, numbers[id(parameter)]))
@@ -281,8 +282,9 @@ def fully_shard(
     replicated; a mesh of two dims without mesh_dim is (replicate, shard), as PyTorch's; `dp_mesh_dims` is PyTorch's way to name both.
     With `reshard_after_forward=False`, the default of the outermost unit, gathered parameters stay until backward; with a number each
     rank keeps a part of them, and the gather for backward is among so many neighbours. `mp_policy`, or
-    `mixed_precision`, is PyTorch's MixedPrecisionPolicy, or a dtype for gathered parameters. `offload` is another name of
-    `offload_policy`. `ignored_params` stay as they are.
+    `mixed_precision`, is PyTorch's MixedPrecisionPolicy, or a dtype for gathered parameters. `offload_policy`, or
+    `offload`, is PyTorch's, too: with CPUOffloadPolicy() shards, gradients and the optimizer's state stay on the CPU, on a mesh of
+    it. `ignored_params` stay as they are.
     """
     given = _given_modules(module)
     for each in given:
@@ -292,20 +294,23 @@ def fully_shard(
     left_out = _options.ignored(ignored_params)
     mesh = _options.mesh_or_world(mesh, mesh_dim)
     mesh_dim, replicate_dim = _options.dims_of(mesh, mesh_dim, replicate_dim, dp_mesh_dims)
-    _options.check_offload(offload, mesh)
+    is_offloaded = _options.is_offloaded(offload, mesh)
     _options.check_reshard_after_forward(reshard_after_forward, mesh, mesh_dim)
     modules = _own_modules(given)
     inner = units_in(given)
     left_out |= {id(leaf) for unit in inner for leaf in unit.leaves}
     parameters = _Parameters(modules, left_out, shard_placement_fn)
+    shards = _C.shard_parameters(parameters.found, mesh, mesh_dim, is_offloaded, parameters.sharded_dims)
     unit = _C.Unit(
-        parameters.replace(_C.shard_parameters(parameters.found, mesh, mesh_dim)),
+        parameters.replace(shards),
         parameters.slots,
         [_refresh_of(owner) for owner in modules if isinstance(owner, nn.RNNBase)],
         mesh_dim,
         replicate_dim,
         getattr(policy, "param_dtype", None),
         getattr(policy, "reduce_dtype", None),
+        mesh.device_type if is_offloaded else None,
+        getattr(offload, "pin_memory", True),
     )
     for each in inner:
         unit.add_inner(each)

@@ -36,17 +36,15 @@ def precision_policy(policy):
     return policy
 
 
-def check_offload(policy, mesh):
+def is_offloaded(policy, mesh):
+    """Whether shards are kept on the CPU while the mesh is of other devices. On a mesh of the CPU they are there anyway."""
     if policy is None:
-        return
+        return False
     from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy
 
     if not isinstance(policy, OffloadPolicy):
         raise TypeError(f"[fully_shard] an OffloadPolicy is required for offload_policy or offload, but got {policy!r}.")
-    if isinstance(policy, CPUOffloadPolicy) and mesh.device_type != "cpu":
-        raise NotImplementedError(
-            f"[fully_shard] shards stay on the device of the mesh, but got {type(policy).__name__}. Leave it out."
-        )
+    return isinstance(policy, CPUOffloadPolicy) and mesh.device_type != "cpu"
 
 
 def check_reshard_after_forward(value, mesh, mesh_dim):
@@ -84,19 +82,21 @@ def ignored(parameters: Iterable[nn.Parameter] | None) -> set[int]:
     return {id(each) for each in parameters or ()}
 
 
-def check_placement(shard_placement_fn: Callable[[nn.Parameter], Any] | None, name: str, parameter: nn.Parameter) -> None:
-    """Rows are what can be asked for: the dim that is stored first is the one whose shards are one buffer."""
+def sharded_dim(shard_placement_fn: Callable[[nn.Parameter], Any] | None, name: str, parameter: nn.Parameter) -> int:
+    """The dim along which a parameter is sharded: its first one unless the function asks for another."""
     asked = None if shard_placement_fn is None else shard_placement_fn(parameter)
     if asked is None:
-        return
-    given = getattr(asked, "placement", asked)  # of a ShardPlacementResult
-    is_rows = given is asked and _C.placement(given) in (_C.Shard(0), _C.Shard(-parameter.dim()))
-    if not is_rows:
+        return 0
+    ndim = parameter.dim()
+    by_dim = {_C.Shard(dim): dim % ndim for dim in range(-ndim, ndim)}
+    dim = by_dim.get(_C.placement(asked)) if hasattr(asked, "is_shard") else None
+    if dim is None:
         raise NotImplementedError(
-            "[fully_shard] None or Shard(0) is required of shard_placement_fn, because parameters are sharded by rows at boundaries "
-            f"that make a unit's shards one buffer, but got {asked!r} for '{name}' of shape {tuple(parameter.shape)}. Return None: "
-            "shards may be uneven, so that any number of rows can be sharded over any number of ranks."
+            "[fully_shard] None or Shard(dim) with a dim of the parameter is required of shard_placement_fn, on the mesh that "
+            f"fully_shard was given, but got {asked!r} for '{name}' of shape {tuple(parameter.shape)}. Call fully_shard for a module of "
+            "its own where another mesh is meant; shards may be uneven, so that any size can be sharded over any number of ranks."
         )
+    return dim
 
 
 def mesh_or_world(mesh, mesh_dim):
