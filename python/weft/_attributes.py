@@ -88,17 +88,26 @@ def give_torch_objects(wanted):
     torch.Tensor.device_mesh = _Attribute("device_mesh", mesh)
 
 
+def _memory_of(local):
+    """The first byte of a tensor in its storage, and the one after its last."""
+    begin = local.storage_offset()
+    end = begin + 1 + sum((size - 1) * stride for size, stride in zip(local.shape, local.stride())) if local.numel() else begin
+    return begin * local.element_size(), end * local.element_size()
+
+
 def _copy_of_memory(tensor, memo):
-    """A copy; tensors that share memory have copies that do, as in torch, where storages are copied once each."""
+    """A copy; tensors that share memory have copies that do, as in torch, where storages are copied once each. The shards of a fully
+    sharded unit are in one storage and share nothing."""
     if tensor._base is not None:
         base = _copy_of_memory(tensor._base.detach(), memo)
         return base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
     local = tensor.to_local()
-    copies = memo.setdefault("weft", {})
-    original, copied = copies.setdefault(local.untyped_storage()._cdata, (tensor, None))
+    begin, end = _memory_of(local)
+    copies = memo.setdefault("weft", {}).setdefault(local.untyped_storage()._cdata, [])
+    original, copied = next(((of, copy) for first, last, of, copy in copies if first < end and begin < last), (None, None))
     if copied is None:
         copied = tensor.clone()
-        copies[local.untyped_storage()._cdata] = (tensor, copied)
+        copies.append((begin, end, tensor, copied))
         return copied
     if _C.spec(original) != _C.spec(tensor) or original.stride() != tensor.stride():
         raise NotImplementedError(
