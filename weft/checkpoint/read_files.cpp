@@ -1,5 +1,6 @@
 #include "weft/checkpoint/read_files.h"
 
+#include "weft/checkpoint/chunk_checksums.h"
 #include "weft/checkpoint/open_files.h"
 #include "weft/core/checksum_text.h"
 #include "weft/files/crc32c.h"
@@ -107,7 +108,7 @@ class TensorReader {
       for (uint64_t from = 0; from < item.bytes; from += kReadStep) {
         const auto bytes = std::min(kReadStep, item.bytes - from);
         files_.read(part_of(item).file, item.begin + from, scratch.data(), bytes);
-        add_checksums(item, item.begin + from, {scratch.data(), bytes});
+        add_to(item, item.begin + from, {scratch.data(), bytes});
       }
       return;
     }
@@ -137,7 +138,7 @@ class TensorReader {
       for (uint64_t from = 0; from < item.bytes; from += step) {
         const auto bytes = std::min(step, item.bytes - from);
         files_.read(file, item.begin + from, to + from, bytes);
-        add_checksums(item, item.begin + from, {to + from, bytes});
+        add_to(item, item.begin + from, {to + from, bytes});
       }
       return;
     }
@@ -145,7 +146,7 @@ class TensorReader {
       read_bytes_ += item.bytes;
       scratch.resize(std::max<size_t>(scratch.size(), item.bytes));
       files_.read(file, item.begin, scratch.data(), item.bytes);
-      add_checksums(item, item.begin, {scratch.data(), item.bytes});
+      add_to(item, item.begin, {scratch.data(), item.bytes});
       for_each_row(item.box, rows, [&](uint64_t from, int64_t target) {
         std::memcpy(to + target, scratch.data() + (from - item.begin), rows.row_bytes);
       });
@@ -186,21 +187,9 @@ class TensorReader {
   }
 
   /// Continues the checksums of an item by the bytes at `begin` of the file, which follow those before.
-  void add_checksums(ReadItem& item, uint64_t begin, std::string_view bytes) const {
-    if (!item.has_checksums) {
-      return;
-    }
-    const auto& checksums = *part_of(item).checksums;
-    const auto number_of = [&](uint64_t at) { return (at - checksums.begin) / checksums.chunk_bytes; };
-    const auto first = number_of(item.begin);
-    while (!bytes.empty()) {
-      const auto number = number_of(begin);
-      const auto left = checksums.begin + (number + 1) * checksums.chunk_bytes - begin;
-      const auto of_chunk = bytes.substr(0, left);
-      item.checksums.resize(number - first + 1);
-      item.checksums.back() = crc32c(of_chunk, item.checksums.back());
-      begin += of_chunk.size();
-      bytes.remove_prefix(of_chunk.size());
+  void add_to(ReadItem& item, uint64_t begin, std::string_view bytes) const {
+    if (item.has_checksums) {
+      add_checksums(*part_of(item).checksums, item.begin, begin, bytes, item.checksums);
     }
   }
 
@@ -217,20 +206,17 @@ class TensorReader {
         continue;
       }
       const auto& checksums = *part_of(item).checksums;
-      auto number = (item.begin - checksums.begin) / checksums.chunk_bytes;
-      for (const auto checksum : item.checksums) {
-        const auto chunk_begin = checksums.begin + number * checksums.chunk_bytes;
-        const auto chunk_end = std::min(chunk_begin + checksums.chunk_bytes, checksums.begin + checksums.bytes);
-        const auto bytes = std::min(chunk_end, item.begin + item.bytes) - std::max(chunk_begin, item.begin);
-        const bool is_verification = item.kind == ReadItem::Kind::Verification;
+      const bool is_verification = item.kind == ReadItem::Kind::Verification;
+      const auto* next = item.checksums.data();
+      for_each_chunk(checksums, item.begin, item.begin + item.bytes, [&](uint64_t number, uint64_t from, uint64_t to) {
         auto& joined = chunks[{item.target, item.box.part, is_verification, number}];
-        joined.checksum = joined_crc32c(joined.checksum, checksum, bytes);
-        joined.bytes += bytes;
-        if (joined.bytes == chunk_end - chunk_begin) {
+        joined.checksum = joined_crc32c(joined.checksum, *next++, to - from);
+        joined.bytes += to - from;
+        const auto chunk_begin = number * checksums.chunk_bytes;
+        if (joined.bytes == std::min(checksums.chunk_bytes, checksums.bytes - chunk_begin)) {
           check_checksum(item, checksums.values[number], joined.checksum);
         }
-        ++number;
-      }
+      });
     }
   }
 
