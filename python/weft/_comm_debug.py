@@ -7,9 +7,8 @@ import weakref
 
 from torch.autograd.graph import register_multi_grad_hook
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils._pytree import tree_leaves
 
-from weft import _C, _groups
+from weft import _C, _containers, _groups
 
 _thread = threading.local()  # .active: the innermost comm_debug of this rank
 _names = weakref.WeakKeyDictionary()  # module -> "Transformer.layers.0"
@@ -27,7 +26,7 @@ def _name_of(module):
 
 
 def _tracked(values):
-    return [leaf for leaf in tree_leaves(values) if hasattr(leaf, "requires_grad") and leaf.requires_grad]
+    return [leaf for leaf in _containers.leaves(values) if hasattr(leaf, "requires_grad") and leaf.requires_grad]
 
 
 def _before_forward(module, inputs):

@@ -1,11 +1,13 @@
 """PyTorch's CommDebugMode: counts Weft's collectives too, and knows Weft's tensors and ranks that are threads."""
 
 import functools
+import sys
 from collections import defaultdict
 
 import torch
+import torch.utils._pytree as pytree
 
-from weft import _C, _groups, _imports
+from weft import _C, _containers, _groups, _imports
 
 
 def _operators():
@@ -118,7 +120,13 @@ def _know_parameters(tracker_class):
     tracker_class._fw_pre_hook = _fw_pre_hook
 
 
+def _take_any_container(module):
+    module.tree_flatten = functools.partial(pytree.tree_flatten, is_leaf=_containers.is_value)
+
+
 def _extend(module):
+    for each in (module, sys.modules[module._CommModeModuleTracker.__base__.__module__]):
+        _take_any_container(each)
     _count_collectives(module.CommDebugMode)
     _record_operands(module.CommDebugMode)
     _know_parameters(module._CommModeModuleTracker)

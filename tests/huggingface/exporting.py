@@ -38,7 +38,7 @@ class Exported:
 
 @functools.cache
 def _register_caches():
-    """Once, and not before an export: from then on torch's pytree raises for the caches of Mamba, which weft.comm_debug looks into."""
+    """Once. From then on torch's pytree raises for the caches of Mamba."""
     register_dynamic_cache_export_support()
 
 

@@ -95,10 +95,8 @@ def _row(cells):
 
 
 def _table(names, checks, cell):
-    """Column by column: exporting changes what a model's cache is to the other checks (exporting.py)."""
-    columns = [[_cell_or_reason(cell, name, check) for name in names] for check in checks]
     rows = [_row(["model", *checks]), _row(["---"] * (1 + len(checks)))]
-    return "".join(rows + [_row(cells) for cells in zip(names, *columns)])
+    return "".join(rows + [_row([name, *(_cell_or_reason(cell, name, check) for check in checks)]) for name in names])
 
 
 def tables():

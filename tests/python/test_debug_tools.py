@@ -134,6 +134,34 @@ def test_comm_debug_names_modules_in_backward():
         assert forward_calls == 2 and by_module == {"Sequential.0": (2, 256), "Sequential.1": (1, 128), "": (1, 128)}, text
 
 
+def test_comm_debug_and_comm_debug_mode_leave_containers_alone_that_pytree_cannot_take_apart():
+    """As transformers' caches for models that it does not export."""
+
+    class Cache:
+        pass
+
+    def refuse(cache):
+        raise RuntimeError("this cache is not exported")
+
+    class WithCache(nn.Module):
+        def __init__(self, mesh):
+            super().__init__()
+            self.block = Block(mesh)
+
+        def forward(self, x, cache):
+            return {"hidden": self.block(x), "cache": cache}
+
+    torch.utils._pytree.register_pytree_node(Cache, refuse, lambda values, context: Cache())
+
+    def program(mesh):
+        x = weft.ones(4, 8, device_mesh=mesh, requires_grad=True)
+        with weft.comm_debug() as c, weft.CommDebugMode() as mode:
+            WithCache(mesh)(x, Cache())["hidden"].sum().backward()
+        return c.by_module(), mode.get_total_counts()
+
+    assert on_mesh(program) == [({"WithCache.block": (1, 128), "": (1, 128)}, 2)] * 2
+
+
 def test_comm_debug_scopes_nest_and_modules_that_raise_are_left():
     class Raises(nn.Module):
         def forward(self, x):

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import nn
 
-from weft import _C
+from weft import _C, _containers
 from weft._fully_sharded import options as _options
 from weft._parallel.forward import set_replicates_plain
 from weft._fully_sharded.module import UNIT, add_methods, units_in
@@ -201,7 +200,7 @@ def _cast(values, dtype):
         is_cast = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != dtype
         return value.to(dtype) if is_cast else value
 
-    return pytree.tree_map(cast, values)
+    return _containers.mapped(cast, values)
 
 
 def _given_modules(module):

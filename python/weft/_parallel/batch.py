@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
-import torch.utils._pytree as pytree
 from torch import nn
 
-from weft import _C
+from weft import _C, _containers
 from weft._parallel.module import check_module
 
 
@@ -29,7 +28,7 @@ def shard_batch(module: nn.Module, device_mesh: _C.DeviceMesh | None = None, mes
     placements = [_C.parse_placement("S(0)" if m == sharded else "R") for m in range(mesh.ndim)]
 
     def shard(module, args, kwargs):
-        tensors = [each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor) and each.dim()]
+        tensors = [each for each in _containers.leaves((args, kwargs)) if isinstance(each, torch.Tensor) and each.dim()]
         rows = tensors[0].shape[0] if tensors else 0
 
         def own_rows(value):
@@ -38,7 +37,7 @@ def shard_batch(module: nn.Module, device_mesh: _C.DeviceMesh | None = None, mes
                 return value
             return _C.distribute_tensor(value, mesh, placements, src_data_rank=None)
 
-        return pytree.tree_map(own_rows, (args, kwargs))
+        return _containers.mapped(own_rows, (args, kwargs))
 
     def replicate_numbers(module, inputs, outputs):
         def replicated(value):
@@ -48,7 +47,7 @@ def shard_batch(module: nn.Module, device_mesh: _C.DeviceMesh | None = None, mes
             # The program may write to it (loss *= 2), and no view made by a redistribution allows that.
             return _C.redistribute(value, mesh, [_C.parse_placement("R")] * mesh.ndim).clone()
 
-        return pytree.tree_map(replicated, outputs)
+        return _containers.mapped(replicated, outputs)
 
     module.register_forward_pre_hook(shard, with_kwargs=True)
     module.register_forward_hook(replicate_numbers)

@@ -11,11 +11,10 @@ holds in it.
 import functools
 import inspect
 
-import torch.utils._pytree as pytree
 from torch import nn
 from torch.fx import _symbolic_trace
 
-from weft import _C
+from weft import _C, _containers
 from weft._gather import global_value
 
 _exchange = _C.exchange_parallel_forward
@@ -61,8 +60,8 @@ def _as_forward(generate):
             return generate(self, *args, **kwargs)
         try:
             result = generate(self, *args, **kwargs)
-            is_distributed = any(_C.is_dtensor(value) for value in pytree.tree_leaves((args, kwargs)))
-            return result if is_distributed else pytree.tree_map(global_value, result)
+            is_distributed = any(_C.is_dtensor(value) for value in _containers.leaves((args, kwargs)))
+            return result if is_distributed else _containers.mapped(global_value, result)
         finally:
             _exchange(False)
 
