@@ -12,7 +12,7 @@ help:
 	@echo "make test            build with warnings as errors, run all tests"
 	@echo "make faults          kill, stop or confuse a rank of a training run, RUNS times each (50); seeds are printed"
 	@echo "make wheel           make build/wheel/weft-*.whl, which installs next to torch in seconds"
-	@echo "make lint            format, syntax, layers, mirror of sources and tests, file sizes, names of types, words"
+	@echo "make lint            format, syntax, what docs name, layers, mirror of tests, sizes, twins, names of types, words"
 	@echo "make format          format all sources"
 	@echo "make bench [ONLY=x]  build and run the benchmarks, or only x"
 	@echo "make asan, tsan      run all tests under the address (and undefined) or the thread sanitizer"
@@ -84,6 +84,7 @@ lint: setup
 	@$(SOURCES) | xargs -r .venv/bin/clang-format --dry-run --Werror && echo "format: as .clang-format says"
 	@git ls-files -z --cached --others --exclude-standard -- '*.py' | xargs -0r ls -d 2>/dev/null | xargs -r .venv/bin/python -c \
 	  'import ast, sys; [ast.parse(open(path).read(), path) for path in sys.argv[1:]]' && echo "python: every file parses"
+	@.venv/bin/python scripts/check_docs.py
 	@.venv/bin/python scripts/check_layers.py
 	@.venv/bin/python scripts/check_mirror.py
 	@.venv/bin/python scripts/check_sizes.py
