@@ -30,6 +30,8 @@ WRITES = {
     "copy_": lambda x, y, i: x.copy_(y),
     "mul(out=)": lambda x, y, i: torch.mul(y, y, out=x),
     "matmul(out=)": lambda x, y, i: torch.mm(y[:, :4], y, out=x),
+    "cat(out=)": lambda x, y, i: torch.cat([y[:2], y[2:]], out=x),
+    "hstack(out=)": lambda x, y, i: torch.hstack([y[:, :3], y[:, 3:]], out=x),
     "cumsum(out=)": lambda x, y, i: torch.cumsum(y, 0, out=x),
     "foreach": lambda x, y, i: (torch._foreach_exp_([x]), torch._foreach_add_([x], [y]), x)[-1],
 }

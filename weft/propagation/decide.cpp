@@ -110,7 +110,8 @@ class Deciding {
     if (rule && !numbers_keep_linear_) {
       take_no_terms(*rule);
     }
-    if (rule) {
+    if (rule && subset.metas.size() < subset.operands.size()) {
+      forbid_factors_of_outputs_alone(*rule);
       // An out= argument has the sharding of the output that is stored in it.
       for (size_t out = 0; subset.metas.size() + out < subset.operands.size(); ++out) {
         rule->inputs.push_back(rule->outputs[out]);
@@ -118,6 +119,20 @@ class Deciding {
       }
     }
     return rule;
+  }
+
+  /// Forbids to shard what no operand that is read has, as the number of tensors that cat joins: the local operator computes all
+  /// of it, although an out= argument may be sharded along it.
+  static void forbid_factors_of_outputs_alone(Rule& rule) {
+    for (size_t f = 0; f < rule.sizes.size(); ++f) {
+      const auto factor = static_cast<Rule::Factor>(f);
+      const auto has = [&](const Rule::Dims& dims) { return Rule::has(dims, factor); };
+      const bool is_read =
+          std::any_of(rule.inputs.begin(), rule.inputs.end(), has) || (rule.lookup && rule.lookup->factor == factor);
+      if (!is_read && !rule.is_unsharded(factor)) {
+        rule.unsharded.push_back(factor);
+      }
+    }
   }
 
   /// Makes the rule one that neither passes partial operands on nor adds a term on every rank.
