@@ -53,6 +53,7 @@ void register_all() {
     register_selecting_backward(*each);
     register_indexing_backward(*each);
     register_composites(*each);
+    register_composite_outs(*each);
     register_instance_norm(*each);
     register_shared_heads(*each);
     register_where_number(*each);

@@ -102,6 +102,20 @@ TEST(InPlaceView, AnOperatorWithoutAViewFormRaises) {
   });
 }
 
+TEST(InPlaceView, ATensorIsResizedToTheSizesThatItHas) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto global = whole_numbers({4, 2});
+    auto x = distribute_tensor(global, mesh, {Shard(0)});
+    EXPECT_TRUE(x.resize_({4, 2}).is_same(x));
+    EXPECT_TRUE(x.resize_as_(x.clone()).is_same(x));
+    expect_equal(full_tensor(x), global);
+    EXPECT_THROW(x.resize_as_(x.sum()), c10::NotImplementedError);
+    // Factories resize what they store in.
+    at::randn_out(x, {4, 2});
+    EXPECT_EQ(spec_of(x)->layout(), Layout{Shard(0)});
+  });
+}
+
 TEST(InPlaceView, OnlyADistributedTensorTakesThePlaceOfAnother) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto global = whole_numbers({4, 2});

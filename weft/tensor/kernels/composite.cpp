@@ -81,7 +81,8 @@ void register_composites(torch::Library& library) {
       return each.first == name.name || each.first == full;
     });
     const auto op = found == composites().end() ? std::nullopt : dispatcher.findSchema(name);
-    if (op && is_listed(op->schema(), found->second) &&
+    // Forms with out= are in composite_out.cpp.
+    if (op && !op->schema().arguments().back().is_out() && is_listed(op->schema(), found->second) &&
         op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
       library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Composite>(found->second)));
     }

@@ -30,16 +30,20 @@ std::optional<c10::OperatorHandle> view_form(const c10::OperatorHandle& op) {
   return std::nullopt;
 }
 
+void check_can_change(const char* op, const at::Tensor& self, bool has_view) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      has_view && is_dtensor(self), "[", op, "] cannot change ",
+      is_dtensor(self) ? as_dtensor(self)->spec()->to_string() : "a plain tensor",
+      " in place. Make a new distributed tensor with from_local or distribute_tensor.");
+}
+
 class InPlaceView final : public c10::OperatorKernel {
  public:
   explicit InPlaceView(const c10::OperatorHandle& op) : view_(view_form(op)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
     const auto self = torch::jit::peek(*stack, 0, op.schema().arguments().size()).toTensor();
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        view_.has_value() && is_dtensor(self), "[", op.schema().name(), "] cannot change ",
-        is_dtensor(self) ? as_dtensor(self)->spec()->to_string() : "a plain tensor",
-        " in place. Make a new distributed tensor with from_local or distribute_tensor.");
+    check_can_change(op.schema().name().c_str(), self, view_.has_value());
     const bool is_sole = !self.is_meta() && as_dtensor(self)->local().storage().use_count() == 1;
     view_->callBoxed(stack);
     auto view = stack->back().toTensor();
@@ -69,10 +73,31 @@ at::Tensor& set_to_tensor(at::Tensor& self, const at::Tensor& source) {
   return self;
 }
 
+/// Functions of torch resize their out= argument also where it has the sizes: torch.randn(4, out=x).
+const at::Tensor& resize(
+    const at::Tensor& self,
+    c10::IntArrayRef sizes,
+    std::optional<at::MemoryFormat> memory_format) {
+  const bool stays = self.sizes() == sizes && (!memory_format || self.suggest_memory_format() == *memory_format);
+  check_can_change("aten::resize_", self, stays);
+  return self;
+}
+
+const at::Tensor& resize_as(
+    const at::Tensor& self,
+    const at::Tensor& other,
+    std::optional<at::MemoryFormat> memory_format) {
+  const bool stays = self.sizes() == other.sizes() && !memory_format;
+  check_can_change("aten::resize_as_", self, stays);
+  return self;
+}
+
 } // namespace
 
 void register_in_place_views(torch::Library& library) {
   library.impl("set_.source_Tensor", TORCH_FN(set_to_tensor));
+  library.impl("resize_", TORCH_FN(resize));
+  library.impl("resize_as_", TORCH_FN(resize_as));
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);

@@ -24,6 +24,13 @@ void register_as_strided(torch::Library& library);
 ///   at::ctc_loss(x, targets, l, m)      l and m may be distributed
 void register_composites(torch::Library& library);
 
+/// The out= forms of composite operators: the operator without out=, whose result is copied to the argument, in any layout.
+/// ATen's code would store results in plain tensors of its own (the factors of det), or through a view, which is a copy where
+/// the argument is sharded (kron).
+///
+///   at::kron_out(out {S(0)}, a {R}, b {R})   ->   out {S(0)}
+void register_composite_outs(torch::Library& library);
+
 /// einsum as one operator, for autograd: the forward runs by its rule, and the backward consists of einsums again. ATen
 /// decomposes equations with an ellipsis, a letter twice in one operand or a letter in only one operand, as usual.
 void register_einsum(torch::Library& autograd);
@@ -40,8 +47,9 @@ void register_einsum(torch::Library& autograd);
 void register_embedding(torch::Library& autograd);
 
 /// Operators that change a tensor's shape in place (t_, squeeze_, ...): the tensor becomes the result of the view
-/// operator with the same name without the underscore. set_ makes it share the memory of another distributed tensor.
-/// Operators without such a view operator (resize_, other forms of set_) raise.
+/// operator with the same name without the underscore. set_ makes it share the memory of another distributed tensor, and
+/// resize_ to the sizes that it has leaves it as it is. Operators without such a view operator (resize_ to other sizes, other
+/// forms of set_) raise.
 void register_in_place_views(torch::Library& library);
 
 /// Indexing, whose gradient keeps the shards of the dims that are not indexed. ATen adds the gradient to a tensor of zeros in
