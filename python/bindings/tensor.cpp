@@ -184,13 +184,6 @@ void bind_tensors(py::module_& module) {
   module.def(
       "arrived_local", [](py::handle tensor) { return to_plain<&to_local>("to_local", tensor, py::none()); },
       py::arg("tensor"), "As to_local, but waits.");
-  module.def(
-      "is_pending",
-      [](py::handle tensor) {
-        const auto* impl = as_dtensor(tensor_from("is_pending", tensor));
-        return impl != nullptr && impl->is_pending();
-      },
-      py::arg("tensor"), "Whether a collective still writes the local tensor.");
   module.def("refuse_memory", &refuse_memory, py::arg("tensor"));
   module.def(
       "full_tensor",
