@@ -1,6 +1,8 @@
 """torch.optim.swa_utils over distributed parameters: averages are those of a single device, laid out as the parameters."""
 
 import copy
+import os
+import sys
 
 import pytest
 import torch
@@ -9,6 +11,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn, get_swa_multi_avg_fn, update_bn
 from weft import Replicate, Shard
+
+sys.path.insert(0, os.path.dirname(__file__))
+from placed_model import placed, plain
 
 torch.manual_seed(2)
 MODEL = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 4))
@@ -22,19 +27,6 @@ AVERAGES = {
     "with buffers": {"use_buffers": True},
     "exponential of lists with buffers": {"multi_avg_fn": get_ema_multi_avg_fn(0.9), "use_buffers": True},
 }
-
-
-def distributed(mesh):
-    def place(name, module, mesh):
-        for own, parameter in list(module.named_parameters(recurse=False)):
-            layout = LAYOUTS.get(f"{name}.{own}", Replicate())
-            module.register_parameter(own, nn.Parameter(weft.distribute_tensor(parameter.data, mesh, [layout])))
-
-    return weft.distribute_module(copy.deepcopy(MODEL), mesh, place)
-
-
-def plain(tensor):
-    return (tensor.full_tensor() if weft.is_dtensor(tensor) else tensor).detach()
 
 
 def averaged(model, to_input, options):
@@ -61,7 +53,7 @@ def test_averages(name, layout):
 
     def rank_program(rank):
         mesh = weft.init_device_mesh("cpu", (2,))
-        average, result = averaged(distributed(mesh), lambda t: weft.distribute_tensor(t, mesh, [layout]), AVERAGES[name])
+        average, result = averaged(placed(MODEL, LAYOUTS, mesh), lambda t: weft.distribute_tensor(t, mesh, [layout]), AVERAGES[name])
         for parameter_name, parameter in average.module.named_parameters():
             assert parameter.placements == (LAYOUTS.get(parameter_name, Replicate()),)
         torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)

@@ -1,6 +1,8 @@
 """torch.amp.GradScaler over distributed parameters: scales, skipped steps and parameters are those of a single device."""
 
 import copy
+import os
+import sys
 
 import pytest
 import torch
@@ -9,24 +11,13 @@ from torch import nn
 from torch.nn import functional as F
 from weft import Replicate, Shard
 
+sys.path.insert(0, os.path.dirname(__file__))
+from placed_model import placed, plain
+
 torch.manual_seed(2)
 MODEL = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
 X, Y = torch.randn(5, 6), torch.randn(5, 4)
 LAYOUTS = {"0.weight": Shard(0), "0.bias": Shard(0), "2.weight": Shard(1)}
-
-
-def distributed(mesh):
-    def place(name, module, mesh):
-        for own, parameter in list(module.named_parameters(recurse=False)):
-            layout = LAYOUTS.get(f"{name}.{own}", Replicate())
-            module.register_parameter(own, nn.Parameter(weft.distribute_tensor(parameter.data, mesh, [layout])))
-
-    return weft.distribute_module(copy.deepcopy(MODEL), mesh, place)
-
-
-def plain(tensor):
-    return (tensor.full_tensor() if weft.is_dtensor(tensor) else tensor).detach()
-
 
 OPTIMIZERS = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
@@ -65,7 +56,7 @@ def test_steps_are_those_of_a_single_device(name, clips, overflows):
 
     def rank_program(rank):
         mesh = weft.init_device_mesh("cpu", (2,))
-        parallel = distributed(mesh)
+        parallel = placed(MODEL, LAYOUTS, mesh)
         to_input = lambda t: weft.distribute_tensor(t, mesh, [Replicate()])  # noqa: E731
         result = train(parallel, OPTIMIZERS[name](parallel.parameters()), to_input, clips, overflows)
         torch.testing.assert_close(result[0], expected[0], rtol=1e-4, atol=1e-5)
@@ -80,7 +71,7 @@ def test_with_autocast():
 
     def rank_program(rank):
         mesh = weft.init_device_mesh("cpu", (2,))
-        parallel = distributed(mesh)
+        parallel = placed(MODEL, LAYOUTS, mesh)
         to_input = lambda t: weft.distribute_tensor(t, mesh, [Replicate()])  # noqa: E731
         result, _ = train(parallel, OPTIMIZERS["SGD"](parallel.parameters()), to_input, False, True, autocast=True)
         torch.testing.assert_close(result, expected, rtol=2**-5, atol=2**-7)  # bfloat16 has 8 bits
@@ -109,7 +100,7 @@ def test_an_overflow_of_one_rank_skips_the_step_on_all():
 def test_one_number_is_reduced_for_all_gradients():
     def rank_program(rank):
         mesh = weft.init_device_mesh("cpu", (2,))
-        model = distributed(mesh)
+        model = placed(MODEL, LAYOUTS, mesh)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         scaler = torch.amp.GradScaler("cpu")
         scaler.scale(model(weft.distribute_tensor(X, mesh, [Replicate()])).sum()).backward()

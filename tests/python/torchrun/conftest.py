@@ -1,8 +1,11 @@
+import shutil
+import tempfile
 from datetime import timedelta
 
 import pytest
 import torch
 import torch.distributed as dist
+import weft
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,3 +18,19 @@ def process_group():
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+
+
+@pytest.fixture
+def folder():
+    """One folder for all ranks."""
+    names = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(names)
+    yield names[0]
+    dist.barrier()
+    if dist.get_rank() == 0:
+        shutil.rmtree(names[0])

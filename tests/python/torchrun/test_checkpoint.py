@@ -1,7 +1,5 @@
 """Sharded checkpoints by torch.distributed.checkpoint, both ways with those of PyTorch's DTensor."""
 
-import shutil
-import tempfile
 
 import pytest
 import torch
@@ -18,22 +16,6 @@ from weft import Partial, Replicate, Shard, StridedShard
 
 OURS = [[Shard(0)], [Shard(1)], [Replicate()], [StridedShard(0, split_factor=2)]]
 THEIRS = [[TorchShard(0)], [TorchShard(1)], [TorchReplicate()]]
-
-
-@pytest.fixture
-def folder():
-    """One folder for all ranks."""
-    names = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(names)
-    yield names[0]
-    dist.barrier()
-    if dist.get_rank() == 0:
-        shutil.rmtree(names[0])
-
-
-@pytest.fixture
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
 
 
 @pytest.mark.parametrize("shape", [(8, 6), (5, 3), (1, 2), (0, 2)])

@@ -23,11 +23,6 @@ def fresh_tracer():
     torch._dynamo.reset()
 
 
-@pytest.fixture(scope="module")
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 class MLP(nn.Module):
     def __init__(self):
         super().__init__()

@@ -20,11 +20,6 @@ def fresh_tracer():
     torch._dynamo.reset()
 
 
-@pytest.fixture(scope="module")
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 def inside(x, target, **options):
     with weft.loss_parallel():
         return F.cross_entropy(x, target, **options)

@@ -21,11 +21,6 @@ def fresh_tracer():
 
 
 @pytest.fixture(scope="module")
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
-@pytest.fixture(scope="module")
 def both():
     return weft.init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
 

@@ -23,11 +23,6 @@ def fresh_tracer():
     torch._dynamo.reset()
 
 
-@pytest.fixture(scope="module")
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 def expect_as_eager(function, inputs, parameters=(), backends=("eager", "graphs")):
     """Three steps draw the numbers of three steps in eager mode, and leave the same random state."""
     weft.manual_seed(7)

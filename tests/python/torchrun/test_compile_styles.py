@@ -29,11 +29,6 @@ def fresh_tracer():
     torch._dynamo.reset()
 
 
-@pytest.fixture(scope="module")
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 class Mixer(nn.Module):
     """Takes arguments by position and by keyword, and returns a tuple."""
 

@@ -41,11 +41,6 @@ class Model(nn.Module):
 PLAN = {"table": "rowwise", "blocks.*.up": "colwise", "blocks.*.down": "rowwise"}
 
 
-@pytest.fixture
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 def exported(model, *inputs, **options):
     return torch.export.export(model, inputs, **options)
 

@@ -65,11 +65,6 @@ PLAN = {
 }
 
 
-@pytest.fixture(scope="module")
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 @pytest.fixture
 def folder():
     """One folder for both processes."""

@@ -9,11 +9,6 @@ from torch.nn import functional as F
 LAYOUTS = [weft.Replicate(), weft.Shard(0), weft.Shard(1)]
 
 
-@pytest.fixture
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 def of(dual):
     return forward_ad.unpack_dual(dual).tangent
 

@@ -22,11 +22,6 @@ class MLP(nn.Module):
         return self.down(F.gelu(self.up(self.norm(x))))
 
 
-@pytest.fixture(scope="module")
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 def parallel_model(mesh):
     torch.manual_seed(0)
     plan = {"up": ColwiseParallel(use_local_output=False), "down": RowwiseParallel(use_local_output=False)}

@@ -7,11 +7,6 @@ import weft
 from weft import Replicate, Shard
 
 
-@pytest.fixture
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 def drawn(mesh):
     return weft.rand(4, device_mesh=mesh, placements=[Replicate()]).to_local()
 

@@ -1,8 +1,6 @@
 """torch.distributed.checkpoint over models with distributed parameters: async_save, and state dicts with every option."""
 
 import pickle
-import shutil
-import tempfile
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
@@ -19,22 +17,6 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from weft import Replicate, Shard
-
-
-@pytest.fixture
-def folder():
-    """One folder for all ranks."""
-    names = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(names)
-    yield names[0]
-    dist.barrier()
-    if dist.get_rank() == 0:
-        shutil.rmtree(names[0])
-
-
-@pytest.fixture
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
 
 
 def made(mesh, placements, seed, device="cpu"):

@@ -17,11 +17,6 @@ from torch.utils import _pytree
 from weft import Replicate, Shard
 
 
-@pytest.fixture
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 def sharded(mesh, seed, dim=0, dtype=torch.float32):
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)).to(dtype)

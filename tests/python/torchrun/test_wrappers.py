@@ -20,11 +20,6 @@ FULL = StateDictOptions(full_state_dict=True)
 
 
 @pytest.fixture
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
-@pytest.fixture
 def model(mesh):
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     return weft.parallelize_module(model, mesh, {"0": weft.ColwiseParallel(), "1": weft.RowwiseParallel()})
