@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Checks that every include inside weft/ follows an edge declared by weft_layer(...) in CMakeLists.txt.
+"""Checks that every include inside weft/ follows an edge declared by weft_layer(...) in CMakeLists.txt, and that the folders of
+the Python package import each other without a cycle.
 
 cmake/WeftLayer.cmake says what the declarations mean. Usage: check_layers.py [root of the tree]
 """
 
+import ast
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,10 +92,53 @@ def complaint(file, target, layers):
     return f"{layer.name} declares {', '.join(edges) or 'no edges'}"
 
 
+def imported_modules(path):
+    """What a module of the package weft imports from it when it is imported itself: ("weft._torch.seed", line)."""
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.ImportFrom) and statement.module:
+            yield statement.module, statement.lineno
+            yield from ((f"{statement.module}.{each.name}", statement.lineno) for each in statement.names)
+        elif isinstance(statement, ast.Import):
+            yield from ((each.name, statement.lineno) for each in statement.names)
+
+
+def python_edges(root):
+    """Of each folder of python/weft, and each module next to them, those that it imports: {"_torch": {"_gather": "file:line"}}.
+    Imports inside of functions do not count, nor do those of the package by its own __init__.py."""
+    package = root / "python/weft"
+    edges = {path.stem if path.is_file() else path.name: {} for path in package.glob("*") if path.name != "__init__.py"}
+    for path in sorted(package.rglob("*.py")):
+        own = path.relative_to(package).parts[0].removesuffix(".py")
+        for module, line in imported_modules(path) if own in edges else ():
+            parts = module.split(".")
+            if parts[0] == "weft" and len(parts) > 1 and parts[1] in edges and parts[1] != own:
+                edges[own].setdefault(parts[1], f"{path.relative_to(root)}:{line}")
+    return edges
+
+
+def check_python(root):
+    """The first cycle of the folders and modules of python/weft that each of them is found in."""
+    edges, done, found = python_edges(root), set(), []
+
+    def visit(name, path):
+        if name in path:
+            cycle = [*path[path.index(name) :], name]
+            steps = (f"{a} imports {b} ({edges[a][b]})" for a, b in zip(cycle, cycle[1:]))
+            found.append(f"python/weft: a cycle of imports: {', '.join(steps)}. Move what both need")
+        elif name not in done:
+            for other in edges[name]:
+                visit(other, [*path, name])
+            done.add(name)
+
+    for name in sorted(edges):
+        visit(name, [])
+    return found
+
+
 def check(root):
     """All complaints about the tree, as text."""
     layers = declared_layers((root / "CMakeLists.txt").read_text())
-    found = check_declarations(layers)
+    found = check_declarations(layers) + check_python(root)
     for folder in sorted(p for p in (root / "weft").rglob("*") if p.is_dir()):
         name, files = folder.relative_to(root / "weft").as_posix(), [p for p in folder.iterdir() if p.is_file()]
         if files and name not in layers:
@@ -116,4 +161,4 @@ def check(root):
 
 
 if __name__ == "__main__":
-    complaints.run(check, "layers: every include follows a declared edge")
+    complaints.run(check, "layers: every include follows a declared edge, Python imports without a cycle")

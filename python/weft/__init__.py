@@ -75,9 +75,9 @@ from weft._fully_sharded.module import FullyShardedModule
 from weft._groups import init_device_mesh
 from weft._install import install, uninstall
 from weft._local import local, local_map
-from weft._parallel.batch import shard_batch
-from weft._parallel.materialize import materialize
-from weft._parallel.module import distribute_module
+from weft._modules.batch import shard_batch
+from weft._modules.distribute import distribute_module
+from weft._modules.materialize import materialize
 from weft._parallel.parallelize import parallelize_module
 from weft._parallel.styles import (
     ColwiseParallel,

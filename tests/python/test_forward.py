@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from torch import nn
-from weft._parallel import forward
+from weft._modules import forward
 
 
 class Depth(nn.Module):

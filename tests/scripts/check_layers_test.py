@@ -94,6 +94,24 @@ class CheckLayers(TreeTest):
         self.write({"weft/core/mesh.cpp": '#include "weft/weft.h"\n'})
         self.assert_fails_with("the umbrella header is for users")
 
+    def test_folders_of_python_do_not_import_each_other(self):
+        package = {
+            "python/weft/__init__.py": "from weft._plans.plan import Plan",
+            "python/weft/_world.py": "from weft import _C",
+            "python/weft/_modules/forward.py": "from weft import _C, _world",
+            "python/weft/_plans/plan.py": "from weft._modules.forward import run\ndef late():\n    import weft._late",
+            "python/weft/_late.py": "import weft._plans.plan",
+        }
+        self.write(package)
+        self.assert_passes()
+        self.write({"python/weft/_modules/more.py": "from weft._plans import plan"})
+        self.assert_fails_with(
+            "a cycle of imports: _plans imports _modules (python/weft/_plans/plan.py:1), "
+            "_modules imports _plans (python/weft/_modules/more.py:1)"
+        )
+        self.write({"python/weft/_modules/more.py": "", "python/weft/_world.py": "import weft._late"})
+        self.assert_fails_with("_late imports _plans (python/weft/_late.py:1)")
+
     def test_an_undeclared_folder_fails(self):
         self.write({"weft/ghost/a.h": ""})
         self.assert_fails_with("weft/ghost: no weft_layer(ghost ...)")

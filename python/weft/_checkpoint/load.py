@@ -13,9 +13,9 @@ from torch.utils import _pytree
 
 from weft import _C
 from weft._C import Replicate
-from weft._parallel.materialize import has_meta, prepare_to_load
 from weft._checkpoint.named_state import NamedState, check_state, fills_module, has_state, holds_tensors, is_optimizer_state, unwrapped
 from weft._checkpoint.value_json import decoded, joined
+from weft._modules.materialize import has_meta, prepare_to_load
 
 _Path = str | os.PathLike
 

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from weft import _C
-from weft._parallel.materialize import has_meta, prepare_to_load
-from weft._parallel.module import check_module
 from weft._checkpoint.named_state import check_has_memory, fills_module
+from weft._modules.distribute import check_module
+from weft._modules.materialize import has_meta, prepare_to_load
 
 
 class LoadedKeys(NamedTuple):

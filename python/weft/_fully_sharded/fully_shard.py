@@ -16,9 +16,9 @@ from torch import nn
 
 from weft import _C, _containers
 from weft._fully_sharded import options as _options
-from weft._parallel.forward import set_replicates_plain
 from weft._fully_sharded.module import UNIT, add_methods, units_in
-from weft._parallel.module import check_module
+from weft._modules.distribute import check_module
+from weft._modules.forward import set_replicates_plain
 
 _IN_UNIT = "_weft_in_unit"  # set on plain parameters that a unit has taken, and on its shards
 

@@ -10,9 +10,9 @@ from torch import nn
 
 from weft import _C
 from weft._huggingface import accelerate as _accelerate
-from weft._parallel.forward import replace_method
-from weft._parallel.module import place
 from weft._huggingface.trainer import wait_for_all
+from weft._modules.distribute import place
+from weft._modules.forward import replace_method
 
 
 def is_transposed_linear(module: nn.Module) -> bool:

@@ -11,13 +11,13 @@ from typing import Any
 from torch import nn
 
 from weft import _C
-from weft._parallel.forward import set_replicates_plain
 from weft._fully_sharded.fully_shard import fully_shard
+from weft._huggingface.transformers import adopt, is_transposed_linear, plan_of
 from weft._install import is_installed
-from weft._parallel.module import check_module, place, replicate_what_is_plain
+from weft._modules.distribute import check_module, place, replicate_what_is_plain
+from weft._modules.forward import set_replicates_plain
 from weft._parallel.styles import ParallelStyle
 from weft._parallel.torch_styles import style_from_torch
-from weft._huggingface.transformers import adopt, is_transposed_linear, plan_of
 from weft._parallel.unsharded_layers import warn_of_unsharded_layers
 
 Plan = ParallelStyle | Mapping[str, Any] | str | os.PathLike | _C.ParallelPlan

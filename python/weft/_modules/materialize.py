@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from weft import _C
-from weft._parallel.module import check_module
+from weft._modules.distribute import check_module
 
 
 def _plain_device(module, device):

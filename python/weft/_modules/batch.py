@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from weft import _C, _containers
-from weft._parallel.module import check_module
+from weft._modules.distribute import check_module
 
 
 def shard_batch(module: nn.Module, device_mesh: _C.DeviceMesh | None = None, mesh_dim: str = "dp") -> nn.Module:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from weft import _C
-from weft._parallel.forward import set_replicates_plain
+from weft._modules.forward import set_replicates_plain
 
 
 def check_module(where, module):

@@ -1,0 +1,1 @@
+"""Modules with distributed parameters: distribute_module, their forward, deferred initialisation, their batch."""
