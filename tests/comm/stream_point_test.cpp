@@ -27,7 +27,7 @@ TEST(StreamPoint, AnotherStreamReadsWhatWasWrittenBefore) {
   for (int i = 0; i < 50; ++i) {
     product = product.matmul(large);
   }
-  written.fill_(1).mul_(product[0][0]); // after milliseconds
+  written.fill_(4096).mul_(product[0][0]); // 1, after milliseconds
   const auto point = StreamPoint::now(device);
   const auto before = streams.exchangeStream(streams.getStreamFromGlobalPool(device));
   EXPECT_NE(before, streams.getStream(device));

@@ -44,10 +44,12 @@ TEST(PooledBuffer, ViewsAreValidAgainWithTheMemory) {
   const auto view = buffer.view(2, {2, 5});
   view.fill_(3);
   buffer.release();
-  for (const auto& freed : {view, buffer.tensor()}) {
-    expect_contains(
-        testing::error_text([&] { freed.sum(); }), "a gathered parameter is required while its values are there");
-    EXPECT_ANY_THROW(freed.fill_(1));
+  if (kReadingFreedIsAnError) {
+    for (const auto& freed : {view, buffer.tensor()}) {
+      expect_contains(
+          testing::error_text([&] { freed.sum(); }), "a gathered parameter is required while its values are there");
+      EXPECT_ANY_THROW(freed.fill_(1));
+    }
   }
   buffer.take(pool);
   buffer.tensor().fill_(4);

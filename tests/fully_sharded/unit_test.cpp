@@ -7,6 +7,7 @@
 #include "weft/tensor/dispatch.h"
 
 #include <gtest/gtest.h>
+#include <torch/version.h>
 
 #include <map>
 
@@ -165,7 +166,9 @@ TEST(Unit, AParameterThatIsAResultStaysReadableWithoutAGraphToo) {
       expect_equal(view, kWeight.t()[0]);
       EXPECT_TRUE(layer.unit->is_gathered());
       layer.unit->reshard();
-      expect_contains(error_text([&] { view.sum(); }), "a gathered parameter is required while its values are there");
+      if (kReadingFreedIsAnError) {
+        expect_contains(error_text([&] { view.sum(); }), "a gathered parameter is required while its values are there");
+      }
       returned([](const at::Tensor& weight) { return weight * 2; });
       EXPECT_FALSE(layer.unit->is_gathered()) << "after a forward that gives no parameter";
     }
@@ -173,6 +176,9 @@ TEST(Unit, AParameterThatIsAResultStaysReadableWithoutAGraphToo) {
 }
 
 TEST(Unit, ABackwardThatBeginsAtAnUnknownResultIsAnError) {
+  if (!kReadingFreedIsAnError) {
+    GTEST_SKIP() << "torch " << TORCH_VERSION << " ends the process instead";
+  }
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const Layer layer(mesh);
     const auto x = at::clone(kInput).requires_grad_();

@@ -15,6 +15,9 @@ from weft import Shard
 
 RANKS, DIM = 2, 12
 
+# torch 2.11 ends the process instead.
+READING_FREED_IS_AN_ERROR = not torch.__version__.startswith("2.11.")
+
 
 class Block(nn.Module):
     def __init__(self):
@@ -198,8 +201,9 @@ def test_a_parameter_without_a_gradient_that_is_a_result_can_be_read(give, is_fr
                 result = result[1] if isinstance(result, tuple) else result
                 torch.testing.assert_close(result.detach(), expected)
         table.reshard()
-        with pytest.raises(RuntimeError, match="a gathered parameter is required while its values are there"):
-            result.sum()
+        if READING_FREED_IS_AN_ERROR:
+            with pytest.raises(RuntimeError, match="a gathered parameter is required while its values are there"):
+                result.sum()
 
     on_mesh(program)
 
@@ -321,6 +325,8 @@ def test_results_deep_in_other_objects(levels):
     if levels == 4:
         expect_as_one_device(OddModel)
         return
+    if not READING_FREED_IS_AN_ERROR:
+        pytest.skip(f"torch {torch.__version__} ends the process instead")
 
     def program(mesh):
         model = sharded(OddModel(), mesh)

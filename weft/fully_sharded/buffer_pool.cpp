@@ -10,14 +10,10 @@ namespace weft {
 
 namespace {
 
-/// Whether this torch can allow access to a storage again; 2.11 cannot.
-template <typename StorageImpl>
-constexpr bool kAccessCanBeAllowed = requires(StorageImpl& storage) { storage.clear_data_ptr_access_error_msg_(); };
-
-/// Reads and writes raise an error, instead of ending the process at the address 0, where this torch can allow them again.
+/// Reads and writes raise an error, instead of ending the process at the address 0.
 template <typename StorageImpl>
 void forbid_access(StorageImpl& storage) {
-  if constexpr (kAccessCanBeAllowed<StorageImpl>) {
+  if constexpr (can_allow_access<StorageImpl>) {
     storage.release_data_and_set_meta_custom_data_ptr_error_msg_(
         "[fully_shard] a gathered parameter is required while its values are there, but got one, or a view of one, "
         "that "
@@ -29,7 +25,7 @@ void forbid_access(StorageImpl& storage) {
 
 template <typename StorageImpl>
 void allow_access(StorageImpl& storage) {
-  if constexpr (kAccessCanBeAllowed<StorageImpl>) {
+  if constexpr (can_allow_access<StorageImpl>) {
     storage.clear_data_ptr_access_error_msg_();
   }
 }

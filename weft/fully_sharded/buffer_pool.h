@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
 
 #include <memory>
 #include <mutex>
@@ -31,8 +32,16 @@ class BufferPool {
   std::vector<Free> free_;
 };
 
+template <typename StorageImpl>
+constexpr bool can_allow_access = requires(StorageImpl& storage) { storage.clear_data_ptr_access_error_msg_(); };
+
+/// Whether reading a buffer without memory is an error. With torch 2.11, which cannot allow access to a storage again, it ends
+/// the process.
+constexpr bool kReadingFreedIsAnError = can_allow_access<c10::StorageImpl>;
+
 /// A tensor of one dim whose memory comes from a pool and may go back to it while the tensor and its views live on: a view that
-/// autograd has saved is valid again once the buffer has memory and its old values. Reading one meanwhile is an error.
+/// autograd has saved is valid again once the buffer has memory and its old values. See kReadingFreedIsAnError for what
+/// reading one meanwhile is.
 class PooledBuffer {
  public:
   /// Takes memory for `spare` elements more, so that a buffer of so many elements more can take it next.

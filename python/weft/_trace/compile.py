@@ -91,17 +91,28 @@ def _take_gradients(runtime_wrappers):
     autograd.process_runtime_tangent = staticmethod(process_tangent)
 
 
+def _specs_of_gradients(metadata, subclass_metadata):
+    """The specs of what a compiled backward computes; None where a call for distributed tensors alone cannot make all of it."""
+    metas = subclass_metadata.grad_input_metas if subclass_metadata is not None else None
+    specs = [_spec_of(meta) for meta in metas or ()]
+    others = [meta for meta, spec in zip(metas or (), specs, strict=True) if spec is None and hasattr(meta, "original_subclass")]
+    if not any(specs) or others or metadata.num_backward_tokens or metadata.is_rng_op_functionalized:
+        return None
+    return specs
+
+
 def _give_gradients(runtime_wrappers):
     """Makes the gradients that a compiled backward computes distributed tensors, in one call for all."""
+    if not hasattr(runtime_wrappers, "_codegen_backward_epilogue"):
+        _give_gradients_of_interpreted(runtime_wrappers)
+        return
     make_epilogue = runtime_wrappers._codegen_backward_epilogue
 
     @functools.wraps(make_epilogue)
     def with_own(fw_metadata, maybe_subclass_meta, codegen_wrap_fn):
         epilogue = make_epilogue(fw_metadata, maybe_subclass_meta, codegen_wrap_fn)
-        metas = maybe_subclass_meta.grad_input_metas if maybe_subclass_meta is not None else None
-        specs = [_spec_of(meta) for meta in metas or ()]
-        others = [meta for meta, spec in zip(metas or (), specs, strict=True) if spec is None and hasattr(meta, "original_subclass")]
-        if not any(specs) or others or fw_metadata.num_backward_tokens or fw_metadata.is_rng_op_functionalized:
+        specs = _specs_of_gradients(fw_metadata, maybe_subclass_meta)
+        if specs is None:
             return epilogue
 
         def leave_backward(results, make_subclass_override=None):
@@ -112,6 +123,20 @@ def _give_gradients(runtime_wrappers):
         return leave_backward
 
     runtime_wrappers._codegen_backward_epilogue = with_own
+
+
+def _give_gradients_of_interpreted(runtime_wrappers):
+    """The same in torch 2.11, which generates no code for it."""
+    epilogue = runtime_wrappers._backward_epilogue_functional
+
+    @functools.wraps(epilogue)
+    def leave_backward(metadata, subclass_metadata, results, *, make_subclass_override=None):
+        specs = _specs_of_gradients(metadata, subclass_metadata) if make_subclass_override is None else None
+        if specs is None:
+            return epilogue(metadata, subclass_metadata, results, make_subclass_override=make_subclass_override)
+        return _C.leave_compiled(results, specs)
+
+    runtime_wrappers._backward_epilogue_functional = leave_backward
 
 
 _draws = {}  # id of a compilation -> the random numbers that its program draws, until the program is given its boundary
