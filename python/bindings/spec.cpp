@@ -65,6 +65,12 @@ void bind_specs(py::module_& module) {
       .def_property_readonly("dtype", [](const TensorSpec& self) { return py::cast(self.dtype()); })
       .def_property_readonly("ndim", &TensorSpec::dim)
       .def(
+          "with_sizes",
+          [](const TensorSpec& self, const std::vector<int64_t>& shape, const std::vector<int64_t>& stride) {
+            return TensorSpec::make(self.mesh(), self.layout(), shape, stride, self.dtype());
+          },
+          py::arg("shape"), py::arg("stride"), "The same mesh, layout and dtype for a tensor of other global sizes.")
+      .def(
           "shard_order",
           [](const TensorSpec& self, int64_t tensor_dim) {
             const auto order = self.shard_order(tensor_dim);

@@ -4,12 +4,14 @@
 #include "weft/redistribute/functional_group.h"
 #include "weft/tensor/gradients/gradient_layout.h"
 #include "weft/tensor/impl/inspect.h"
+#include "weft/tensor/impl/open_sizes.h"
 #include "weft/tensor/impl/operand.h"
 #include "weft/tensor/impl/parallel_forward.h"
 #include "weft/tensor/impl/scopes.h"
 #include "weft/tensor/random/recorded_draws.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <pybind11/functional.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
@@ -33,10 +35,14 @@ bool is_fake_or_functional(const at::TensorBase& tensor) {
   return type == "FakeTensor" || type == "FunctionalTensor";
 }
 
-void trace_as(py::handle cls, py::function name_group) {
+void trace_as(py::handle cls, py::function name_group, py::function generalise) {
   traced_class = reinterpret_cast<PyTypeObject*>(cls.inc_ref().ptr());
   show_to_tracer_by(give_class);
   recognize_tracers_by(is_fake_or_functional);
+  generalise_by([generalise = std::move(generalise)](const at::Tensor& tensor, const TensorFunction& function) {
+    const py::gil_scoped_acquire gil;
+    return generalise(tensor, function).cast<at::Tensor>();
+  });
   name_groups_by([name_group = std::move(name_group)](const DeviceMesh& mesh, c10::IntArrayRef mesh_dims) {
     const py::gil_scoped_acquire gil;
     return name_group(mesh, std::vector<int64_t>(mesh_dims.begin(), mesh_dims.end())).cast<std::string>();
@@ -65,6 +71,15 @@ at::Tensor wrap_local_tensor(const at::Tensor& local, const SpecPtr& spec, bool 
     as_dtensor(tensor)->become_cast_parameter();
   }
   return tensor;
+}
+
+/// Gives a traced tensor open sizes, instead of those of its spec.
+void set_open_sizes(
+    const at::Tensor& tensor,
+    const std::vector<c10::SymInt>& sizes,
+    const std::vector<c10::SymInt>& strides) {
+  checked_values("torch.compile", tensor);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(c10::SymIntArrayRef(sizes), c10::SymIntArrayRef(strides));
 }
 
 /// What wrap_local_tensor makes the tensor of.
@@ -187,9 +202,10 @@ py::object run_drawing(const RecordedDraws& draws, const py::object& program, co
 } // namespace
 
 void bind_tracing(py::module_& module) {
-  module.def("trace_as", &trace_as, py::arg("cls"), py::arg("name_group"));
+  module.def("trace_as", &trace_as, py::arg("cls"), py::arg("name_group"), py::arg("generalise"));
   module.def("call_own_kernel", &call_own_kernel);
   module.def("wrap_local_tensor", &wrap_local_tensor, py::arg("local"), py::arg("spec"), py::arg("is_parameter"));
+  module.def("set_open_sizes", &set_open_sizes, py::arg("tensor"), py::arg("sizes"), py::arg("strides"));
   module.def("tracing_state", &tracing_state);
   module.def("traced_guard", &traced_guard, py::arg("tensor"));
   module.def("traced_form", &traced_form, py::arg("tensor"));

@@ -22,13 +22,13 @@ def _show_to_fake_mode(fake_tensor):
 
     @functools.wraps(from_tensor)
     def from_distributed(self, tensor, **options):
-        if _C.is_dtensor(tensor):
-            from weft._trace.traced_tensor import TracedTensor, traced_form
+        if not _C.is_dtensor(tensor):
+            return from_tensor(self, tensor, **options)
+        from weft._trace.traced_tensor import TracedTensor, traced_form
 
-            if not isinstance(tensor, TracedTensor):
-                tensor = traced_form(tensor, self)
-                options = {**options, "static_shapes": True, "symbolic_context": None}
-        return from_tensor(self, tensor, **options)
+        if not isinstance(tensor, TracedTensor) and options.get("symbolic_context") is None:
+            options = {**options, "static_shapes": True}
+        return from_tensor(self, traced_form(tensor, self), **options)
 
     fake_tensor.FakeTensorMode.from_tensor = from_distributed
 
@@ -43,6 +43,51 @@ def _spec_of(meta):
     return meta.meta.spec if is_own else None
 
 
+def _open_places(meta):
+    """The places of open sizes and strides in a shape followed by its strides."""
+    if not hasattr(meta, "outer_size"):
+        return []
+    return [i for i, size in enumerate((*meta.outer_size, *meta.outer_stride)) if type(size) is not int or size < 0]
+
+
+def _entering(metas, specs, is_written):
+    """Gives a region's arguments as local tensors, of which those with open sizes are followed by these."""
+    places = [_open_places(meta) if spec is not None else [] for meta, spec in zip(metas, specs)]
+    if not any(places):
+        return lambda arguments: _C.enter_compiled(arguments, specs, is_written)
+
+    def enter(arguments):
+        known = [_C.spec(argument) if where else spec for argument, spec, where in zip(arguments, specs, places)]
+        entered = []
+        for i, local in enumerate(_C.enter_compiled(arguments, known, is_written)):
+            entered.append(local)
+            if i < len(places) and places[i]:
+                sizes = (*known[i].shape, *known[i].stride)
+                entered += [sizes[place] for place in places[i]]
+        return entered
+
+    return enter
+
+
+def _leaving(metas, specs):
+    """Makes a region's results distributed, of which those with open sizes are followed by these."""
+    places = [_open_places(meta) if spec is not None else [] for meta, spec in zip(metas, specs)]
+    if not any(places):
+        return lambda results: _C.leave_compiled(results, specs)
+
+    def leave(results):
+        results, left, known = iter(results), [], []
+        for spec, where in zip(specs, places):
+            left.append(next(results))
+            sizes = [*spec.shape, *spec.stride] if where else []
+            for place in where:
+                sizes[place] = next(results)
+            known.append(spec.with_sizes(sizes[: spec.ndim], sizes[spec.ndim :]) if where else spec)
+        return _C.leave_compiled([*left, *results], known)
+
+    return leave
+
+
 def _cross_boundary(runtime_wrappers):
     wrapper = runtime_wrappers.AOTDispatchSubclassWrapper
     post_compile = wrapper.post_compile
@@ -55,11 +100,13 @@ def _cross_boundary(runtime_wrappers):
         if self.maybe_subclass_meta is None or not (any(given) or any(made)):
             return post_compile(self, compiled_fn, aot_config, runtime_metadata=runtime_metadata)
         is_written = [info.mutates_data for info in runtime_metadata.input_info]
+        enter = _entering(runtime_metadata.subclass_inp_meta, given, is_written)
+        leave = _leaving(runtime_metadata.subclass_fw_graph_out_meta, made)
 
         def inner_fn(arguments):
-            locals_given = _C.enter_compiled(arguments, given, is_written)
+            locals_given = enter(arguments)
             arguments.clear()
-            return _C.leave_compiled(compiled_fn(locals_given), made)
+            return leave(compiled_fn(locals_given))
 
         functools.update_wrapper(inner_fn, compiled_fn)
         inner_fn._boxed_call = True
@@ -85,20 +132,37 @@ def _take_gradients(runtime_wrappers):
                 f"[torch.compile] a distributed gradient like {meta.meta.spec} is required, but got a plain one of shape "
                 f"{tuple(x.shape)}. Distribute it with from_local."
             )
-        x = in_layout_of(x, meta.meta)
+        known = meta.meta.spec
+        if _open_places(meta):
+            known = _with_sizes_of(x, known, meta.outer_size)
+        x = in_layout_of(x, known)
         return x, [_C.traced_parts(x)[0]]
 
     autograd.process_runtime_tangent = staticmethod(process_tangent)
 
 
-def _specs_of_gradients(metadata, subclass_metadata):
-    """The specs of what a compiled backward computes; None where a call for distributed tensors alone cannot make all of it."""
+def _with_sizes_of(tensor, spec, sizes):
+    """The spec of a dense tensor, whose dims are in memory as in another one, with the open sizes of a tensor."""
+    given = _C.spec(tensor).shape
+    if len(given) != spec.ndim:
+        return spec
+    shape = [given[dim] if type(size) is not int else size for dim, size in enumerate(sizes)]
+    stride, elements = [0] * spec.ndim, 1
+    for dim in sorted(range(spec.ndim), key=lambda dim: (spec.stride[dim], -dim)):
+        stride[dim] = elements
+        elements *= max(shape[dim], 1)
+    return spec.with_sizes(shape, stride)
+
+
+def _leaving_backward(metadata, subclass_metadata):
+    """Makes what a compiled backward computes distributed; None where a call for distributed tensors alone cannot make all of
+    it."""
     metas = subclass_metadata.grad_input_metas if subclass_metadata is not None else None
     specs = [_spec_of(meta) for meta in metas or ()]
     others = [meta for meta, spec in zip(metas or (), specs, strict=True) if spec is None and hasattr(meta, "original_subclass")]
     if not any(specs) or others or metadata.num_backward_tokens or metadata.is_rng_op_functionalized:
         return None
-    return specs
+    return _leaving(metas, specs)
 
 
 def _give_gradients(runtime_wrappers):
@@ -111,14 +175,14 @@ def _give_gradients(runtime_wrappers):
     @functools.wraps(make_epilogue)
     def with_own(fw_metadata, maybe_subclass_meta, codegen_wrap_fn):
         epilogue = make_epilogue(fw_metadata, maybe_subclass_meta, codegen_wrap_fn)
-        specs = _specs_of_gradients(fw_metadata, maybe_subclass_meta)
-        if specs is None:
+        leave = _leaving_backward(fw_metadata, maybe_subclass_meta)
+        if leave is None:
             return epilogue
 
         def leave_backward(results, make_subclass_override=None):
             if make_subclass_override is not None:
                 return epilogue(results, make_subclass_override)
-            return _C.leave_compiled(results, specs)
+            return leave(results)
 
         return leave_backward
 
@@ -131,10 +195,10 @@ def _give_gradients_of_interpreted(runtime_wrappers):
 
     @functools.wraps(epilogue)
     def leave_backward(metadata, subclass_metadata, results, *, make_subclass_override=None):
-        specs = _specs_of_gradients(metadata, subclass_metadata) if make_subclass_override is None else None
-        if specs is None:
+        leave = _leaving_backward(metadata, subclass_metadata) if make_subclass_override is None else None
+        if leave is None:
             return epilogue(metadata, subclass_metadata, results, make_subclass_override=make_subclass_override)
-        return _C.leave_compiled(results, specs)
+        return leave(results)
 
     runtime_wrappers._backward_epilogue_functional = leave_backward
 

@@ -8,6 +8,7 @@ import torch
 
 from weft import _C
 from weft._dtensor import DTensor
+from weft._trace.open_sizes import guard_of, is_open, open_guard, relate_sizes
 from weft._trace.traced_tensor import TracedTensor, traced_form
 
 # Functions that are recorded as one call each, with meshes and placements as constants.
@@ -74,17 +75,26 @@ def _show_tensors(builder):
     @functools.wraps(wrap)
     def wrap_traced(e, tx, **options):
         if _C.is_dtensor(e) and not isinstance(e, TracedTensor):
-            e = traced_form(e, tx.fake_mode)
+            form = traced_form(e, tx.fake_mode)
+            fake = wrap(form, tx, **options)
+            relate_sizes(fake)
+            contexts = tx.output.tracing_context.tensor_to_context
+            contexts[e] = contexts[form]  # AOTAutograd asks for it
+            fakes = tx.output.shape_env.__dict__.setdefault("_weft_arguments", {})
+            fakes[options["source"].name] = fake
+            return fake
         return wrap(e, tx, **options)
 
     @functools.wraps(dynamic_dims)
-    def with_static_dims(e, tx, source, static_shapes, *args, **options):
-        return dynamic_dims(e, tx, source, static_shapes or isinstance(e, TracedTensor), *args, **options)
+    def with_static_parameters(e, tx, source, static_shapes, *args, **options):
+        is_parameter = isinstance(e, TracedTensor) and isinstance(e, torch.nn.Parameter)
+        return dynamic_dims(e, tx, source, static_shapes or is_parameter, *args, **options)
 
     def WEFT_SPEC_MATCH(self, guard):
         tensor = self.get(guard)
-        check = _C.traced_guard(tensor)
-        code = [f"weft.spec({guard.name}) == {str(_C.spec(tensor))!r}"]
+        fake = self.check_fn_manager.output_graph.shape_env.__dict__.get("_weft_arguments", {}).get(guard.name)
+        check = _C.traced_guard(tensor) if fake is None or not is_open(fake) else open_guard(tensor, fake)
+        code = [f"weft.spec({guard.name}) is as {str(_C.spec(tensor))!r}"]
         self._set_guard_export_info(guard, code)
         self.get_guard_manager(guard).add_lambda_guard(check, get_verbose_code_parts(code, guard), guard.user_stack)
 
@@ -96,6 +106,16 @@ def _show_tensors(builder):
             lambda _: _C.tracing_state() == state, get_verbose_code_parts(code, guard), guard.user_stack
         )
 
+    shape_guards = GuardBuilder.SHAPE_ENV
+
+    @functools.wraps(shape_guards)
+    def SHAPE_ENV(self, guard):
+        shape_guards(self, guard)
+        check = guard_of(self.check_fn_manager.output_graph.shape_env, self.scope)
+        if check is not None:
+            code = ["weft: tracing for these sizes gives the same program"]
+            self.guard_manager.root.add_epilogue_lambda_guard(check, get_verbose_code_parts(code, guard), guard.user_stack)
+
     @functools.wraps(wrap_tensor)
     def wrap_guarded(self, value):
         if _C.is_dtensor(value):
@@ -104,9 +124,10 @@ def _show_tensors(builder):
         return wrap_tensor(self, value)
 
     GuardBuilder.WEFT_SPEC_MATCH = WEFT_SPEC_MATCH
+    GuardBuilder.SHAPE_ENV = SHAPE_ENV
     GuardBuilder.WEFT_STATE_MATCH = WEFT_STATE_MATCH
     builder._wrap_to_fake_tensor_and_record_impl = wrap_traced
-    builder._automatic_dynamic = with_static_dims
+    builder._automatic_dynamic = with_static_parameters
     builder.VariableBuilder.wrap_tensor = wrap_guarded
 
 

@@ -7,6 +7,7 @@ tracer records. Compiled code is given this rank's local tensors, and its result
 the boundary of the compiled region (compile.py).
 """
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from torch.utils import _pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from weft import _C
+from weft._trace.open_sizes import generalise, has_open_sizes, over_open_sizes, with_open_sizes
 
 
 class Wrapped(NamedTuple):
@@ -23,13 +25,6 @@ class Wrapped(NamedTuple):
     is_parameter: bool
 
 
-def _with_known_sizes(tensor):
-    """Plain tensors of symbolic sizes among distributed ones, whose sizes are known: the program is compiled for these sizes."""
-    if type(tensor) is TracedTensor or all(isinstance(size, int) for size in tensor.shape):
-        return tensor
-    return tensor.view([int(size) for size in tensor.shape])
-
-
 class TracedTensor(torch.Tensor):
     """A distributed tensor of a traced local tensor. It exists only while something traces."""
 
@@ -37,9 +32,10 @@ class TracedTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, op, types, args=(), kwargs=None):
-        schema = op._schema
-        args, kwargs = _pytree.tree_map_only(torch.Tensor, _with_known_sizes, (args, kwargs or {}))
-        return _C.call_own_kernel(schema.name, schema.overload_name, *args, **kwargs)
+        kernel = functools.partial(_C.call_own_kernel, op._schema.name, op._schema.overload_name)
+        if any(map(has_open_sizes, _pytree.tree_leaves((args, kwargs)))):
+            return over_open_sizes(kernel, args, kwargs or {})
+        return kernel(*args, **(kwargs or {}))
 
     @property
     def _local_tensor(self):
@@ -67,7 +63,7 @@ class TracedTensor(torch.Tensor):
     @staticmethod
     def __tensor_unflatten__(inner_tensors, wrapped, outer_size, outer_stride):
         """A distributed tensor: traced if the local tensor is, otherwise one as of eager mode."""
-        return _C.wrap_local_tensor(inner_tensors["_local_tensor"], wrapped.spec, wrapped.is_parameter)
+        return with_open_sizes(inner_tensors["_local_tensor"], *wrapped, outer_size, outer_stride)
 
     def __coerce_tangent_metadata__(self):
         """A tensor with the layout that the gradient of this one has: no terms of a sum."""
@@ -75,24 +71,31 @@ class TracedTensor(torch.Tensor):
         return _C.redistribute(self, placements=wanted)
 
     def __coerce_same_metadata_as_tangent__(self, wrapped, expected_type=None):
-        return in_layout_of(self, wrapped)
+        return in_layout_of(self, wrapped.spec)
 
     @staticmethod
     def __metadata_guard__(traced, given):
         return traced == given
 
 
-def in_layout_of(tensor, wrapped):
-    """The tensor with another's layout. Raises where more than the layout differs."""
+def in_layout_of(tensor, wanted):
+    """The tensor with the layout of a spec. Raises where more than the layout differs."""
     spec = _C.spec(tensor)
-    if spec == wrapped.spec:
+    if spec == wanted:
         return tensor
-    result = _C.redistribute(tensor, placements=wrapped.spec.placements)
-    if _C.spec(result) != wrapped.spec:
-        result = result.contiguous()
-    if _C.spec(result) != wrapped.spec:
+    result = _C.redistribute(tensor, placements=wanted.placements)
+    if _C.spec(result) != wanted and result.shape == wanted.shape:
+        order = sorted(range(wanted.ndim), key=lambda dim: (-wanted.stride[dim], dim))
+        back = sorted(range(wanted.ndim), key=lambda dim: order[dim])
+        result = result.permute(order).contiguous().permute(back)
+    found = _C.spec(result)
+    is_alike = (found.mesh, found.placements, found.shape, found.dtype) == (wanted.mesh, wanted.placements, wanted.shape, wanted.dtype)
+    # The strides of dims with one element say nothing.
+    if not is_alike or any(
+        size > 1 and given != stride for size, given, stride in zip(found.shape, found.stride, wanted.stride) if found.shape.numel() > 0
+    ):
         raise ValueError(
-            f"[torch.compile] a gradient like {wrapped.spec} is required, but got {spec}. Compile the function that uses the "
+            f"[torch.compile] a gradient like {wanted} is required, but got {spec}. Compile the function that uses the "
             "output together with it."
         )
     return result
@@ -101,6 +104,8 @@ def in_layout_of(tensor, wrapped):
 def traced_form(tensor, fake_mode):
     """A distributed tensor as the tracer is shown it: the same local tensor, of the class above. One per tracer, so that it
     gets one fake tensor."""
+    if isinstance(tensor, TracedTensor):
+        return tensor
     forms = fake_mode.__dict__.setdefault("_weft_forms", torch.utils.weak.WeakIdKeyDictionary())
     form = forms.get(tensor)
     if form is None:
@@ -109,6 +114,9 @@ def traced_form(tensor, fake_mode):
         form._no_storage = torch.UntypedStorage(0)
         if isinstance(tensor, torch.nn.Parameter):
             form._is_param = True
+        marks = {name: value for name, value in tensor.__dict__.items() if name.startswith("_dynamo_")}
+        for each in (form, form._local_tensor):  # mark_dynamic and its like
+            each.__dict__.update(marks)
         forms[tensor] = form
     return form
 
@@ -141,4 +149,4 @@ def _(call, indices, shape, dtype, device, kind, a, b, first, count):
     return torch.empty(shape, dtype=dtype, device=device)
 
 
-_C.trace_as(TracedTensor, _name_group)
+_C.trace_as(TracedTensor, _name_group, generalise)

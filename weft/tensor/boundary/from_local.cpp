@@ -14,6 +14,7 @@
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/install_dispatch.h"
 #include "weft/tensor/impl/move_observer.h"
+#include "weft/tensor/impl/open_sizes.h"
 #include "weft/tensor/impl/scopes.h"
 
 #include <ATen/ATen.h>
@@ -213,6 +214,9 @@ at::Tensor from_local(
                       : std::string("an undefined one."));
   check_has_dense_memory("from_local", local);
   TORCH_CHECK_VALUE(mesh.defined(), "[from_local] a mesh is required, but got none. Make one with init_device_mesh.");
+  if (has_open_sizes(local)) {
+    return over_open_sizes(local, [=](const at::Tensor& sized) { return from_local(sized, mesh, layout, options); });
+  }
   if (!is_on_device_of(mesh, local)) {
     return from_local(on_device_of(mesh, local), mesh, layout, options);
   }

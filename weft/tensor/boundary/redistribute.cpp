@@ -13,6 +13,7 @@
 #include "weft/tensor/impl/call_cache.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/move_observer.h"
+#include "weft/tensor/impl/open_sizes.h"
 
 #include <ATen/ATen.h>
 
@@ -174,7 +175,11 @@ Layout gradient_layout(const Layout& tensor, const Layout& gradient) {
 }
 
 at::Tensor redistribute(const at::Tensor& tensor, const Layout& layout, const RedistributeOptions& options) {
-  const auto& spec = *checked_values("redistribute", tensor).spec();
+  const auto& impl = checked_values("redistribute", tensor);
+  const auto& spec = *impl.spec();
+  if (!impl.is_pending() && has_open_sizes(impl.local())) {
+    return over_open_sizes(tensor, [=](const at::Tensor& sized) { return redistribute(sized, layout, options); });
+  }
   if (C10_UNLIKELY(options.mesh && *options.mesh != spec.mesh())) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         !options.forward_dtype && !options.backward_dtype,

@@ -12,6 +12,7 @@
 #include "weft/tensor/impl/call_cache.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/move_observer.h"
+#include "weft/tensor/impl/open_sizes.h"
 #include "weft/tensor/impl/scopes.h"
 
 #include <ATen/ATen.h>
@@ -114,6 +115,9 @@ class ToLocalNode : public UnaryNode {
 at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
   auto& impl = checked_values("to_local", tensor);
   const auto& spec = impl.spec();
+  if (!impl.is_pending() && has_open_sizes(impl.local())) {
+    return over_open_sizes(tensor, [=](const at::Tensor& sized) { return to_local(sized, options); });
+  }
   if (C10_UNLIKELY(has_tangent(tensor))) {
     check_has_gradient("to_local", *spec);
     return with_tangent(tensor, [&](const at::Tensor& each) { return to_local(each, options); });
