@@ -56,6 +56,25 @@ TEST(PooledBuffer, ViewsAreValidAgainWithTheMemory) {
   EXPECT_EQ(view.sum().item<float>(), 40);
 }
 
+#ifdef WEFT_TEST_CUDA
+
+TEST(BufferPool, MemoryOfADeviceGoesBackToItsAllocator) {
+  const auto pool = std::make_shared<BufferPool>();
+  PooledBuffer buffer(256, at::TensorOptions(at::kCUDA).dtype(at::kFloat));
+  buffer.take(pool);
+  const auto view = buffer.view(0, {4, 64}).fill_(2);
+  EXPECT_EQ(view.sum().item<float>(), 512);
+  EXPECT_EQ(view.device().index(), 0);
+  buffer.release();
+  EXPECT_EQ(pool->bytes(), 0);
+  EXPECT_ANY_THROW(view.sum());
+  buffer.take(pool);
+  buffer.tensor().fill_(3);
+  EXPECT_EQ(view.sum().item<float>(), 768);
+}
+
+#endif
+
 TEST(PooledBuffer, ViewsThatOutliveItKeepTheMemory) {
   const auto pool = std::make_shared<BufferPool>();
   at::Tensor view;
