@@ -73,6 +73,12 @@ TEST(GradientTerms, OfOwnDataMayBeDistributedOverTheOtherMeshDims) {
     const auto term = term_of_own_data(columns, shard_on(mesh, Shard(1)), dims, std::nullopt);
     EXPECT_EQ(term.layout[1], Shard(1));
     expect_equal(term.local, as_dtensor(columns)->local());
+    const auto constant = term_of_own_data(values, shard_on(mesh, Shard(1)), dims, std::nullopt);
+    expect_equal(constant.local, as_dtensor(columns)->local());
+    const auto added = term_of_own_data(values, shard_on(mesh, Replicate()), dims, Layout{Partial(), Partial()});
+    EXPECT_EQ(added.layout[1], Partial());
+    expect_equal(
+        full_tensor(make_dtensor(added.local, TensorSpec::make(inner, Layout{Partial()}, {4, 6}, at::kFloat))), values);
     const auto sums = from_local(values, inner, {Partial()});
     EXPECT_EQ(term_of_own_data(sums, shard_on(mesh, Replicate()), dims, std::nullopt).layout[1], Partial());
   });

@@ -7,7 +7,7 @@ import torch
 import weft
 from torch import nn
 from torch.nn import functional as F
-from weft import Shard
+from weft import Replicate, Shard
 
 RANKS, WORDS, DIM = 2, 31, 16
 
@@ -221,3 +221,37 @@ def test_the_script_gives_what_it_gives_on_one_device(script):
             torch.testing.assert_close(value.full_tensor(), plain.get_parameter(name).detach(), rtol=1e-5, atol=1e-7)
 
     weft.run_on_ranks(RANKS, program, timeout=60)
+
+
+class Sums(nn.Module):
+    """Uses its second layer where it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 4), nn.Linear(6, 4)
+
+    def forward(self, x, uses_second):
+        y = self.first(x).square().sum()
+        return y + self.second(x).square().sum() if uses_second else y
+
+
+def test_batches_whose_layout_over_tensor_parallel_ranks_changes():
+    """In some steps a gradient is a term of each of them, in others it is complete; and some ranks have none."""
+    initial = Sums().double()
+    batches = [torch.randn(8, 6, dtype=torch.float64) for _ in range(4)]
+
+    def program(rank):
+        mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        own = mesh.get_local_rank("dp")
+        model = weft.distribute_module(copy.deepcopy(initial), mesh["tp"])
+        weft.fully_shard(model, mesh, "dp")
+        for number, batch in enumerate(batches):
+            plain = copy.deepcopy(initial)
+            (sum(plain(rows, part == 1) for part, rows in enumerate(batch.chunk(2))) / 2).backward()
+            model.zero_grad()
+            placement = Shard(0) if number % 2 == 0 else Replicate()
+            model(weft.distribute_tensor(batch.chunk(2)[own], mesh["tp"], [placement]), own == 1).backward()
+            for name, parameter in plain.named_parameters():
+                torch.testing.assert_close(model.get_parameter(name).grad.full_tensor(), parameter.grad)
+
+    weft.run_on_ranks(4, program, timeout=60)

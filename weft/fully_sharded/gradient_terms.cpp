@@ -13,6 +13,11 @@ Placement kept(const Placement& gradient, const Placement& shard) {
   return gradient == Partial() && shard.is_replicate() ? gradient : shard;
 }
 
+/// Derivative formulas may give a plain constant, the same on all ranks.
+at::Tensor distributed_on(const DeviceMesh& mesh, const at::Tensor& gradient) {
+  return is_dtensor(gradient) ? gradient : from_local(gradient, mesh, replicated(mesh));
+}
+
 /// Redistributes, also from shards to terms: a value that is no sum yet is that of one rank and zeros of the others.
 at::Tensor to_terms(const at::Tensor& gradient, const Layout& layout) {
   const auto& before = as_dtensor(gradient)->spec()->layout();
@@ -29,8 +34,7 @@ GradientTerm term_in_global_view(
     const ShardDims& dims,
     const std::optional<Layout>& known) {
   const auto& mesh = shard->mesh();
-  // Derivative formulas may give a plain constant.
-  const auto distributed = is_dtensor(gradient) ? gradient : from_local(gradient, mesh, replicated(mesh));
+  const auto distributed = distributed_on(mesh, gradient);
   const auto& before = as_dtensor(distributed)->spec()->layout();
   auto layout = shard->layout();
   for (int64_t m = 0; m < mesh.ndim(); ++m) {
@@ -50,10 +54,17 @@ GradientTerm term_of_own_data(
   if (dims.replicate) {
     layout = layout.with(mesh.dim(*dims.replicate), Partial(ReduceOp::Avg));
   }
-  if (!is_dtensor(gradient)) {
+  std::vector<std::string> others;
+  for (const auto& name : mesh.names()) {
+    if (name != dims.shard && name != dims.replicate) {
+      others.push_back(name);
+    }
+  }
+  if (others.empty()) {
     return {gradient, layout};
   }
-  const auto& spec = *as_dtensor(gradient)->spec();
+  const auto distributed = distributed_on(mesh.submesh(others), gradient);
+  const auto& spec = *as_dtensor(distributed)->spec();
   auto on_others = spec.layout();
   for (int64_t other = 0; other < spec.mesh().ndim(); ++other) {
     const auto m = mesh.dim(spec.mesh().name(other));
@@ -61,7 +72,7 @@ GradientTerm term_of_own_data(
     on_others = placement == on_others[other] ? on_others : on_others.with(other, placement);
     layout = placement == layout[m] ? layout : layout.with(m, placement);
   }
-  return {as_dtensor(to_terms(gradient, on_others))->local(), layout};
+  return {as_dtensor(to_terms(distributed, on_others))->local(), layout};
 }
 
 } // namespace weft
