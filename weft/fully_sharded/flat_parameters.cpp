@@ -215,6 +215,7 @@ void FlatParameters::start_gather(const std::shared_ptr<BufferPool>& pool) {
       pending_ = kept_group_->all_gather(sent_, gathered_->tensor(), 0, kept_lengths_);
     } else {
       sent_ = shard_to_send();
+      copied_ = offload_ ? StreamPoint::now(sent_.device()) : StreamPoint();
       pending_ = group()->all_gather(sent_, gathered_->tensor(), 0, lengths_);
     }
     ready_ = StreamPoint::now(gathered_->tensor().device());
@@ -257,6 +258,7 @@ void FlatParameters::finish_gather() {
 
 void FlatParameters::release() {
   finish_gather();
+  copied_.synchronize(); // the host may write to the shards when a forward is over
   gathered_writes_.reset();
   gathered_->release();
   if (keeps_part()) {
@@ -286,6 +288,7 @@ void FlatParameters::release_to(int64_t ranks, const std::shared_ptr<BufferPool>
   if (!gathered_writes_) {
     return release();
   }
+  copied_.synchronize();
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   if (!keeps_part() || kept_writes_ != gathered_writes_) {

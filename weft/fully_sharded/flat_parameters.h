@@ -161,6 +161,7 @@ class FlatParameters {
   std::optional<PooledBuffer> gathered_;
   at::Tensor sent_; // by the all_gather that is under way
   Pending pending_;
+  StreamPoint copied_;                      // where what is sent has been read from the shards, if they are on the CPU
   StreamPoint ready_;                       // where another stream may read the gathered values
   bool was_captured_ = false;               // the all_gather
   std::optional<uint64_t> gathered_writes_; // of the values in the gathered buffer

@@ -359,8 +359,23 @@ def test_offloaded_shards_under_nccl():
         expect_as_one_device((losses, [value(p).cuda() for p in parameters]), expected, mesh)
 
 
-def test_forward_and_backward_of_offloaded_shards_run_ahead():
-    """The host waits for gradients at the end of backward alone."""
+def test_offloaded_shards_may_be_written_to_after_a_forward():
+    with nccl_mesh() as mesh, torch.no_grad():
+        model = offloaded(mesh)
+        x = DATA[0][0]
+        expected = MODEL(x)
+        for _ in range(5):
+            torch.cuda._sleep(LONG)
+            given = model(x)
+            before = [parameter.clone() for parameter in model.parameters()]
+            for parameter in model.parameters():
+                parameter.fill_(float("nan"))  # on the CPU, at once
+            torch.testing.assert_close(given, expected)
+            for parameter, value_before in zip(model.parameters(), before, strict=True):
+                parameter.copy_(value_before)
+
+
+def test_forward_of_offloaded_shards_does_not_wait_for_the_device():
     with nccl_mesh() as mesh:
         model = offloaded(mesh)
         optimizer = adamw(model.parameters())
