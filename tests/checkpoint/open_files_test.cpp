@@ -55,6 +55,35 @@ TEST(OpenFiles, SaysWhatIsWrongWithAFile) {
       "1 bytes at 3 are required, but it ends before.");
 }
 
+TEST(OpenFiles, AMappedFileThatIsTruncatedMeanwhileIsAnError) {
+  StoredTensors stored{.folder = ::testing::TempDir(), .files = {{"weft_open_files_mapped", 10'000'000}}};
+  for (const uint64_t left : {9'999'999, 9'000'000, 0}) {
+    std::ofstream(stored.path_of(0)) << std::string(10'000'000, 'x');
+    OpenFiles files(stored, "test");
+    OpenFiles::Window window;
+    for (uint64_t at = 0; at < 10'000'000; at += 4095) {
+      const auto bytes = std::min<uint64_t>(4095, 10'000'000 - at);
+      ASSERT_EQ(std::string(files.mapped(window, 0, at, bytes), bytes), std::string(bytes, 'x'));
+    }
+    files.check(window);
+    fs::resize_file(stored.path_of(0), left);
+    // Bytes of the last page are zero; those of others would end the program if nobody took the signal.
+    EXPECT_NE(std::string(files.mapped(window, 0, 9'995'904, 4096), 4096), std::string(4096, 'x'));
+    expect_contains(
+        error_text<c10::ValueError>([&] { files.check(window); }),
+        c10::str("a file of 10000000 bytes is required, but it has ", left, ". It was truncated, or replaced"));
+  }
+}
+
+TEST(OpenFiles, BytesAfterTheEndAreNotMapped) {
+  const StoredTensors stored{.folder = ::testing::TempDir(), .files = {{"weft_open_files_end", 100}}};
+  std::ofstream(stored.path_of(0)) << std::string(100, 'x');
+  OpenFiles files(stored, "test");
+  OpenFiles::Window window;
+  EXPECT_NE(files.mapped(window, 0, 60, 40), nullptr);
+  EXPECT_EQ(files.mapped(window, 0, 60, 41), nullptr);
+}
+
 } // namespace open_files_test
 
 } // namespace weft

@@ -55,18 +55,22 @@ TEST(ReadItems, OneOfTheRanksReadsAChunkThatNoneReadsCompletely) {
   EXPECT_EQ(verifications, 1); // rows 2 and 3 are a chunk of two ranks, all others are of one
 }
 
-TEST(ReadItems, HalfOfSmallRowsIsReadWithAllOfTheirChunk) {
+TEST(ReadItems, OneOfTheRanksThatWantRowsOfAChunkReadsAllOfIt) {
   const auto stored = stored_matrix(8, 16, 128);
-  const auto halves = items_of(stored, {{{0, 8}}, {{0, 8}}});
-  EXPECT_EQ(count_of(halves, Kind::Span), static_cast<int64_t>(halves.size()));
-  uint64_t next = 0;
-  for (const auto& item : halves) {
-    EXPECT_EQ(item.begin, next); // the ranges follow each other
-    next = item.begin + item.bytes;
+  for (const int64_t ranks : {2, 4}) {
+    std::set<uint64_t> begins;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const auto items = items_of(stored, {{{0, 8}}, {{16 / ranks * rank, 16 / ranks}}});
+      EXPECT_EQ(count_of(items, Kind::Verification), 0);
+      for (const auto& item : items) {
+        if (item.kind == Kind::Span) {
+          EXPECT_EQ(item.bytes, 128u);
+          EXPECT_TRUE(begins.insert(item.begin).second) << item.begin << " by two ranks";
+        }
+      }
+    }
+    EXPECT_EQ(begins, (std::set<uint64_t>{0, 128, 256, 384}));
   }
-  EXPECT_EQ(next, 8u * 64);
-  const auto quarter = items_of(stored, {{{0, 8}}, {{0, 4}}});
-  EXPECT_EQ(count_of(quarter, Kind::Span), 0);
 }
 
 TEST(ReadItems, AnyBlockHasItsElementsOnceForAnyChunks) {

@@ -15,6 +15,12 @@ namespace weft {
 namespace {
 
 constexpr size_t kMostOpenFiles = 64;
+constexpr uint64_t kWindow = 4 << 20; // large pages are mapped as such where a window has all of them
+
+uint64_t size_of(int file) {
+  struct stat status = {};
+  return ::fstat(file, &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+}
 
 } // namespace
 
@@ -50,14 +56,43 @@ std::shared_ptr<const OpenFiles::Descriptor> OpenFiles::opened(size_t file) {
   const auto number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   TORCH_CHECK_VALUE(number >= 0, "[", where_, "] ", path, ": cannot be opened: ", std::strerror(errno), ".");
   auto descriptor = std::make_shared<const Descriptor>(number);
-  struct stat status = {};
-  const auto expected = stored_.files[file].bytes;
-  TORCH_CHECK_VALUE(
-      ::fstat(number, &status) == 0 && static_cast<uint64_t>(status.st_size) == expected, "[", where_, "] ", path,
-      ": a file of ", expected, " bytes is required, but it has ", status.st_size,
-      ". It was truncated, or replaced by another one.");
+  check_size(file, *descriptor);
   open_.emplace_front(file, descriptor);
   return descriptor;
+}
+
+void OpenFiles::check_size(size_t file, const Descriptor& descriptor) const {
+  const auto expected = stored_.files[file].bytes;
+  const auto bytes = size_of(descriptor.number());
+  TORCH_CHECK_VALUE(
+      bytes == expected, "[", where_, "] ", stored_.path_of(file), ": a file of ", expected,
+      " bytes is required, but it has ", bytes, ". It was truncated, or replaced by another one.");
+}
+
+const char* OpenFiles::mapped(Window& window, size_t file, uint64_t begin, uint64_t bytes) {
+  if (window.file_ != file || !window.range_.contains(begin, begin + bytes)) {
+    check(window);
+    window.descriptor_ = nullptr;
+    auto descriptor = opened(file);
+    const auto first = begin / kWindow * kWindow;
+    const auto last = std::min((begin + bytes + kWindow - 1) / kWindow * kWindow, stored_.files[file].bytes);
+    if (begin + bytes > last || !window.range_.map(descriptor->number(), first, last)) {
+      return nullptr;
+    }
+    window.descriptor_ = std::move(descriptor);
+    window.file_ = file;
+  }
+  return window.range_.at(begin);
+}
+
+void OpenFiles::check(const Window& window) const {
+  if (window.descriptor_ == nullptr) {
+    return;
+  }
+  check_size(window.file_, *window.descriptor_);
+  TORCH_CHECK_VALUE(
+      window.range_.is_intact(), "[", where_, "] ", stored_.path_of(window.file_),
+      ": its bytes are required, but reading failed: it was truncated meanwhile, or the disk is damaged.");
 }
 
 void OpenFiles::read(size_t file, uint64_t begin, char* to, uint64_t bytes) {

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <span>
 #include <thread>
 #include <tuple>
 
@@ -22,7 +23,10 @@ namespace weft {
 
 namespace {
 
-constexpr uint64_t kReadStep = 512 << 10; // stay in the cache between reading and the checksum
+constexpr uint64_t kReadStep = 256 << 10; // stay in the cache between reading and the checksum
+/// Rows that are less than this apart are copied from mapped pages, as they are: a call for each takes several times longer.
+constexpr int64_t kCloseRows = 64 << 10;
+constexpr uint64_t kBatchBytes = 4 << 20; // of a file, in which one thread reads all items
 
 at::Tensor narrowed(at::Tensor local, const ReadBox& box) {
   for (size_t d = 0; d < box.sizes.size(); ++d) {
@@ -53,6 +57,12 @@ void for_each_row(const ReadBox& box, const ByteRows& rows, const Fn& fn) {
   }
 }
 
+/// Where a thread puts what it does not read straight into a tensor.
+struct ThreadMemory {
+  std::vector<char> scratch = {};
+  OpenFiles::Window window = {};
+};
+
 class TensorReader {
  public:
   TensorReader(const StoredTensors& stored, c10::ArrayRef<ReadTarget> targets, const ReadSettings& settings)
@@ -67,11 +77,15 @@ class TensorReader {
     });
     const auto threads = settings_.threads > 0 ? static_cast<size_t>(settings_.threads)
                                                : std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 4);
-    share_work(threads, items_.size(), [&](const NextItem& next) {
-      std::vector<char> scratch;
+    const auto batches = batches_of_items();
+    share_work(threads, batches.size(), [&](const NextItem& next) {
+      ThreadMemory memory;
       while (const auto i = next()) {
-        read(items_[*i], scratch);
+        for (auto& item : batches[*i]) {
+          read(item, memory);
+        }
       }
+      files_.check(memory.window);
     });
     compare_checksums();
     report_.read_bytes = read_bytes_;
@@ -81,6 +95,19 @@ class TensorReader {
  private:
   const StoredPart& part_of(const ReadItem& item) const {
     return targets_[item.target].stored->parts[item.box.part];
+  }
+
+  /// The items whose ranges begin in the same range of a file.
+  std::vector<std::span<ReadItem>> batches_of_items() {
+    std::vector<std::span<ReadItem>> batches;
+    const auto place = [&](const ReadItem& item) { return std::pair(part_of(item).file, item.begin / kBatchBytes); };
+    for (size_t from = 0, to = 0; from < items_.size(); from = to) {
+      while (to < items_.size() && place(items_[to]) == place(items_[from])) {
+        ++to;
+      }
+      batches.emplace_back(items_.data() + from, to - from);
+    }
+    return batches;
   }
 
   void plan(size_t t) {
@@ -102,13 +129,11 @@ class TensorReader {
         expected, " bytes of it, but they have ", wanted, ".");
   }
 
-  void read(ReadItem& item, std::vector<char>& scratch) {
+  void read(ReadItem& item, ThreadMemory& memory) {
     if (item.kind == ReadItem::Kind::Verification) {
-      scratch.resize(std::max<size_t>(scratch.size(), kReadStep));
       for (uint64_t from = 0; from < item.bytes; from += kReadStep) {
         const auto bytes = std::min(kReadStep, item.bytes - from);
-        files_.read(part_of(item).file, item.begin + from, scratch.data(), bytes);
-        add_to(item, item.begin + from, {scratch.data(), bytes});
+        add_to(item, item.begin + from, {range_of_file(item, from, bytes, memory), bytes});
       }
       return;
     }
@@ -118,18 +143,29 @@ class TensorReader {
     const c10::NoGradGuard no_grad;
     const auto local = narrowed(target.local, item.box);
     if (is_direct(item.box, target)) {
-      read_box(item, local.strides(), static_cast<char*>(local.mutable_data_ptr()), scratch);
+      read_box(item, local.strides(), static_cast<char*>(local.mutable_data_ptr()), memory);
       return;
     }
     const auto strides = packed_strides(item.box);
     const auto options = at::TensorOptions(dtype == at::kBool ? at::kByte : dtype).device(at::kCPU);
     const auto packed = at::empty_strided(item.box.sizes, strides, options.requires_grad(false));
-    read_box(item, strides, static_cast<char*>(packed.mutable_data_ptr()), scratch);
+    read_box(item, strides, static_cast<char*>(packed.mutable_data_ptr()), memory);
     local.copy_(dtype == at::kBool ? packed.ne(0) : packed);
   }
 
+  /// Bytes of an item's range, in mapped pages or read.
+  const char* range_of_file(const ReadItem& item, uint64_t from, uint64_t bytes, ThreadMemory& memory) {
+    const auto file = part_of(item).file;
+    if (const auto* mapped = files_.mapped(memory.window, file, item.begin + from, bytes)) {
+      return mapped;
+    }
+    memory.scratch.resize(std::max<size_t>(memory.scratch.size(), bytes));
+    files_.read(file, item.begin + from, memory.scratch.data(), bytes);
+    return memory.scratch.data();
+  }
+
   /// Reads the elements of an item to `to`, where they have these strides.
-  void read_box(ReadItem& item, c10::IntArrayRef strides, char* to, std::vector<char>& scratch) {
+  void read_box(ReadItem& item, c10::IntArrayRef strides, char* to, ThreadMemory& memory) {
     const auto file = part_of(item).file;
     const auto rows = byte_rows(item.box, strides, c10::elementSize(targets_[item.target].stored->dtype));
     if (item.kind == ReadItem::Kind::Consecutive) {
@@ -140,18 +176,46 @@ class TensorReader {
         files_.read(file, item.begin + from, to + from, bytes);
         add_to(item, item.begin + from, {to + from, bytes});
       }
-      return;
-    }
-    if (item.kind == ReadItem::Kind::Span) {
+    } else if (item.kind == ReadItem::Kind::Span) {
       read_bytes_ += item.bytes;
-      scratch.resize(std::max<size_t>(scratch.size(), item.bytes));
-      files_.read(file, item.begin, scratch.data(), item.bytes);
-      add_to(item, item.begin, {scratch.data(), item.bytes});
+      read_span(item, rows, to, memory);
+    } else if (
+        rows.dims.back().file_stride < kCloseRows && // asks for the first row whether the file can be mapped
+        files_.mapped(memory.window, file, item.box.begin, rows.row_bytes) != nullptr) {
+      read_bytes_ += item.bytes;
       for_each_row(item.box, rows, [&](uint64_t from, int64_t target) {
-        std::memcpy(to + target, scratch.data() + (from - item.begin), rows.row_bytes);
+        if (const auto* row = files_.mapped(memory.window, file, from, rows.row_bytes)) {
+          std::memcpy(to + target, row, rows.row_bytes);
+        } else {
+          files_.read(file, from, to + target, rows.row_bytes);
+        }
       });
-      return;
+    } else {
+      read_rows(item, rows, to, memory.scratch);
     }
+  }
+
+  /// Copies the rows of a range of the file, of which all bytes are verified, while these are in the cache.
+  void read_span(ReadItem& item, const ByteRows& rows, char* to, ThreadMemory& memory) {
+    const auto* range = range_of_file(item, 0, item.bytes, memory);
+    uint64_t verified = 0;
+    const auto verify_to = [&](uint64_t end) {
+      while (verified < end) {
+        const auto bytes = std::min(kReadStep, item.bytes - verified);
+        add_to(item, item.begin + verified, {range + verified, bytes});
+        verified += bytes;
+      }
+    };
+    for_each_row(item.box, rows, [&](uint64_t from, int64_t target) {
+      verify_to(from + rows.row_bytes - item.begin);
+      std::memcpy(to + target, range + (from - item.begin), rows.row_bytes);
+    });
+    verify_to(item.bytes);
+  }
+
+  /// Reads rows that are far from each other, or whose file cannot be mapped: those that are small and close by one call.
+  void read_rows(const ReadItem& item, const ByteRows& rows, char* to, std::vector<char>& scratch) {
+    const auto file = part_of(item).file;
     PendingRows pending;
     for_each_row(item.box, rows, [&](uint64_t from, int64_t target) {
       const auto end = pending.empty() ? 0 : pending.back().first + rows.row_bytes;

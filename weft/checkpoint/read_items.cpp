@@ -95,10 +95,6 @@ void divide_at_chunks(
   }
 }
 
-uint64_t row_bytes_of(const ReadBox& box, uint64_t element_bytes) {
-  return byte_rows(box, packed_strides(box), element_bytes).row_bytes;
-}
-
 /// The global index at a position of runs.
 int64_t index_at(const Runs& runs, int64_t position) {
   for (const auto& run : runs) {
@@ -174,7 +170,6 @@ class ItemPlanner {
   /// What is read of a chunk.
   struct ChunkReads {
     uint64_t consecutive_bytes = 0;
-    uint64_t wanted_bytes = 0;
     bool is_left = false; // by an item that has elements of other chunks too
     std::vector<size_t> items = {};
   };
@@ -192,9 +187,7 @@ class ItemPlanner {
         const auto begin = std::max(item.begin, checksums.begin + n * checksums.chunk_bytes);
         const auto end = std::min(item.begin + item.bytes, checksums.begin + (n + 1) * checksums.chunk_bytes);
         auto& chunk = chunks[n];
-        const auto bytes = is_consecutive ? end - begin : item.bytes;
-        chunk.consecutive_bytes += is_consecutive ? bytes : 0;
-        chunk.wanted_bytes += bytes;
+        chunk.consecutive_bytes += is_consecutive ? end - begin : 0;
         chunk.is_left = chunk.is_left || first != last;
         chunk.items.push_back(i);
       }
@@ -203,15 +196,17 @@ class ItemPlanner {
       const auto begin = checksums.begin + n * checksums.chunk_bytes;
       const auto bytes = std::min(checksums.chunk_bytes, checksums.begin + checksums.bytes - begin);
       const bool is_complete = chunk.consecutive_bytes == bytes;
-      const bool may_span = 2 * chunk.wanted_bytes >= bytes && !chunk.is_left;
-      if (!is_complete && !(may_span && make_spans(chunk, begin, bytes, items)) && is_verifier(p, n)) {
+      if (!is_complete && is_verifier(p, n) && !make_spans(chunk, begin, bytes, items)) {
         add_verification(p, begin, bytes, items);
       }
     }
   }
 
-  /// Makes items read all bytes of their chunk, if they follow each other in the file and their rows are small.
+  /// Makes items read all bytes of their chunk, if they have elements of this one alone and follow each other in the file.
   bool make_spans(const ChunkReads& chunk, uint64_t begin, uint64_t bytes, std::vector<ReadItem>& items) const {
+    if (chunk.is_left) {
+      return false;
+    }
     auto order = chunk.items;
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return items[a].begin < items[b].begin; });
     std::vector<uint64_t> ends;
@@ -219,10 +214,7 @@ class ItemPlanner {
       const auto& item = items[order[k]];
       ends.push_back(k + 1 < order.size() ? items[order[k + 1]].begin : begin + bytes);
       const auto from = k == 0 ? begin : item.begin;
-      const bool is_small =
-          item.kind == ReadItem::Kind::Consecutive || row_bytes_of(item.box, element_bytes_) < kSmallRow;
-      if (!is_small || item.begin + extent_of(item.box, element_bytes_) > ends[k] ||
-          ends[k] - from > 2 * kScratchBytes) {
+      if (item.begin + extent_of(item.box, element_bytes_) > ends[k] || ends[k] - from > kSpanBytes) {
         return false;
       }
     }

@@ -38,12 +38,13 @@ struct ReadItem {
 
 constexpr uint64_t kItemBytes = 8 << 20;    // of an item that needs no memory of its own
 constexpr uint64_t kScratchBytes = 1 << 20; // of the memory that one thread uses; it is used twice at most
+constexpr uint64_t kSpanBytes = 4 << 20;    // of a range around rows
 constexpr uint64_t kSmallRow = 4096;        // below this, a call per row costs more than the bytes between the rows
 
-/// The items of a target, the one with this number, which have all elements that it wants. Checksums are of chunks of the stored parts. A chunk that this rank
-/// reads completely is verified on the way. So is one of which it wants at least half in small rows: it reads all of that chunk. Any
-/// other chunk is read once more by one rank: by the one that wants a certain element of the chunk, so that no rank has to know
-/// what the others want, and each chunk of which any rank wants elements is verified by at least one.
+/// The items of a target, the one with this number, which have all elements that it wants. Checksums are of chunks of the stored
+/// parts. A chunk that this rank reads completely is verified on the way. Any other chunk is read completely by one rank: by the one
+/// that wants a certain element of the chunk, so that no rank has to know what the others want, and each chunk of which any rank
+/// wants elements is verified by at least one.
 std::vector<ReadItem> plan_items(const ReadTarget& target, size_t number, bool verify);
 
 /// Strides that a tensor of the box's shape has if its dims follow each other in memory as they do in the file.
