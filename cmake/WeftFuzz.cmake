@@ -11,7 +11,7 @@ list(APPEND _sources weft/redistribute/step.cpp)
 foreach(_source huggingface key_map manifest read_plan stored_tensors)
   list(APPEND _sources weft/checkpoint/${_source}.cpp)
 endforeach()
-foreach(_source graph module_stack node_error scalar_function size type)
+foreach(_source constant_text graph module_stack name_table node_error scalar_function size type)
   list(APPEND _sources weft/graph/ir/${_source}.cpp)
 endforeach()
 

@@ -67,7 +67,7 @@ TEST(OpenFiles, AMappedFileThatIsTruncatedMeanwhileIsAnError) {
     }
     files.check(window);
     fs::resize_file(stored.path_of(0), left);
-    // Bytes of the last page are zero; those of others would end the program if nobody took the signal.
+    // Bytes of the last page are zero; those of others would end the program by a signal.
     EXPECT_NE(std::string(files.mapped(window, 0, 9'995'904, 4096), 4096), std::string(4096, 'x'));
     expect_contains(
         error_text<c10::ValueError>([&] { files.check(window); }),

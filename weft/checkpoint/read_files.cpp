@@ -139,18 +139,22 @@ class TensorReader {
     }
     const auto& target = targets_[item.target];
     const auto dtype = target.stored->dtype;
-    const c10::InferenceMode inference(target.local.is_inference());
-    const c10::NoGradGuard no_grad;
-    const auto local = narrowed(target.local, item.box);
     if (is_direct(item.box, target)) {
-      read_box(item, local.strides(), static_cast<char*>(local.mutable_data_ptr()), memory);
+      const auto strides = target.local.strides();
+      int64_t offset = 0;
+      for (size_t d = 0; d < strides.size(); ++d) {
+        offset += item.box.target_offset[d] * strides[d] * target.local.element_size();
+      }
+      read_box(item, strides, static_cast<char*>(target.local.mutable_data_ptr()) + offset, memory);
       return;
     }
+    const c10::InferenceMode inference(target.local.is_inference());
+    const c10::NoGradGuard no_grad;
     const auto strides = packed_strides(item.box);
     const auto options = at::TensorOptions(dtype == at::kBool ? at::kByte : dtype).device(at::kCPU);
     const auto packed = at::empty_strided(item.box.sizes, strides, options.requires_grad(false));
     read_box(item, strides, static_cast<char*>(packed.mutable_data_ptr()), memory);
-    local.copy_(dtype == at::kBool ? packed.ne(0) : packed);
+    narrowed(target.local, item.box).copy_(dtype == at::kBool ? packed.ne(0) : packed);
   }
 
   /// Bytes of an item's range, in mapped pages or read.

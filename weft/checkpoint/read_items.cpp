@@ -1,5 +1,7 @@
 #include "weft/checkpoint/read_items.h"
 
+#include "weft/core/dense_strides.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -234,25 +236,47 @@ class ItemPlanner {
     if (static_cast<int64_t>(number % static_cast<uint64_t>(target_.replicas)) != target_.replica) {
       return false;
     }
-    const auto& boxes = chunk_boxes(p)[n];
-    uint64_t bytes = 0;
-    for (const auto& box : boxes) {
-      bytes += bytes_of(box, element_bytes_);
-    }
     constexpr double kGolden = 0.6180339887498949;
     const auto fraction = std::fmod(static_cast<double>(number) * kGolden, 1.0);
-    auto element = static_cast<uint64_t>(fraction * static_cast<double>(bytes / element_bytes_));
-    element = std::min(element, bytes / element_bytes_ - 1);
+    const auto element_of = [&](uint64_t count) {
+      return std::min(static_cast<uint64_t>(fraction * static_cast<double>(count)), count - 1);
+    };
+    const auto& checksums = *target_.stored->parts[p].checksums;
+    const auto part = box_of_part(p);
+    const bool is_in_order = part.strides == dense_strides(part.sizes);
+    if (is_in_order && part.begin == checksums.begin && bytes_of(part, element_bytes_) == checksums.bytes) {
+      const auto first = n * checksums.chunk_bytes;
+      const auto count = std::min(checksums.chunk_bytes, checksums.bytes - first) / element_bytes_;
+      return is_wanted(p, part, first / element_bytes_ + element_of(count));
+    }
+    const auto& boxes = chunk_boxes(p)[n];
+    uint64_t count = 0;
     for (const auto& box : boxes) {
-      const auto count = bytes_of(box, element_bytes_) / element_bytes_;
-      if (element < count) {
+      count += bytes_of(box, element_bytes_) / element_bytes_;
+    }
+    auto element = element_of(count);
+    for (const auto& box : boxes) {
+      const auto of_box = bytes_of(box, element_bytes_) / element_bytes_;
+      if (element < of_box) {
         return is_wanted(p, box, element);
       }
-      element -= count;
+      element -= of_box;
     }
     return false;
   }
 
+  ReadBox box_of_part(size_t p) const {
+    const auto& part = target_.stored->parts[p];
+    const auto shape = block_shape(part.index);
+    return {
+        .part = p,
+        .begin = part.begin,
+        .sizes = shape,
+        .strides = part.strides,
+        .target_offset = c10::DimVector(shape.size(), 0)};
+  }
+
+  /// Whether this rank wants the element of a box with this number, in the order of its dims.
   bool is_wanted(size_t p, const ReadBox& box, uint64_t element) const {
     const auto& part = target_.stored->parts[p];
     auto rest = static_cast<int64_t>(element);
@@ -269,17 +293,9 @@ class ItemPlanner {
   std::map<uint64_t, std::vector<ReadBox>>& chunk_boxes(size_t p) {
     auto& found = chunk_boxes_[p];
     if (found.empty()) {
-      const auto& part = target_.stored->parts[p];
-      const auto& checksums = *part.checksums;
-      const auto shape = block_shape(part.index);
+      const auto& checksums = *target_.stored->parts[p].checksums;
       std::vector<ReadBox> boxes;
-      divide_at_chunks(
-          {.part = p,
-           .begin = part.begin,
-           .sizes = shape,
-           .strides = part.strides,
-           .target_offset = c10::DimVector(shape.size(), 0)},
-          element_bytes_, checksums, boxes);
+      divide_at_chunks(box_of_part(p), element_bytes_, checksums, boxes);
       for (auto& box : boxes) {
         found[(box.begin - checksums.begin) / checksums.chunk_bytes].push_back(std::move(box));
       }
@@ -314,9 +330,11 @@ std::vector<ReadItem> plan_items(const ReadTarget& target, size_t number, bool v
 }
 
 c10::DimVector packed_strides(const ReadBox& box) {
-  std::vector<size_t> order(box.sizes.size());
+  c10::SmallVector<size_t, 8> order(box.sizes.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return box.strides[a] > box.strides[b]; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::pair(-box.strides[a], a) < std::pair(-box.strides[b], b);
+  });
   c10::DimVector strides(box.sizes.size());
   int64_t next = 1;
   for (auto d = order.rbegin(); d != order.rend(); ++d) {

@@ -43,7 +43,7 @@ ByteRows byte_rows(const ReadBox& box, c10::IntArrayRef target_strides, size_t e
       rows.dims.push_back({box.sizes[d], box.strides[d] * bytes, target_strides[d] * bytes});
     }
   }
-  std::stable_sort(
+  std::sort(
       rows.dims.begin(), rows.dims.end(), [](const auto& a, const auto& b) { return a.file_stride > b.file_stride; });
   // The innermost dim joins the row, and the next one then, as long as they are consecutive on both sides.
   const auto is_consecutive = [](const ByteRows::Dim& dim, uint64_t length) {
