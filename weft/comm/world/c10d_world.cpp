@@ -1,6 +1,7 @@
 #include "weft/comm/world/c10d_world.h"
 
 #include "weft/comm/world/channel_pool.h"
+#include "weft/comm/world/freed_memory.h"
 #include "weft/comm/world/message_group.h"
 #include "weft/comm/world/native_group.h"
 #include "weft/comm/world/shared_memory_group.h"
@@ -19,7 +20,9 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 class C10dCommunicator : public Communicator {
  public:
   C10dCommunicator(StorePtr store, int64_t rank, int64_t size, std::chrono::milliseconds timeout)
-      : Communicator(rank, size, timeout), channels_(std::move(store), rank, timeout) {}
+      : Communicator(rank, size, timeout), channels_(std::move(store), rank, timeout) {
+    keep_freed_memory();
+  }
 
   ChannelPool& channels() {
     return channels_;
