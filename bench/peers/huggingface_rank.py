@@ -4,7 +4,8 @@ Cases, whose size is the model's dim:
   weft      transformers' Llama under weft.parallelize_module(model, mesh, "auto")
   decoder   the decoder of bench/python_decoder.py under Weft, of the same sizes
   dtensor   transformers' Llama by from_pretrained(tp_plan="auto")
-The losses of a Llama must be those of the model on a single device.
+  shards    transformers' Llama with layers as large as a rank's shards, on plain tensors: what no communication could go below
+The losses of the first and the third must be those of the model on a single device.
 """
 
 import copy
@@ -40,15 +41,17 @@ def training(model, inputs, targets):
     return lambda: training_step(model, optimizer, inputs, targets)
 
 
-def llama(dim):
+def llama(dim, ranks=1):
+    """On plain tensors, with the heads, features and classes that one of so many ranks has."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=VOCABULARY,
+        vocab_size=VOCABULARY // ranks,
         hidden_size=dim,
-        intermediate_size=4 * dim,
+        intermediate_size=4 * dim // ranks,
         num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
+        num_attention_heads=HEADS // ranks,
+        head_dim=dim // HEADS,
         max_position_embeddings=LENGTH,
         tie_word_embeddings=False,
         use_cache=False,
@@ -80,6 +83,10 @@ def make_training(mode, dim):
         mesh = weft.init_device_mesh("cpu", (dist.get_world_size(),))
         decoder = weft.parallelize_module(Decoder(VOCABULARY, dim, LAYERS, HEADS), mesh, BENCH / "plans/decoder.json")
         return training(decoder, *(weft.distribute_tensor(each, mesh) for each in (inputs, targets)))
+    if mode == "shards":
+        model = llama(dim, dist.get_world_size())
+        model.set_input_embeddings(torch.nn.Embedding(VOCABULARY, dim))  # the plan leaves it on every rank
+        return training(Logits(model), inputs, targets % model.config.vocab_size)
     model = llama(dim)
     single = training(Logits(copy.deepcopy(model)), inputs, targets)
     if mode == "weft":
