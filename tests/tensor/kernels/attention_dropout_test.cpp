@@ -24,27 +24,34 @@ Values computed(const Values& global, const DeviceMesh& mesh, Placement placemen
   manual_seed(3);
   Values in;
   for (size_t i = 0; i < global.size(); ++i) {
-    in.push_back(distribute_tensor(global[i], mesh, {i < 3 ? placement : Replicate()}));
+    in.push_back(distribute_tensor(global[i].to(mesh.device_type()), mesh, {i < 3 ? placement : Replicate()}));
     in.back().set_requires_grad(i < 3);
   }
   const auto output = attend(in);
   const auto results = torch::autograd::grad({output.square().sum()}, {in[0], in[1], in[2]});
-  Values all = {full_tensor(output.detach())};
+  Values all = {full_tensor(output.detach()).cpu()};
   for (const auto& gradient : results) {
-    all.push_back(full_tensor(gradient));
+    all.push_back(full_tensor(gradient).cpu());
   }
   return all;
 }
 
-/// Expects of attention, under every placement on two ranks, what operators that are called one by one compute.
-void expect_as_operators(const Values& global, const Attend& attend, const Attend& by_operators) {
+/// Expects of attention, under every placement on two ranks, what operators that are called one by one compute on the CPU.
+void expect_as_operators(
+    const Values& global,
+    const Attend& attend,
+    const Attend& by_operators,
+    const std::string& device = "cpu",
+    double tolerance = 1e-9) {
   Values expected;
   on_mesh({1}, [&](const DeviceMesh& mesh) { expected = computed(global, mesh, Replicate(), by_operators); });
-  on_mesh({2}, [&](const DeviceMesh& mesh) {
+  run_on_ranks(2, [&](int64_t /*rank*/) {
+    const auto mesh = init_device_mesh(device, {2});
     for (const auto placement : {Replicate(), Shard(0), Shard(1), Shard(2), Shard(3)}) {
       const auto results = computed(global, mesh, placement, attend);
       for (size_t i = 0; i < results.size(); ++i) {
-        EXPECT_TRUE(at::allclose(results[i], expected[i], 1e-9, 1e-9)) << placement << ", result " << i;
+        const auto most = tolerance * expected[i].abs().max().item<double>();
+        EXPECT_TRUE(at::allclose(results[i], expected[i], tolerance, most)) << placement << ", result " << i;
       }
     }
   });
@@ -100,6 +107,24 @@ TEST(AttentionDropout, OfShardedHeadsCommunicatesNothing) {
     EXPECT_EQ(log.calls(), 0);
   });
 }
+
+#ifdef WEFT_TEST_CUDA
+TEST(AttentionDropout, OnCudaDropsWhatItDoesOnTheCpu) {
+  const auto attend = [](const Values& in) {
+    return at::scaled_dot_product_attention(in[0], in[1], in[2], {}, kDropout, /*is_causal=*/true);
+  };
+  const auto by_operators = [](const Values& in) { return operators(in[0], in[1], in[2], in[3]); };
+  // ATen chooses a fused kernel for plain tensors by the dtype.
+  for (const auto& [dtype, tolerance] : {std::pair(at::kDouble, 1e-9), {at::kFloat, 1e-4}, {at::kHalf, 2e-2}}) {
+    Values global;
+    for (const auto& each : query_key_value(4)) {
+      global.push_back(each.to(dtype));
+    }
+    global.push_back(at::ones({6, 6}, at::kBool).triu(1));
+    expect_as_operators(global, attend, by_operators, "cuda", tolerance);
+  }
+}
+#endif
 
 TEST(AttentionDropout, RefusesWhatAttentionRefuses) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
