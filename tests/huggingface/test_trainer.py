@@ -27,7 +27,7 @@ def of_one_process(tmp_path_factory):
 def test_trains_as_one_process_does(of_one_process, tmp_path, dp, tp):
     expected, expected_folder = of_one_process
     logs, folder = train(tmp_path, dp, tp)
-    assert [len(each) for each in logs.values()] == [8, 8, 8]
+    assert [len(each) for each in logs.values()] == [8, 8, 8, 8]
     for name, each in logs.items():
         assert each == pytest.approx(expected[name], rel=1e-4), name
     assert logs["resumed"] == pytest.approx(logs["trained"], rel=1e-4)

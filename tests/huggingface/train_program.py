@@ -1,5 +1,5 @@
-"""train_program.py FOLDER DP TP: trains a toy Llama by Trainer, resumes that from its checkpoint, and trains by accelerate alone. The
-first rank writes what each logged to FOLDER/logs.json, and Trainer's model."""
+"""train_program.py FOLDER DP TP: trains a toy Llama by Trainer, resumes that from its checkpoint, trains with options, and by
+accelerate alone. The first rank writes what each logged to FOLDER/logs.json, and Trainer's model."""
 
 import json
 import os
@@ -29,9 +29,18 @@ def accuracy(prediction):
     return {"accuracy": float((prediction.predictions.argmax(-1) == prediction.label_ids).mean())}
 
 
-def train_by_trainer(resume):
+# What computes with batches, masks and states outside of the model.
+OPTIONS = {
+    "optim": "adafactor",
+    "label_smoothing_factor": 0.1,
+    "gradient_checkpointing": True,
+    "gradient_accumulation_steps": 2,
+}
+
+
+def train_by_trainer(resume=None, name="", **options):
     args = transformers.TrainingArguments(
-        output_dir=folder,
+        output_dir=folder + name,
         per_device_train_batch_size=4,
         per_device_eval_batch_size=4,
         max_steps=3,
@@ -44,6 +53,7 @@ def train_by_trainer(resume):
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,
+        **options,
     )
     trainer = transformers.Trainer(
         model=make_model(), args=args, train_dataset=DATA, eval_dataset=DATA[:8], compute_metrics=accuracy
@@ -70,10 +80,11 @@ def train_by_accelerate():
     return losses
 
 
-trainer, trained = train_by_trainer(None)
+trainer, trained = train_by_trainer()
 trainer.save_model(folder + "/model")
 _, resumed = train_by_trainer(folder + "/checkpoint-2")
-logs = {"trained": trained, "resumed": resumed, "accelerate": train_by_accelerate()}
+_, with_options = train_by_trainer(name="/options", **OPTIONS)
+logs = {"trained": trained, "resumed": resumed, "accelerate": train_by_accelerate(), "options": with_options}
 if int(os.environ.get("RANK", 0)) == 0:
     with open(folder + "/logs.json", "w") as file:
         json.dump(logs, file)

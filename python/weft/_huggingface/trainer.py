@@ -79,7 +79,8 @@ def _save_checkpoint(of_trainer, self, *args, **kwargs):
 
 
 def _with_replicated_plain(of_trainer, self, *args, **kwargs):
-    """Loads global values into distributed parameters."""
+    """Batches, masks, and the states of optimizers that are no torch.optim's are the same on every rank, and plain: also where
+    they meet distributed tensors outside of the model, as labels do where they are smoothed."""
     with replicate_plain():
         return of_trainer(self, *args, **kwargs)
 
@@ -98,7 +99,10 @@ _METHODS = {
     "_save_optimizer_and_scheduler": _save_optimizer_and_scheduler,
     "_save_rng_state": _save_rng_state,
     "_sync_replicated_trainable_parameters": _sync_replicated_trainable_parameters,
+    "evaluate": _with_replicated_plain,
+    "predict": _with_replicated_plain,
     "prediction_step": _prediction_step,
+    "train": _with_replicated_plain,
 }
 
 
