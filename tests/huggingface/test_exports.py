@@ -26,7 +26,7 @@ def test_computes_what_one_device_does_as_the_document_says(name, export):
     assert zoo.cell(name, export) == zoo.documented()[name][export]
 
 
-@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name != "T5"])  # whose tied tables get another name
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_way_of_exporting_changes_no_plan(name):
     assert proposed_for(strictly_exported(name))["plan"] == proposed_for(exported(name))["plan"]
 

@@ -144,7 +144,7 @@ output %linear = user
 )");
   auto* node = global.graph->first();
   const auto place = [](Node& at, const char* call) { at.origin.metadata = {{"nn_module_stack", call}}; };
-  place(*node, "L__self__,,Model;L__self__words,words,torch.nn.Embedding");
+  place(*node, "L__self__,,Model;L__self__words,words,models.ScaledWordEmbedding");
   place(*node->next(), "L__self__,,Model;L__self__head,head,torch.nn.Linear");
   place(*node->next()->next(), "L__self__,,Model;L__self__other,other,Functional");
   global.tensors["shared.weight"] = at::ones({8, 4});

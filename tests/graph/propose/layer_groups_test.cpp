@@ -146,6 +146,30 @@ TEST(LayerGroups, MomentsOfAllFeaturesStopNone) {
   EXPECT_EQ(groups_of(text), (Groups{"up with moments -> down"}));
 }
 
+TEST(LayerGroups, MomentsOfASumWithOtherFeaturesLeaveTheResidualStreamReplicated) {
+  const auto* text = R"(program
+    input %a: f32[4,4] = parameter "out.weight"
+    input %b: f32[8,4] = parameter "up.weight"
+    input %c: f32[4,8] = parameter "down.weight"
+    input %x: f32[3,4] = user
+      %h: f32[3,4] = aten::cos(%x)
+      %o: f32[3,4] = aten::linear(%h, %a)
+      %s: f32[3,4] = aten::add.Tensor(%h, %o)
+      %q: f32[3,4] = aten::pow.Tensor_Scalar(%s, 2)
+      %m: f32[3,1] = aten::mean.dim(%q, [-1], True)
+      %n: f32[3,4] = aten::mul.Tensor(%s, %m)
+      %u: f32[3,8] = aten::linear(%n, %b)
+      %d: f32[3,4] = aten::linear(%u, %c)
+      %y: f32[3,4] = aten::add.Tensor(%s, %d)
+    output %y = user)";
+  EXPECT_EQ(
+      groups_of(text),
+      (Groups{
+          "out with moments + down -> up -> output 0: its features are added to others, and aten::mean.dim reads the "
+          "sums"}));
+  EXPECT_EQ(groups_of(text, {"out"}), (Groups{"up -> down"}));
+}
+
 TEST(LayerGroups, AnOperandOfWhichTheDtypeAloneIsReadStopsNoFeatures) {
   const auto* text = R"(program
     input %a: bf16[8,4] = parameter "up.weight"

@@ -160,8 +160,9 @@ std::optional<size_t> ProgramModules::weight_user(const Node& node, const Input&
     return std::nullopt;
   }
   // A strict export keeps one of several tied parameters. A module that lost its own calls the layer of a module that is
-  // called elsewhere, or is itself a layer, as T5's tables of encoder and decoder are, whose owner is never called.
-  const bool is_layer = ends_with_name(types_[caller], "Linear") || ends_with_name(types_[caller], "Embedding");
+  // called elsewhere, or is itself a layer, of a type of its own or not, as the tables of encoder and decoder are of models whose
+  // owner of both is never called.
+  const bool is_layer = types_[caller].ends_with("Linear") || types_[caller].ends_with("Embedding");
   const bool lost_its_own =
       modules_[caller].parameters.empty() && (is_layer || !types_[owner].empty()) && !has_submodules(caller);
   if (lost_its_own) {

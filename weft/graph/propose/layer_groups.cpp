@@ -12,7 +12,8 @@ struct Flow {
   FeatureDims dims;
   std::vector<size_t> sources;
   std::optional<int64_t> part =
-      std::nullopt; // the first feature of a part of the only source, if these are its features
+      std::nullopt;         // the first feature of a part of the only source, if these are its features
+  bool is_residual = false; // whether values that no source computed have been added
 };
 
 /// Features of a layer that a slice, or one result of a split, takes: queries, keys or values of one layer for all three.
@@ -285,6 +286,23 @@ class Flows {
     return true;
   }
 
+  /// Whether a call adds values that have the dim of the features and are computed without them, as a residual connection does.
+  static bool adds_others(
+      const Node& node,
+      const Rule& rule,
+      Rule::Factor factor,
+      c10::ArrayRef<CallAnalysis::TensorOperand> operands,
+      const std::vector<size_t>& tracked) {
+    for (size_t i = 0; i < operands.size() && calls(node, "aten::add.Tensor"); ++i) {
+      const bool is_computed = node.operand(operands[i].operand)->producer() != nullptr;
+      const bool is_other = std::find(tracked.begin(), tracked.end(), i) == tracked.end();
+      if (is_computed && is_other && Rule::has(rule.inputs[i], factor)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   void pass(
       const Node& node,
       const Rule& rule,
@@ -296,6 +314,7 @@ class Flows {
     std::vector<std::optional<FeatureDims>> outputs;
     std::vector<size_t> sources;
     std::optional<int64_t> part;
+    bool is_residual = false;
     for (const auto position : tracked) {
       const auto* value = node.operand(operands[position].operand);
       const auto flow = flows_.at(value);
@@ -306,6 +325,10 @@ class Flows {
         return;
       }
       if (tracked.size() == 1 && layer == nullptr && takes_moments(node, rule, position, flow.dims)) {
+        if (flow.is_residual) {
+          // Every norm and every layer up to the end of the model would reduce what it reads of the sum.
+          stop(flow, "its features are added to others, and " + target_name(node) + " reads the sums");
+        }
         for (const auto number : flow.sources) {
           source(number).has_moments = true;
         }
@@ -321,6 +344,7 @@ class Flows {
         return;
       }
       part = !factor || part == flow.part ? flow.part : std::nullopt;
+      is_residual = is_residual || flow.is_residual;
       if (!factor) {
         factor = passage.factor;
         outputs = passage.outputs;
@@ -332,13 +356,14 @@ class Flows {
         }
       }
     }
+    is_residual = is_residual || (factor && adds_others(node, rule, *factor, operands, tracked));
     for (size_t i = 0; i < node.outputs().size() && i < outputs.size(); ++i) {
       const auto* output = node.output(i);
       if (output == nullptr || !output->is_tensor() || output->uses().empty()) {
         continue;
       }
       if (outputs[i]) {
-        flows_[output] = {*outputs[i], sources, part};
+        flows_[output] = {*outputs[i], sources, part, is_residual};
       } else {
         stop({{}, sources}, target_name(node) + " mixes its features");
       }
