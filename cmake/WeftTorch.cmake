@@ -23,8 +23,8 @@ if(NOT WEFT_TORCH_ASKED STREQUAL WEFT_PYTHON)
     endif()
   endforeach()
   if(_failed)
-    message(FATAL_ERROR "${WEFT_PYTHON} cannot import torch. Run scripts/setup, or set WEFT_PYTHON to an interpreter "
-      "that has it.\n${_error}")
+    message(FATAL_ERROR "${WEFT_PYTHON} cannot import torch, against which Weft is built. Install it there first "
+      "(`pip install torch`, or scripts/setup in a working copy), or set WEFT_PYTHON to an interpreter that has it.\n${_error}")
   endif()
   set(WEFT_TORCH_PREFIX "${_prefix}" CACHE INTERNAL "torch.utils.cmake_prefix_path")
   set(WEFT_TORCH_ASKED "${WEFT_PYTHON}" CACHE INTERNAL "the interpreter that was asked")
