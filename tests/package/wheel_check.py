@@ -26,6 +26,14 @@ def run(*command):
     return result.stdout
 
 
+def check_refuses_another_torch(python, package):
+    """The wheel of one version of torch says so where another one is installed."""
+    (package / "_built_with.py").write_text('TORCH_VERSION = "2.0.0"\n')
+    result = subprocess.run([python, "-I", "-W", "ignore", "-c", "import weft"], capture_output=True, text=True)
+    if "ImportError: [weft] built for torch 2.0.0, but torch is 2." not in result.stderr:
+        sys.exit(f"expected an ImportError that names both versions, but got {result.returncode}: {result.stderr}")
+
+
 def main():
     build, work = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     shutil.rmtree(work, ignore_errors=True)
@@ -48,6 +56,7 @@ def main():
         sys.exit(f"expected {expected}, but got {output}")
     if "shard" not in run(environment / "bin" / "weft", "--help"):
         sys.exit("the command in the wheel has no help")
+    check_refuses_another_torch(python, Path(site, "weft"))
     print(f"wheel says: {output.strip()}")
 
 
