@@ -57,6 +57,7 @@ void register_all() {
     register_instance_norm(*each);
     register_shared_heads(*each);
     register_where_number(*each);
+    register_fill_diagonal(*each);
     register_max_pool1d(*each);
     register_to_meta(*each);
     each->impl("_has_compatible_shallow_copy_type", TORCH_FN(can_take_place));

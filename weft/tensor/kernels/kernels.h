@@ -46,6 +46,10 @@ void register_einsum(torch::Library& autograd);
 /// one number per local row.
 void register_embedding(torch::Library& autograd);
 
+/// fill_diagonal_ by a mask, in any layout. ATen would write to a view of the diagonal, which is a copy where rows or columns are
+/// sharded.
+void register_fill_diagonal(torch::Library& library);
+
 /// Operators that change a tensor's shape in place (t_, squeeze_, ...): the tensor becomes the result of the view
 /// operator with the same name without the underscore. set_ makes it share the memory of another distributed tensor, and
 /// resize_ to the sizes that it has leaves it as it is. Operators without such a view operator (resize_ to other sizes, other
