@@ -96,7 +96,11 @@ TEST(AsyncSaver, OnCudaWritesWhatTheStreamHasComputed) {
     const auto half = x.to(at::kBFloat16);
     const auto number = x.select(0, 3).select(0, 4).clone();
     saver.save(
-        {.tensors = {{"x", {x, nullptr}}, {"columns", {x.t(), nullptr}}, {"half", {half, nullptr}}, {"number", {number, nullptr}}},
+        {.tensors =
+             {{"x", {x, nullptr}},
+              {"columns", {x.t(), nullptr}},
+              {"half", {half, nullptr}},
+              {"number", {number, nullptr}}},
          .values = {}},
         c10::str(run, "/step_", step), {});
     x.fill_(-1); // training goes on
