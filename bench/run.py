@@ -10,6 +10,7 @@ from pathlib import Path
 import checkpoint
 import collectives
 import compile
+import compile_one_rank
 import dispatch
 import executor
 import fully_sharded
@@ -38,6 +39,7 @@ BENCHES = {
     "host_step": host_step,
     "training": training,
     "compile": compile,
+    "compile_one_rank": compile_one_rank,
     "fully_sharded": fully_sharded,
     "huggingface": huggingface,
     "executor": executor,
@@ -50,7 +52,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def parse_arguments():
-    listed = "\n".join(f"  {name:14}{' '.join(module.__doc__.split())}" for name, module in BENCHES.items())
+    listed = "\n".join(f"  {name:17}{' '.join(module.__doc__.split())}" for name, module in BENCHES.items())
     parser = argparse.ArgumentParser(
         description=__doc__,
         epilog=f"benchmarks:\n{listed}",
@@ -70,7 +72,7 @@ def parse_arguments():
         help="file that gets one JSON line per row (default: %(default)s)",
     )
     parser.add_argument(
-        "--device", choices=("cpu", "cuda"), default="cpu", help="where the tensors of 'dispatch' and 'host_step' are (default: %(default)s)"
+        "--device", choices=("cpu", "cuda"), default="cpu", help="where the tensors of 'dispatch', 'host_step' and 'compile_one_rank' are (default: %(default)s)"
     )
     settings = parser.parse_args()
     settings.peers = ROOT / "bench/peers"
