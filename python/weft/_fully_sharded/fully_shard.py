@@ -61,7 +61,8 @@ def _check_module(module):
     check_module("fully_shard", module)
     if UNIT in module.__dict__:
         raise ValueError(f"[fully_shard] a module is fully sharded once, but this {type(module).__name__} is already.")
-    if type(module).forward is nn.modules.module._forward_unimplemented:
+    # The module that torch.compile gives has a forward of its own, not of its class.
+    if type(module).forward is nn.modules.module._forward_unimplemented and "forward" not in module.__dict__:
         raise ValueError(
             f"[fully_shard] a module with a forward is required, but got {type(module).__name__}, a container. Call fully_shard for "
             "each module in it."
@@ -317,7 +318,7 @@ def fully_shard(
     _options.set_reshard_after_forward(unit, reshard_after_forward, mesh.size(mesh_dim))
     passes = _Passes(unit, given, [owner.__dict__ for owner in modules])
     for each in given:
-        setattr(each, UNIT, unit)
+        each.__dict__[UNIT] = unit  # a module of torch.compile would give attributes that are set to the one in it
         hooks = _Hooks(passes, policy)
         each.register_forward_pre_hook(hooks.before, with_kwargs=True)
         each.register_forward_hook(hooks.after, with_kwargs=True, always_call=True)

@@ -67,6 +67,33 @@ def test_the_examples_have_the_losses_of_one_device(mesh, name, is_global):
         torch.testing.assert_close(given, of_one, rtol=1e-5, atol=1e-5)
 
 
+def compiled_in_place(model):
+    for each in model[1:3]:
+        each.compile(backend="aot_eager")
+
+
+def replaced_by_compiled(model):
+    for number in (1, 2):
+        model[number] = torch.compile(model[number], backend="aot_eager")
+
+
+@pytest.mark.parametrize("compile_blocks", [compiled_in_place, replaced_by_compiled])
+def test_blocks_that_were_compiled_before(mesh, compile_blocks):
+    torch.manual_seed(0)
+    layers = [torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()) for _ in range(2)]
+    model = torch.nn.Sequential(torch.nn.Linear(5, 8), *layers, torch.nn.Linear(8, 3))
+    batches = [(torch.randn(4, 5), torch.randint(3, (4,))) for _ in range(STEPS)]
+    expected = losses_of(copy.deepcopy(model), batches.__getitem__)
+    compile_blocks(model)
+    for block in list(model)[1:3]:
+        weft.fully_shard(block, mesh)
+    weft.fully_shard(model, mesh)
+    losses = losses_of(model, batches.__getitem__, lambda t: t.chunk(2)[mesh.get_local_rank()])
+    for loss, of_one in zip(losses, expected):
+        of_all = weft.from_local(loss.reshape(1), mesh, [Shard(0)]).full_tensor().mean()
+        torch.testing.assert_close(of_all, of_one, rtol=1e-5, atol=1e-6)
+
+
 def test_pytorch_refuses_weft_parameters_and_says_what_to_call(mesh):
     linear = torch.nn.Linear(4, 4)
     linear.weight = torch.nn.Parameter(weft.distribute_tensor(linear.weight.detach(), mesh, [Shard(0)]))
