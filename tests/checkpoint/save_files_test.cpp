@@ -12,6 +12,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <sys/fsuid.h>
 #include <sys/resource.h>
@@ -241,6 +242,30 @@ TEST(SaveFiles, ASecondSaveReplacesTheFirst) {
     EXPECT_TRUE(at::equal(loaded(folder, "x"), at::full({3}, value).to(at::kLong)));
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2);
   }
+}
+
+TEST(SaveFiles, OfTwoAtOnceOneSavesAndTheOtherRaises) {
+  const auto folder = new_path("two");
+  std::vector<std::thread> programs;
+  for (const int64_t program : {1, 2}) {
+    programs.emplace_back([&, program] {
+      for (int round = 0; round < 30; ++round) {
+        LocalState state{.values = {{"program", std::to_string(program)}}};
+        state.tensors["x"] = {at::full({50'000}, program, at::kLong), nullptr};
+        state.tensors["y"] = {at::full({1000}, program, at::kLong), nullptr};
+        try {
+          save_files(state, folder, RankTexts{DeviceMesh()}, {.max_file_bytes = 100'000});
+        } catch (const c10::ValueError& error) {
+          expect_contains(error.what_without_backtrace(), folder + ": one program may save into a folder at a time");
+        }
+      }
+    });
+  }
+  for (auto& program : programs) {
+    program.join();
+  }
+  const auto last = std::stoll(load_manifest(folder, "load").stored.values.at("program"));
+  EXPECT_TRUE(loaded(folder, "x").eq(last).all().item<bool>() && loaded(folder, "y").eq(last).all().item<bool>());
 }
 
 TEST(SaveFiles, KeepsTheLastCheckpoints) {

@@ -7,6 +7,7 @@
 #include "weft/checkpoint/write_files.h"
 #include "weft/core/checksum_text.h"
 #include "weft/files/crc32c.h"
+#include "weft/files/folder_lock.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <random>
 
 #include <unistd.h>
@@ -96,6 +98,8 @@ class Saver {
       hello["digest"] = c10::str(own.size(), " ", checksum_text(crc32c(own)), " ", std::hash<std::string>()(own));
       if (ranks_.rank() == 0) {
         make_folder();
+        // Until the end: each save removes what its manifest does not name, also files that another one has written.
+        lock_.emplace(folder_, "save");
         hello["id"] = new_id();
       }
     });
@@ -273,6 +277,7 @@ class Saver {
   const RankTexts& ranks_;
   const SaveOptions& options_;
   std::string id_;
+  std::optional<FolderLock> lock_ = {}; // on rank 0
 };
 
 } // namespace
