@@ -72,6 +72,28 @@ TEST(WriteFiles, EachChunkHasAChecksum) {
   }
 }
 
+TEST(WriteFiles, ManyTensorsAreWrittenTogether) {
+  const auto folder = new_folder("many");
+  std::vector<WriteSource> sources;
+  for (int64_t i = 0; i < 3000; ++i) {
+    const auto tensor = at::arange(1 + i * i % 4001) + static_cast<double>(i);
+    sources.push_back(
+        {c10::str("t", i), i % 700 == 3 ? at::stack({tensor, tensor}).t() : tensor}); // some have to be copied
+  }
+  for (const int64_t threads : {1, 2}) {
+    const auto written =
+        write_tensors(sources, {.folder = folder, .prefix = c10::str("m", threads), .threads = threads});
+    const auto read = graph::read_safetensors(folder + "/" + written.files[0].name);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const auto bytes = sources[i].tensor.contiguous();
+      ASSERT_TRUE(at::equal(read.at(sources[i].name), bytes)) << i;
+      ASSERT_EQ(
+          written.tensors[i].checksums->values[0],
+          crc32c({static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()}));
+    }
+  }
+}
+
 TEST(WriteFiles, BlocksOfOneTensorAreInFilesOfTheirOwn) {
   const auto folder = new_folder("blocks");
   const auto written = write_tensors(

@@ -9,6 +9,7 @@
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <filesystem>
 #include <numeric>
 #include <set>
+#include <span>
 #include <thread>
 
 namespace weft {
@@ -26,6 +28,7 @@ namespace {
 /// What is written at once, from a multiple of it in the file: the page cache then keeps it as one large page, which is read and mapped
 /// several times faster than small ones. It stays in a cache between the checksum and writing.
 constexpr uint64_t kWriteStep = 2 << 20;
+constexpr size_t kMostTexts = 1024; // of one call
 
 /// What the bytes of a tensor are in the file: dtype and shape.
 SafetensorsEntry entry_of(const WriteSource& source) {
@@ -58,16 +61,24 @@ class TemporaryFile {
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  void write(uint64_t at, const char* data, uint64_t bytes) const {
-    while (bytes > 0) {
-      const auto written = ::pwrite(file_, data, bytes, static_cast<off_t>(at));
+  /// Writes texts one after the other, from `at` on.
+  void write(uint64_t at, std::span<iovec> texts) const {
+    while (!texts.empty()) {
+      const auto written = ::pwritev(file_, texts.data(), static_cast<int>(texts.size()), static_cast<off_t>(at));
       if (written < 0 && errno == EINTR) {
         continue;
       }
       check(written > 0, "cannot be written");
       at += static_cast<uint64_t>(written);
-      data += written;
-      bytes -= static_cast<uint64_t>(written);
+      auto left = static_cast<size_t>(written);
+      while (!texts.empty() && left >= texts.front().iov_len) {
+        left -= texts.front().iov_len;
+        texts = texts.subspan(1);
+      }
+      if (left > 0) {
+        texts.front().iov_base = static_cast<char*>(texts.front().iov_base) + left;
+        texts.front().iov_len -= left;
+      }
     }
   }
 
@@ -164,7 +175,8 @@ class FilesWriter {
     const auto name = c10::str(
         settings_.prefix, "_", settings_.first_number + static_cast<int64_t>(result_.files.size()), ".safetensors");
     TemporaryFile file(settings_.folder + "/" + name);
-    file.write(0, start.data(), start.size());
+    iovec header = {const_cast<char*>(start.data()), start.size()};
+    file.write(0, {&header, 1});
     for (size_t i = 0; i < members.size(); ++i) {
       result_.tensors[members[i]] = {result_.files.size(), entries[i].begin, nullptr};
     }
@@ -207,21 +219,45 @@ class FilesWriter {
     checksums.values.assign((bytes + checksums.chunk_bytes - 1) / checksums.chunk_bytes, 0);
   }
 
+  uint64_t begin_of(const WriteItem& item) const {
+    return checksums_[item.tensor].begin + item.from;
+  }
+
+  /// The items by steps of the file: what several tensors have of one is written at once.
+  std::vector<std::span<WriteItem>> steps_of(std::vector<WriteItem>& items) const {
+    std::vector<std::span<WriteItem>> steps;
+    size_t first = 0;
+    for (size_t i = 1; i <= items.size(); ++i) {
+      const bool goes_on = i < items.size() && i - first < kMostTexts &&
+          begin_of(items[i]) == begin_of(items[i - 1]) + items[i - 1].bytes &&
+          begin_of(items[i]) / kWriteStep == begin_of(items[first]) / kWriteStep;
+      if (!goes_on) {
+        steps.emplace_back(items.data() + first, i - first);
+        first = i;
+      }
+    }
+    return steps;
+  }
+
   void write_items(const TemporaryFile& file, std::vector<WriteItem>& items) {
     const auto threads = settings_.threads > 0 ? static_cast<size_t>(settings_.threads)
                                                : std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 2);
-    share_work(threads, items.size(), [&](const NextItem& next) {
+    const auto steps = steps_of(items);
+    share_work(threads, steps.size(), [&](const NextItem& next) {
+      std::vector<iovec> texts;
       while (const auto i = next()) {
-        auto& item = items[*i];
-        const auto& checksums = checksums_[item.tensor];
-        const auto begin = checksums.begin + item.from;
-        add_checksums(checksums, begin, begin, {item.data, item.bytes}, item.checksums);
-        file.write(begin, item.data, item.bytes);
+        texts.clear();
+        for (auto& item : steps[*i]) {
+          add_checksums(
+              checksums_[item.tensor], begin_of(item), begin_of(item), {item.data, item.bytes}, item.checksums);
+          texts.push_back({const_cast<char*>(item.data), item.bytes});
+        }
+        file.write(begin_of(steps[*i].front()), texts);
       }
     });
     for (const auto& item : items) {
       auto& checksums = checksums_[item.tensor];
-      const auto begin = checksums.begin + item.from;
+      const auto begin = begin_of(item);
       const auto* next = item.checksums.data();
       for_each_chunk(checksums, begin, begin + item.bytes, [&](uint64_t number, uint64_t from, uint64_t to) {
         checksums.values[number] = joined_crc32c(checksums.values[number], *next++, to - from);
