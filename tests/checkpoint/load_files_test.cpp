@@ -60,6 +60,14 @@ TEST(LoadFiles, SaysWhatDoesNotFit) {
   EXPECT_TRUE(at::equal(converted, at::ones({2}, at::kHalf)));
 }
 
+TEST(LoadFiles, ElementsThatShareMemoryAreNotLoaded) {
+  const auto files = stored("expanded", {{"a", at::arange(3, at::kFloat)}});
+  const auto expanded = at::zeros({1}).expand({3});
+  expect_contains(
+      error_text<c10::ValueError>([&] { load_files(files, {{"a", {expanded, nullptr}}}, {}); }),
+      "[load] 'a' must have memory of its own for each element, but got strides [0]. Load into a clone of it.");
+}
+
 TEST(LoadFiles, ListsAtMostAFewMissingNames) {
   const auto files = stored("missing", {{"a", at::ones({2})}});
   std::map<std::string, LocalTensor> wanted;

@@ -297,8 +297,10 @@ def test_odd_values_are_named(tmp_path):
         with pytest.raises(TypeError, match=rf"'run.x' must be a tensor, .* but got {kind}"):
             weft.save({"run": {"x": value}}, tmp_path / "c")
     assert not (tmp_path / "c").exists()
-    with pytest.raises((TypeError, ValueError), match="'x' must be a dense tensor"):
-        weft.save({"x": torch.eye(3).to_sparse()}, tmp_path / "c")
+    quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+    for value in (torch.eye(3).to_sparse(), quantized, torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])):
+        with pytest.raises((TypeError, ValueError), match="'x' must be a dense tensor"):
+            weft.save({"x": value}, tmp_path / "c")
 
 
 def test_a_tensor_without_memory_of_its_own_is_refused(tmp_path):

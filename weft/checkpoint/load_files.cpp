@@ -4,6 +4,7 @@
 #include "weft/comm/collectives.h"
 
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
@@ -45,6 +46,10 @@ void check_fits(const StoredTensor& stored, const std::string& name, const Local
   TORCH_CHECK_TYPE(
       dtype == stored.dtype || c10::canCast(stored.dtype, dtype), "[load] '", name, "' must have a dtype that holds ",
       stored.dtype, ", as which it was saved, but got ", dtype, ".");
+  TORCH_CHECK_VALUE(
+      at::has_internal_overlap(wanted.local) != at::MemOverlap::Yes, "[load] '", name,
+      "' must have memory of its own for each element, but got strides ", wanted.local.strides(),
+      ". Load into a clone of it.");
   TORCH_CHECK_VALUE(
       !wanted.spec || !wanted.spec->layout().has_partial(),
       "[load] ranks must hold values and not terms of them, but got '", name, "', ", *wanted.spec, ".");

@@ -17,9 +17,9 @@ struct ReadReport {
 };
 
 /// Reads the items of plan_items by several threads: straight into the local tensors where dtype and device are the same and
-/// elements are consecutive in both, else through at most four megabytes per thread. Small rows that are close to each other are read
-/// together, at most twice the bytes that are wanted. Raises for files that are missing or truncated and, if asked to verify, for
-/// chunks that do not have their checksum, with the file and the tensor.
+/// elements are consecutive in both, else through at most four megabytes per thread. Rows that are close to each other are copied from
+/// mapped pages or, where the file cannot be mapped, small ones are read together, at most twice the bytes that are wanted. Raises for
+/// files that are missing or truncated and, if asked to verify, for chunks that do not have their checksum, with the file and the tensor.
 ReadReport read_tensors(const StoredTensors& stored, c10::ArrayRef<ReadTarget> targets, const ReadSettings& settings);
 
 } // namespace weft

@@ -18,8 +18,12 @@ LocalTensor local_tensor(const char* where, const std::string& name, const at::T
       tensor.defined() ? "on meta. Materialize it first." : "undefined.");
   if (!is_dtensor(tensor)) {
     TORCH_CHECK_TYPE(
-        tensor.layout() == at::kStrided && !tensor.is_quantized() && tensor.has_storage(), "[", where, "] '", name,
-        "' must be a dense tensor, but got one of layout ", tensor.layout(), ".");
+        tensor.layout() == at::kStrided && !tensor.is_nested() && !tensor.is_quantized() && tensor.has_storage(), "[",
+        where, "] '", name, "' must be a dense tensor, but got one that is ",
+        tensor.is_nested()          ? "nested"
+            : tensor.is_quantized() ? "quantized"
+                                    : c10::str("of layout ", tensor.layout()),
+        ".");
     return {tensor.detach(), nullptr};
   }
   auto& impl = checked_values(where, tensor);
