@@ -46,6 +46,22 @@ TEST(InPlaceView, ATensorThatIsRedistributedForTheViewMayBeUsedOn) {
   });
 }
 
+TEST(InPlaceView, ACopiedViewIsNotChanged) {
+  // Otherwise it would be a tensor of its own from then on, and writes to it would be lost.
+  on_mesh({3}, [](const DeviceMesh& mesh) {
+    const auto global = whole_numbers({4, 2});
+    const auto x = distribute_tensor(global, mesh, {Shard(0)});
+    const auto view = x.narrow(0, 1, 2); // of rows of two ranks
+    const auto refused = "is a view that had to be redistributed, so that writing to it would not change the tensor";
+    expect_contains(error_text<c10::ValueError>([&] { view.transpose_(0, 1); }), refused);
+    expect_contains(error_text<c10::ValueError>([&] { view.unsqueeze_(0); }), refused);
+    expect_equal(full_tensor(view.unsqueeze(0)), global.narrow(0, 1, 2).unsqueeze(0));
+    auto copy = view.clone();
+    expect_equal(full_tensor(copy.t_()), global.narrow(0, 1, 2).t());
+    expect_equal(full_tensor(x), global);
+  });
+}
+
 TEST(InPlaceView, DimsChangePlaces) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto global = whole_numbers({5, 1, 4});

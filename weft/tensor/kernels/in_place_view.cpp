@@ -44,7 +44,12 @@ class InPlaceView final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
     const auto self = torch::jit::peek(*stack, 0, op.schema().arguments().size()).toTensor();
     check_can_change(op.schema().name().c_str(), self, view_.has_value());
-    const bool is_sole = !self.is_meta() && as_dtensor(self)->local().storage().use_count() == 1;
+    const auto& impl = *as_dtensor(self);
+    TORCH_CHECK_VALUE(
+        !impl.is_copy_of_base(), "[", op.schema().name(), "] argument 'self' (", *impl.spec(),
+        ") is a view that had to be redistributed, so that writing to it would not change the tensor it was taken of. "
+        "Redistribute that tensor first, clone the view, or use the operator without the underscore.");
+    const bool is_sole = !self.is_meta() && impl.local().storage().use_count() == 1;
     view_->callBoxed(stack);
     auto view = stack->back().toTensor();
     if (is_sole && as_dtensor(view)->is_copy_of_base()) {
