@@ -47,6 +47,16 @@ void add_matmul_samples(Samples& samples) {
   samples.add_with("aten::_scaled_mm", floats({{6, 32}, {48, 32}, {}, {}}), scaled(at::kFloat));
   samples.add_with("aten::_scaled_mm", floats({{6, 32}, {48, 32}, {6, 1}, {1, 48}}), scaled(at::kFloat));
   samples.add_with("aten::_scaled_mm", floats({{6, 32}, {32, 32}, {}, {}}), scaled(at::kFloat8_e4m3fn));
+  for (const auto& scales : {Shapes{{}, {}}, Shapes{{6, 1}, {1, 48}}}) {
+    const int64_t recipe = scales[0].empty() ? 0 : 1; // a scale per tensor, or per row and column
+    samples.add_with(
+        "aten::_scaled_mm_v2", floats({{6, 32}, {48, 32}, scales[0], scales[1]}),
+        without_gradients([=](const Inputs& t) {
+          const auto left = t[0].to(at::kFloat8_e4m3fn);
+          const auto right = t[1].to(at::kFloat8_e4m3fn).t();
+          return Inputs{at::_scaled_mm_v2(left, right, t[2], {recipe}, {}, t[3], {recipe}, {}, {}, at::kFloat)};
+        }));
+  }
   samples.add("aten::linalg_cross", {{5, 3}, {1, 3}}, [](const Inputs& t) { return at::linalg_cross(t[0], t[1]); });
   samples.add("aten::matmul", {{2, 3, 4}, {4}}, [](const Inputs& t) { return at::matmul(t[0], t[1]); });
 }

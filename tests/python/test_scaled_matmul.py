@@ -1,8 +1,10 @@
-"""torch._scaled_mm of distributed matrices of eight bits: the values of one device, and the collectives that its shards need."""
+"""Products of distributed matrices of eight bits, by torch._scaled_mm and torch.nn.functional.scaled_mm: the values of one device,
+and the collectives that its shards need."""
 
 import pytest
 import torch
 import weft
+from torch.nn.functional import ScalingType, scaled_mm
 from weft import Replicate, Shard
 
 generator = torch.Generator().manual_seed(0)
@@ -12,11 +14,16 @@ NUMBERS = torch.tensor(0.5), torch.tensor(2.0)
 VECTORS = torch.rand(6, 1, generator=generator) + 0.5, torch.rand(1, 64, generator=generator) + 0.5
 
 
-def multiply(rows, columns, scales):
+def by_operator(rows, columns, scales):
     return torch._scaled_mm(rows, columns, *scales, out_dtype=torch.float32)
 
 
-def run(placements, scales, scale_placements):
+def by_function(rows, columns, scales):
+    recipe = ScalingType.TensorWise if scales[0].numel() == 1 else ScalingType.RowWise
+    return scaled_mm(rows, columns, scales[0], recipe, scales[1], recipe, output_dtype=torch.float32)
+
+
+def run(multiply, placements, scales, scale_placements):
     """The global result on every rank, its placement, and the collectives of the matmul."""
     expected = multiply(ROWS, COLUMNS, scales)
 
@@ -32,6 +39,10 @@ def run(placements, scales, scale_placements):
     return weft.run_on_ranks(2, program)[0]
 
 
+BOTH = pytest.mark.parametrize("multiply", [by_operator, by_function])
+
+
+@BOTH
 @pytest.mark.parametrize(
     "placements, result",
     [
@@ -40,10 +51,11 @@ def run(placements, scales, scale_placements):
         ((Shard(1), Shard(0)), "P(sum)"),  # rowwise
     ],
 )
-def test_scales_of_the_tensors_communicate_nothing(placements, result):
-    assert run(placements, NUMBERS, [Replicate()] * 2) == (result, {})
+def test_scales_of_the_tensors_communicate_nothing(multiply, placements, result):
+    assert run(multiply, placements, NUMBERS, [Replicate()] * 2) == (result, {})
 
 
+@BOTH
 @pytest.mark.parametrize(
     "placements, scale_placements, result",
     [
@@ -52,5 +64,5 @@ def test_scales_of_the_tensors_communicate_nothing(placements, result):
         ((Shard(1), Shard(0)), (Replicate(), Replicate()), "P(sum)"),
     ],
 )
-def test_scales_of_rows_and_columns_are_sharded_as_these(placements, scale_placements, result):
-    assert run(placements, VECTORS, scale_placements) == (result, {})
+def test_scales_of_rows_and_columns_are_sharded_as_these(multiply, placements, scale_placements, result):
+    assert run(multiply, placements, VECTORS, scale_placements) == (result, {})

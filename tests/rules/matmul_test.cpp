@@ -77,6 +77,27 @@ TEST(Matmul, AVectorHasNoOuterDim) {
   EXPECT_EQ(mapping_text("aten::matmul", {{4}, {4}}), "([b],[b])->([])");
 }
 
+TEST(Matmul, ScalesInListsFollowTheirRecipes) {
+  const auto text = [](const std::vector<Ints>& shapes, const Ints& recipe, const Ints& swizzle,
+                       const Ints& contracted) {
+    return mapping_text(
+        "aten::_scaled_mm_v2", shapes,
+        {{"recipe_a", recipe},
+         {"recipe_b", recipe},
+         {"swizzle_a", Ints{}},
+         {"swizzle_b", swizzle},
+         {"contraction_dim", contracted}});
+  };
+  const std::vector<Ints> of_tensors = {{6, 32}, {32, 48}, {}, {}};
+  const std::vector<Ints> of_lines = {{6, 32}, {32, 48}, {6, 1}, {1, 48}};
+  EXPECT_EQ(text(of_tensors, {0}, {}, {}), "([a,(b c)],[(b c),(d e)],[],[])->([a,(d e)])");
+  EXPECT_EQ(text(of_lines, {1}, {0}, {}), "([a,(b c)],[(b c),(d e)],[a,-],[-,(d e)])->([a,(d e)])");
+  const std::vector<Ints> of_blocks = {{6, 32}, {32, 48}, {6, 1}, {1, 48}};
+  EXPECT_EQ(text(of_blocks, {3}, {}, {}), "none");
+  EXPECT_EQ(text(of_lines, {1}, {1}, {}), "none");
+  EXPECT_EQ(text(of_lines, {1}, {}, {1, 0}), "none");
+}
+
 } // namespace matmul_test
 
 } // namespace weft

@@ -163,9 +163,26 @@ std::optional<Rule> grouped_mm_rule(const OpCall& call) {
   return rule;
 }
 
+/// Whether a call names its scales in lists, with a recipe for each, as torch.nn.functional.scaled_mm does, and these are no single
+/// scale per tensor or line of it, or are stored in an order of their own.
+bool has_scales_of_blocks(const OpCall& call) {
+  constexpr int64_t kRowwise = 1; // 0 is a scale per tensor; greater numbers are recipes of blocks
+  const auto is_of_lines = [&](const char* recipes, const char* swizzles) {
+    const auto given = call.integers(recipes);
+    const auto orders = call.integers(swizzles);
+    return given.size() <= 1 && (given.empty() || given[0] <= kRowwise) &&
+        std::all_of(orders.begin(), orders.end(), [](int64_t order) { return order == 0; });
+  };
+  return !is_of_lines("recipe_a", "swizzle_a") || !is_of_lines("recipe_b", "swizzle_b") ||
+      !call.integers("contraction_dim").empty();
+}
+
 /// (m, k) times (k, n), of numbers with 8 bits. The left operand has one scale, or one per row, the right operand one scale, or one
 /// per column. Scales of blocks have no rule. Terms are summed over k unless the result has 8 bits too.
 std::optional<Rule> scaled_mm_rule(const OpCall& call) {
+  if (has_scales_of_blocks(call)) {
+    return std::nullopt;
+  }
   const auto& a = call.operand(0);
   const auto& b = call.operand(1);
   Rule rule;
@@ -217,7 +234,7 @@ void add_matmul_rules(RuleRegistry& registry) {
   registry.add({"einsum"}, einsum_rule);
   registry.add({"linear"}, linear_rule);
   registry.add({"_grouped_mm"}, grouped_mm_rule);
-  registry.add({"_scaled_mm"}, scaled_mm_rule);
+  registry.add({"_scaled_mm", "_scaled_mm_v2"}, scaled_mm_rule);
   registry.add({"outer", "ger"}, contraction("m,n->mn"));
   registry.add({"matmul", "linalg_matmul"}, matmul_rule);
 }
