@@ -94,9 +94,7 @@ ARCHITECTURES = {
         "Olmo2ForCausalLM",
         lambda: hf.Olmo2Config(**GROUPED),
         OLMO2,
-        # Of the four norms: by hand each would reduce its moments once forward and once backward, by all-reduces.
-        collectives=({"all_reduce": 7 + 4}, {"all_reduce": 5, "reduce_scatter": 4, "all_gather": 4}),
-        reason="norms over all heads exchange their moments, and in backward the states",
+        all_reduces=(7 + 4, 5 + 4),  # each of the four norms over all heads reduces a number per token
     ),
     "Cohere": Architecture(
         "CohereForCausalLM", lambda: hf.CohereConfig(**GROUPED), LLAMA | PARALLEL, all_reduces=PARALLEL_DECODER

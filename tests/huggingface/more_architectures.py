@@ -22,6 +22,8 @@ ENCODER_DECODER = {
     "dropout": 0.0,
 }
 EXPERTS = GROUPED | {"num_experts_per_tok": 2}
+LINEAR_HEADS = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+STATE_SPACE = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 2, "mamba_d_state": 8, "mamba_chunk_size": 8}
 LATENT = {"kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}
 
 # The class, its configuration, and the function of batches.py that makes a batch.
@@ -88,6 +90,35 @@ MODELS = {
         "RecurrentGemmaForCausalLM",
         lambda: hf.RecurrentGemmaConfig(**SIZES | {"num_hidden_layers": 3}, **TOKENS, lru_width=32, intermediate_size=64, attention_window_size=8),
         "tokens",
+    ),
+    "Cohere 2": ("Cohere2ForCausalLM", lambda: hf.Cohere2Config(**GROUPED, sliding_window=4), "tokens"),
+    "OLMo 3": ("Olmo3ForCausalLM", lambda: hf.Olmo3Config(**GROUPED, sliding_window=4), "tokens"),
+    "Llama 4": (
+        "Llama4ForCausalLM",
+        lambda: hf.Llama4TextConfig(**GROUPED | {"num_experts_per_tok": 1}, head_dim=8, intermediate_size_mlp=64, num_local_experts=4),
+        "tokens",
+    ),
+    "DiffLlama": ("DiffLlamaForCausalLM", lambda: hf.DiffLlamaConfig(**GROUPED), "tokens"),
+    "Qwen3-Next": (
+        "Qwen3NextForCausalLM",
+        lambda: hf.Qwen3NextConfig(
+            **EXPERTS | LINEAR_HEADS,
+            head_dim=8,
+            num_experts=4,
+            moe_intermediate_size=32,
+            shared_expert_intermediate_size=32,
+            layer_types=["linear_attention", "full_attention"],
+        ),
+        "tokens",
+    ),
+    "Falcon-H1": ("FalconH1ForCausalLM", lambda: hf.FalconH1Config(**GROUPED | STATE_SPACE, mamba_d_ssm=64), "tokens"),
+    "LFM2": ("Lfm2ForCausalLM", lambda: hf.Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"], block_multiple_of=8), "tokens"),
+    "M2M100": (
+        "M2M100ForConditionalGeneration",
+        lambda: hf.M2M100Config(
+            **ENCODER_DECODER, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=None
+        ),
+        "pairs",
     ),
     "DINOv2": ("Dinov2ForImageClassification", lambda: hf.Dinov2Config(**VISION), "images"),
     "Swin": (

@@ -62,6 +62,7 @@ void register_all() {
     register_to_meta(*each);
     each->impl("_has_compatible_shallow_copy_type", TORCH_FN(can_take_place));
   }
+  register_reduction_backward(*autograd);
   register_rms_norm_backward(*autograd);
   register_einsum(*autograd);
   register_products(*autograd);

@@ -1,9 +1,6 @@
-#include "weft/core/layout_algebra.h"
-#include "weft/tensor/boundary/implicit_move.h"
 #include "weft/tensor/decompositions/batch_norm_input.h"
 #include "weft/tensor/decompositions/decompositions.h"
 #include "weft/tensor/decompositions/reduced_dims.h"
-#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <ATen/ATen.h>
 
@@ -24,14 +21,6 @@ bool backward_applies(const OpCall& call, c10::ArrayRef<SpecPtr> operands) {
   const auto* gradient = spec_of(call, operands, call.has("grad_out") ? "grad_out" : "grad_output");
   return input.dim() >= 2 && c10::multiply_integers(input.sizes()) != 0 &&
       (shards_samples(input) || leaves_a_rank_empty(input) || (gradient != nullptr && shards_samples(*gradient)));
-}
-
-/// Reduces sums over the mesh dims that shard the samples. On other mesh dims they stay partial if the gradient is.
-at::Tensor reduced_over_samples(const at::Tensor& sums, const at::Tensor& input) {
-  const auto& layout = as_dtensor(sums)->spec()->layout();
-  const auto& input_layout = as_dtensor(input)->spec()->layout();
-  const auto is_over_samples = [&](int64_t m) { return input_layout[m].is_shard() && layout[m].is_partial(); };
-  return move_implicitly(kBackward, sums, replicated_where(layout, is_over_samples));
 }
 
 /// Statistics, and whether the gradient flows through them, which it does not if the caller gave them (evaluation).
@@ -65,7 +54,7 @@ Gradients batch_norm_gradients(
   if (wanted[0]) {
     auto& of_input = std::get<0>(result);
     if (statistics.are_of_batch) {
-      sums = reduced_over_samples(sums, input);
+      sums = reduced_where_sharded(kBackward, sums, input);
       const auto averages = sums / samples_per_channel(input);
       of_input = at::addcmul(per_channel(averages[0] * -scale, input), gradient, per_channel(scale, input));
       of_input = at::addcmul(of_input, centered, per_channel(averages[1] * (deviation.square() * -scale), input));

@@ -9,6 +9,7 @@ Decompositions all_decompositions() {
   add_moment_decompositions(all);
   add_norm_decompositions(all);
   add_batch_norm_decompositions(all);
+  add_layer_norm_decompositions(all);
   add_convolution_decompositions(all);
   add_loss_decompositions(all);
   add_comparison_decompositions(all);

@@ -40,7 +40,8 @@ std::tuple<at::Tensor, at::Tensor> var_mean_over_ranks(
   TORCH_CHECK(
       at::isFloatingType(dtype) || at::isComplexType(dtype),
       "var and std: the dtype must be floating point or complex, but got ", dtype, ".");
-  const auto center = mean_over_ranks(self, dims, /*keepdim=*/true, accumulation_dtype(dtype));
+  const auto center = reduced_where_sharded(
+      "aten::var_mean", mean_over_ranks(self, dims, /*keepdim=*/true, accumulation_dtype(dtype)), self);
   const auto distances = self - center;
   // The variance of complex numbers is real: the sum of those of their real and imaginary parts.
   const auto squares = at::sum(at::square(distances.is_complex() ? distances.abs() : distances), dims, keepdim);

@@ -1,6 +1,8 @@
 #include "weft/tensor/decompositions/reduced_dims.h"
 
 #include "weft/core/layout_algebra.h"
+#include "weft/tensor/boundary/implicit_move.h"
+#include "weft/tensor/impl/dtensor_impl.h"
 
 #include <c10/core/WrapDimMinimal.h>
 
@@ -41,6 +43,13 @@ std::vector<int64_t> wrapped_dims(at::OptionalIntArrayRef dims, int64_t ndim) {
 
 at::ScalarType accumulation_dtype(at::ScalarType dtype) {
   return dtype == at::kHalf || dtype == at::kBFloat16 ? at::kFloat : dtype;
+}
+
+at::Tensor reduced_where_sharded(const char* op, const at::Tensor& sums, const at::Tensor& input) {
+  const auto& layout = as_dtensor(sums)->spec()->layout();
+  const auto& input_layout = as_dtensor(input)->spec()->layout();
+  const auto is_taken = [&](int64_t m) { return input_layout[m].is_shard() && layout[m].is_partial(); };
+  return move_implicitly(op, sums, replicated_where(layout, is_taken));
 }
 
 int64_t reduced_count(const at::Tensor& tensor, c10::IntArrayRef dims) {

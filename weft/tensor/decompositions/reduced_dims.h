@@ -23,6 +23,10 @@ std::vector<int64_t> wrapped_dims(at::OptionalIntArrayRef dims, int64_t ndim);
 /// taken.
 at::ScalarType accumulation_dtype(at::ScalarType dtype);
 
+/// Sums over dims of `input` with the terms reduced on the mesh dims that shard it. On other mesh dims they stay partial. Sums that
+/// are used several times would otherwise be reduced by each use.
+at::Tensor reduced_where_sharded(const char* op, const at::Tensor& sums, const at::Tensor& input);
+
 /// The number of elements that are reduced to one.
 int64_t reduced_count(const at::Tensor& tensor, c10::IntArrayRef dims);
 

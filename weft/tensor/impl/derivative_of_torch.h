@@ -10,4 +10,9 @@ inline c10::DispatchKeySet to_derivative_of_torch(c10::DispatchKeySet keys) {
   return (keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradNestedTensor);
 }
 
+/// As above, for operators of which nested tensors have a derivative of their own (sum).
+inline c10::DispatchKeySet to_common_derivative_of_torch(c10::DispatchKeySet keys) {
+  return (keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradOther);
+}
+
 } // namespace weft

@@ -97,6 +97,12 @@ void register_one_hot(torch::Library& library);
 ///   linalg_householder_product(input {S(0)}, tau {S(0)})   ->   {R}, after gathering both
 void register_on_replicated_locals(torch::Library& library, torch::Library& autograd);
 
+/// Sums and means, for autograd: where a gradient of the result is partial over mesh dims that shard the reduced dims, it is reduced
+/// before ATen's derivative expands it. Expanded, it would be as large as the input, whose gradient has to be sharded anyway.
+///
+///   x {S(2)}, x.pow(2).mean(2, keepdim), gradient f32[2,9,1] {P(sum)}   ->   one all-reduce of f32[2,9,1]
+void register_reduction_backward(torch::Library& autograd);
+
 /// The gradient of the RMS norm, for autograd: ATen has a kernel only for CUDA, which cannot be differentiated again.
 void register_rms_norm_backward(torch::Library& autograd);
 
