@@ -290,10 +290,46 @@ def _teach_partitioner(partitioners):
     _drop_what_forward_did(partitioners)
 
 
+def _tell_memory_apart(collect_metadata_analysis):
+    """AOTAutograd makes an output that shares memory with an argument anew, by as_strided of that argument. That is no way from a
+    local tensor to a distributed one or back, nor from one layout to another. The program returns such outputs itself: local
+    tensors that share the memory, with their gradients. Arguments that share memory with each other are still seen as such."""
+    collect = collect_metadata_analysis.run_functionalized_fw_and_collect_metadata
+
+    @functools.wraps(collect)
+    def collect_apart(f, **options):
+        @functools.wraps(f)
+        def apart(*args):
+            outputs = f(*args)
+            _give_storages(args, outputs)
+            return outputs
+
+        return collect(apart, **options)
+
+    collect_metadata_analysis.run_functionalized_fw_and_collect_metadata = collect_apart
+
+
+def _give_storages(args, outputs):
+    import torch
+    from torch.utils import _pytree
+
+    from weft._trace.traced_tensor import TracedTensor
+
+    storages = {}  # by the address of the storage that local tensors share
+    for tensor in args:
+        if isinstance(tensor, TracedTensor):
+            address = tensor.untyped_storage()._cdata
+            tensor._no_storage = storages.setdefault(address, torch.UntypedStorage(0))
+    for tensor in _pytree.tree_leaves(outputs):
+        if isinstance(tensor, TracedTensor) and not any(tensor is arg for arg in args):
+            tensor._no_storage = torch.UntypedStorage(0)
+
+
 def install():
     when_imported("torch._dynamo", _show_to_dynamo)
     when_imported("torch._subclasses.fake_tensor", _show_to_fake_mode)
     when_imported("torch._functorch._aot_autograd.runtime_wrappers", _cross_boundary)
+    when_imported("torch._functorch._aot_autograd.collect_metadata_analysis", _tell_memory_apart)
     when_imported("torch._functorch._aot_autograd.graph_capture", _record_draws)
     when_imported("torch._functorch.partitioners", _teach_partitioner)
     when_imported("torch._inductor.constant_folding", _keep_calls_in_programs)
