@@ -62,6 +62,20 @@ def test_a_module_with_distributed_parameters_is_compiled():
     assert torch.equal(model(x).full_tensor(), expected)
 
 
+@pytest.mark.parametrize("uses_local", [False, True])
+def test_compiled_autograd_is_refused_with_the_reason(uses_local):
+    mesh = one_rank_mesh()
+    w = nn.Parameter(weft.distribute_tensor(torch.randn(4, 4), mesh, [Shard(0)]))
+    compiled = torch.compile(lambda x: (x @ w).sum(), backend="aot_eager", fullgraph=True)
+    x = weft.distribute_tensor(torch.randn(4, 4), mesh, [Shard(0)])
+    with torch._dynamo.compiled_autograd._enable(torch.compile(backend="aot_eager")):
+        loss = (x @ w).to_local().sum() if uses_local else compiled(x)
+        with pytest.raises(NotImplementedError, match="Leave torch._dynamo.config.compiled_autograd off"):
+            loss.backward()
+    compiled(x).backward()
+    assert w.grad.placements == (Shard(0),)
+
+
 def test_a_distributed_tensor_made_inside_runs_eagerly():
     mesh = one_rank_mesh()
 

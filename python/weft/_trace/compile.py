@@ -325,7 +325,29 @@ def _give_storages(args, outputs):
             tensor._no_storage = torch.UntypedStorage(0)
 
 
+def _explain_compiled_autograd(_):
+    import torch
+
+    run = torch.autograd._engine_run_backward
+
+    @functools.wraps(run)
+    def run_backward(*args, **options):
+        try:
+            return run(*args, **options)
+        except NotImplementedError as error:
+            if "compiled_args" not in str(error) or not any(name in str(error) for name in ("weft::", "CppFunctionTensorPreHook")):
+                raise
+            raise NotImplementedError(
+                "[torch.compile] a backward without compiled autograd is required for distributed tensors, whose gradients are "
+                "reduced by hooks and functions of C++, but compiled autograd is on. Leave "
+                "torch._dynamo.config.compiled_autograd off: torch.compile compiles backward without it."
+            ) from error
+
+    torch.autograd._engine_run_backward = run_backward
+
+
 def install():
+    when_imported("torch._dynamo.compiled_autograd", _explain_compiled_autograd)
     when_imported("torch._dynamo", _show_to_dynamo)
     when_imported("torch._subclasses.fake_tensor", _show_to_fake_mode)
     when_imported("torch._functorch._aot_autograd.runtime_wrappers", _cross_boundary)
