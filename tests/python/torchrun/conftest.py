@@ -1,4 +1,5 @@
 import shutil
+import sys
 import tempfile
 from datetime import timedelta
 
@@ -18,6 +19,13 @@ def process_group():
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def fresh_tracer():
+    """No test is given what another one has compiled."""
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
 
 
 @pytest.fixture(scope="module")

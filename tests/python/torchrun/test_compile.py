@@ -18,11 +18,6 @@ from compiled import assert_compiles_as_eager, Graphs
 DIM, HEADS, SEQUENCE, BATCH = 16, 4, 6, 2
 
 
-@pytest.fixture(autouse=True)
-def fresh_tracer():
-    torch._dynamo.reset()
-
-
 class MLP(nn.Module):
     def __init__(self):
         super().__init__()

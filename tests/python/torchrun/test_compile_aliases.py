@@ -15,16 +15,6 @@ from compiled import assert_same, step
 BACKENDS = ["eager", "aot_eager", "inductor"]
 
 
-@pytest.fixture(autouse=True)
-def fresh_tracer():
-    torch._dynamo.reset()
-
-
-@pytest.fixture(scope="module")
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 PLAIN = {
     "from_local R": lambda x, mesh: weft.from_local(x, mesh, [Replicate()]),
     "from_local S": lambda x, mesh: weft.from_local(x, mesh, [Shard(0)]),

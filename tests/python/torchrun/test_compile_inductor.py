@@ -14,11 +14,6 @@ import train  # noqa: E402
 from compiled import assert_same, step  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def fresh_tracer():
-    torch._dynamo.reset()
-
-
 def one_layer(model):
     """Layers are alike, and Inductor takes seconds for each."""
     for name, child in model.named_children():

@@ -15,11 +15,6 @@ from compiled import assert_compiles_as_eager
 ROWS, CLASSES = 6, 10
 
 
-@pytest.fixture(autouse=True)
-def fresh_tracer():
-    torch._dynamo.reset()
-
-
 def inside(x, target, **options):
     with weft.loss_parallel():
         return F.cross_entropy(x, target, **options)

@@ -18,11 +18,6 @@ import train  # noqa: E402
 from compiled import assert_compiles_as_eager, assert_same, step  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def fresh_tracer():
-    torch._dynamo.reset()
-
-
 def cross_entropy(model):
     return lambda x, classes: train.loss_of(model(x).full_tensor(), classes.full_tensor())
 

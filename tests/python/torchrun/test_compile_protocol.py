@@ -15,11 +15,6 @@ sys.path.insert(0, os.path.dirname(__file__))
 from compiled import assert_same, Graphs
 
 
-@pytest.fixture(autouse=True)
-def fresh_tracer():
-    torch._dynamo.reset()
-
-
 @pytest.fixture(scope="module")
 def both():
     return weft.init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))

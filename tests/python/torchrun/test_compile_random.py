@@ -18,11 +18,6 @@ CALL = torch.ops.weft.random_call.default
 NUMBERS = torch.ops.weft.random_numbers.default
 
 
-@pytest.fixture(autouse=True)
-def fresh_tracer():
-    torch._dynamo.reset()
-
-
 def expect_as_eager(function, inputs, parameters=(), backends=("eager", "graphs")):
     """Three steps draw the numbers of three steps in eager mode, and leave the same random state."""
     weft.manual_seed(7)

@@ -19,16 +19,6 @@ SIZES = (4, 6, 8, 10, 12, 7)
 BACKENDS = ["eager", "aot_eager", "inductor"]
 
 
-@pytest.fixture(autouse=True)
-def fresh_tracer():
-    torch._dynamo.reset()
-
-
-@pytest.fixture(scope="module")
-def mesh():
-    return weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
-
-
 class Model(nn.Module):
     def __init__(self):
         super().__init__()

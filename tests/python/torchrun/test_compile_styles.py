@@ -24,11 +24,6 @@ from compiled import assert_compiles_as_eager, assert_same
 DIM = 8
 
 
-@pytest.fixture(autouse=True)
-def fresh_tracer():
-    torch._dynamo.reset()
-
-
 class Mixer(nn.Module):
     """Takes arguments by position and by keyword, and returns a tuple."""
 
