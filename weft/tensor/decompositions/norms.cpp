@@ -7,6 +7,7 @@
 #include "weft/tensor/impl/move_observer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 
