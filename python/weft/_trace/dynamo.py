@@ -25,6 +25,14 @@ def _mesh_of_text(text):
     return _meshes[text]
 
 
+def _teach_isinstance(cls):
+    """Gives a class the instance check that torch 2.11 demands of the classes of constants; later versions do it themselves."""
+    from torch._opaque_base import OpaqueBaseMeta
+
+    if not isinstance(cls, OpaqueBaseMeta):
+        cls.__class__ = type("OpaqueMeta", (type(cls), OpaqueBaseMeta), {})
+
+
 def _register_values():
     from torch._library.opaque_object import MemberType, register_opaque_type
 
@@ -36,6 +44,8 @@ def _register_values():
     _C.DeviceMesh.__fx_repr__ = mesh_text
     for cls in [*_PLACEMENTS, _C.DeviceMesh]:
         members = {name: MemberType.USE_REAL for name in dir(cls) if not name.startswith("__") or name in ("__eq__", "__getitem__")}
+        if torch.__version__.startswith("2.11."):
+            _teach_isinstance(cls)
         register_opaque_type(cls, typ="value", members=members)
 
 
