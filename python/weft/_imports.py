@@ -33,3 +33,14 @@ def when_imported(name, change):
         change(sys.modules[name])
     else:
         sys.meta_path.insert(0, _Finder(name, change))
+
+
+def replace(module, name, replacement):
+    """Puts a function in the place of the one that a module defines, also in the modules of the same library that have imported
+    that one by `from ... import`. Those that do so later get the replacement, so that the order of imports does not matter."""
+    library = module.__name__.partition(".")[0]
+    replaced = getattr(module, name)
+    for other_name, other in list(sys.modules.items()):
+        if other_name.partition(".")[0] == library and getattr(other, "__dict__", {}).get(name) is replaced:
+            setattr(other, name, replacement)
+    setattr(module, name, replacement)

@@ -33,7 +33,7 @@ _FUNCTIONS = {
     ("torch.nn.utils.parametrizations._Orthogonal",): ["forward"],
 }
 _DRAWING_FUNCTIONS = {
-    ("torch._lowrank", "torch"): ["svd_lowrank", "pca_lowrank"],
+    ("torch._lowrank", "torch.functional", "torch"): ["svd_lowrank", "pca_lowrank"],
     ("torch._lobpcg", "torch"): ["lobpcg"],
     ("torch.nn.utils.parametrizations._Orthogonal",): ["right_inverse"],
     ("torch.nn.functional",): [

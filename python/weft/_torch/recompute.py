@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch.utils.checkpoint as _checkpoint
 
 from weft import _C
+from weft._imports import replace
 
 
 @contextmanager
@@ -55,4 +56,5 @@ def _taught(generator_of_torch):
 
 def install():
     _teach_reentrant(_checkpoint.CheckpointFunction)
-    _checkpoint._checkpoint_without_reentrant_generator = _taught(_checkpoint._checkpoint_without_reentrant_generator)
+    name = "_checkpoint_without_reentrant_generator"
+    replace(_checkpoint, name, _taught(getattr(_checkpoint, name)))

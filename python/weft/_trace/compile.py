@@ -8,7 +8,7 @@ torch's modules are imported only when something is compiled, so they are change
 import functools
 
 from weft import _C
-from weft._imports import when_imported
+from weft._imports import replace, when_imported
 
 
 def _show_to_dynamo(_):
@@ -186,7 +186,7 @@ def _give_gradients(runtime_wrappers):
 
         return leave_backward
 
-    runtime_wrappers._codegen_backward_epilogue = with_own
+    replace(runtime_wrappers, "_codegen_backward_epilogue", with_own)
 
 
 def _give_gradients_of_interpreted(runtime_wrappers):
@@ -200,7 +200,7 @@ def _give_gradients_of_interpreted(runtime_wrappers):
             return epilogue(metadata, subclass_metadata, results, make_subclass_override=make_subclass_override)
         return leave(results)
 
-    runtime_wrappers._backward_epilogue_functional = leave_backward
+    replace(runtime_wrappers, "_backward_epilogue_functional", leave_backward)
 
 
 _draws = {}  # id of a compilation -> the random numbers that its program draws, until the program is given its boundary
@@ -238,7 +238,7 @@ def _record_draws(graph_capture):
             _draws[aot_config.aot_id] = draws
         return graph
 
-    graph_capture._create_graph = recording
+    replace(graph_capture, "_create_graph", recording)
 
 
 def _keep_calls(partitioners):
@@ -253,7 +253,7 @@ def _keep_calls(partitioners):
             node.meta["recompute"] = partitioners.CheckpointPolicy.MUST_SAVE
         force_save(joint_module)
 
-    partitioners.force_save_effectful_ops = force_save_calls
+    replace(partitioners, "force_save_effectful_ops", force_save_calls)
 
 
 def _keep_calls_in_programs(constant_folding):
@@ -282,7 +282,7 @@ def _drop_what_forward_did(partitioners):
             graph.eliminate_dead_code(is_impure_node=has_effect)
         return graph
 
-    partitioners._extract_graph_with_inputs_outputs = extract_graph
+    replace(partitioners, "_extract_graph_with_inputs_outputs", extract_graph)
 
 
 def _teach_partitioner(partitioners):
@@ -306,7 +306,7 @@ def _tell_memory_apart(collect_metadata_analysis):
 
         return collect(apart, **options)
 
-    collect_metadata_analysis.run_functionalized_fw_and_collect_metadata = collect_apart
+    replace(collect_metadata_analysis, "run_functionalized_fw_and_collect_metadata", collect_apart)
 
 
 def _give_storages(args, outputs):
@@ -343,7 +343,7 @@ def _explain_compiled_autograd(_):
                 "torch._dynamo.config.compiled_autograd off: torch.compile compiles backward without it."
             ) from error
 
-    torch.autograd._engine_run_backward = run_backward
+    replace(torch.autograd, "_engine_run_backward", run_backward)
 
 
 def install():

@@ -15,7 +15,7 @@ from torch.utils import _pytree
 
 from weft import _C
 from weft._groups import current_world, torch_mesh_of
-from weft._imports import when_imported
+from weft._imports import replace, when_imported
 from weft._trace.make_fx import Layouts, local_value, spec_of
 
 
@@ -111,7 +111,7 @@ def _route(trace):
             return _export_local(export_of_torch, mod, args, kwargs or {}, dynamic_shapes)
         return export_of_torch(mod, args, kwargs, dynamic_shapes, **options)
 
-    trace._export = _export
+    replace(trace, "_export", _export)
 
 
 def _of_all_ranks(mesh, value):
