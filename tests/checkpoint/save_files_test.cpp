@@ -5,6 +5,7 @@
 #include "weft/checkpoint/manifest.h"
 #include "weft/comm/world/current_world.h"
 #include "weft/comm/world/run_on_ranks.h"
+#include "weft/files/folder_lock.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -266,6 +267,19 @@ TEST(SaveFiles, OfTwoAtOnceOneSavesAndTheOtherRaises) {
   }
   const auto last = std::stoll(load_manifest(folder, "load").stored.values.at("program"));
   EXPECT_TRUE(loaded(folder, "x").eq(last).all().item<bool>() && loaded(folder, "y").eq(last).all().item<bool>());
+}
+
+TEST(SaveFiles, DoesNotRemoveACheckpointThatAnotherProgramSavesInto) {
+  const auto run = new_path("keep_locked");
+  save_files(plain("x", at::zeros({3})), run + "/step_1", RankTexts{DeviceMesh()}, {});
+  {
+    const FolderLock other(run + "/step_1", "test");
+    save_files(plain("x", at::ones({3})), run + "/step_2", RankTexts{DeviceMesh()}, {.keep_last = 1});
+    EXPECT_TRUE(fs::exists(run + "/step_1/checkpoint.json"));
+  }
+  save_files(plain("x", at::ones({3})), run + "/step_3", RankTexts{DeviceMesh()}, {.keep_last = 1});
+  EXPECT_FALSE(fs::exists(run + "/step_1"));
+  EXPECT_FALSE(fs::exists(run + "/step_2"));
 }
 
 TEST(SaveFiles, KeepsTheLastCheckpoints) {

@@ -2,6 +2,7 @@
 
 #include "weft/checkpoint/manifest.h"
 #include "weft/checkpoint/write_files.h"
+#include "weft/files/folder_lock.h"
 
 #include <c10/util/Exception.h>
 #include <fcntl.h>
@@ -47,6 +48,12 @@ void remove_files(const fs::path& folder) {
 }
 
 void remove_checkpoint(const fs::path& folder) {
+  std::optional<FolderLock> lock;
+  try {
+    lock.emplace(folder.string(), "save");
+  } catch (const c10::ValueError&) {
+    return; // another program saves into it
+  }
   std::error_code error;
   fs::rename(folder / kManifestFile, folder / kRemovedManifest, error);
   if (!error) {

@@ -97,9 +97,10 @@ class Saver {
       own = description_of(state_);
       hello["digest"] = c10::str(own.size(), " ", checksum_text(crc32c(own)), " ", std::hash<std::string>()(own));
       if (ranks_.rank() == 0) {
-        make_folder();
+        make_synced_folder(folder_);
         // Until the end: each save removes what its manifest does not name, also files that another one has written.
         lock_.emplace(folder_, "save");
+        check_folder();
         hello["id"] = new_id();
       }
     });
@@ -122,8 +123,7 @@ class Saver {
     }
   }
 
-  void make_folder() const {
-    make_synced_folder(folder_);
+  void check_folder() const {
     if (fs::exists(fs::path(folder_) / kManifestFile)) {
       return;
     }

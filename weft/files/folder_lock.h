@@ -5,7 +5,8 @@
 namespace weft {
 
 /// Keeps other programs, and other threads of this one, from taking the lock of the same folder while it exists. A process that dies gives
-/// it back. On file systems without locks it does nothing.
+/// it back, once the processes that it forked meanwhile are gone too. On file systems without locks it does nothing, and on NFS other hosts
+/// do not see it.
 class FolderLock {
  public:
   /// Raises if another one has it; `where` begins the error.
