@@ -24,8 +24,15 @@ namespace weft {
 namespace {
 
 constexpr uint64_t kReadStep = 256 << 10; // stay in the cache between reading and the checksum
-/// Rows that are less than this apart are copied from mapped pages, as they are: a call for each takes several times longer.
-constexpr int64_t kCloseRows = 64 << 10;
+/// Whether rows are copied from mapped pages, as they are, because a call for each takes several times longer: where they are short, and
+/// half of the pages between them are wanted anyway, since all of these are read.
+bool are_close(const ByteRows& rows) {
+  constexpr int64_t kShort = 64 << 10;
+  constexpr int64_t kPage = 4 << 10;
+  const auto stride = rows.dims.back().file_stride;
+  return stride < kShort && stride <= 2 * (static_cast<int64_t>(rows.row_bytes) + kPage);
+}
+
 constexpr uint64_t kBatchBytes = 4 << 20; // of a file, in which one thread reads all items
 
 at::Tensor narrowed(at::Tensor local, const ReadBox& box) {
@@ -184,7 +191,7 @@ class TensorReader {
       read_bytes_ += item.bytes;
       read_span(item, rows, to, memory);
     } else if (
-        rows.dims.back().file_stride < kCloseRows && // asks for the first row whether the file can be mapped
+        are_close(rows) && // asks for the first row whether the file can be mapped
         files_.mapped(memory.window, file, item.box.begin, rows.row_bytes) != nullptr) {
       read_bytes_ += item.bytes;
       for_each_row(item.box, rows, [&](uint64_t from, int64_t target) {
