@@ -79,6 +79,7 @@ TEST(Manifest, SaysWhatIsWrongWithIt) {
   expect_contains(error_of("\"00000007\"", "\"00000007\",\"00000008\""), "has a part of 1 chunks with 2 checksums");
   expect_contains(error_of("65536", "0"), "has checksums of chunks that do not end with an element");
   expect_contains(error_of("65536", "8"), "has checksums of chunks that do not end with an element");
+  expect_contains(error_of("65536", "18446744073709551600"), "has checksums of chunks that do not end with an element");
   expect_contains(error_of("\"step\":7", "\"step\":8"), "the checksum ");
   expect_contains(error_of("\"values\"", "\"volues\""), "values");
   expect_contains(error_of("\\{", "["), "JSON is required");

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <sstream>
 
@@ -245,7 +246,8 @@ class CheckpointReader : CheckedJson {
       uint64_t begin,
       uint64_t bytes) const {
     ChunkChecksums result{.begin = begin, .bytes = bytes, .chunk_bytes = unsigned_of(json.at("chunk"))};
-    const bool has_elements = result.chunk_bytes > 0 && result.chunk_bytes % kLargestElement == 0;
+    const bool has_elements = result.chunk_bytes > 0 && result.chunk_bytes <= std::numeric_limits<int64_t>::max() &&
+        result.chunk_bytes % kLargestElement == 0;
     check(has_elements, place + "has checksums of chunks that do not end with an element");
     for (const auto& text : json.at("crc32c")) {
       const auto checksum = parse_checksum(text.get<std::string>());
