@@ -6,6 +6,7 @@ torch's modules are imported only when something is compiled, so they are change
 """
 
 import functools
+import weakref
 
 from weft import _C
 from weft._imports import replace, when_imported
@@ -192,10 +193,15 @@ def _give_gradients(runtime_wrappers):
 def _give_gradients_of_interpreted(runtime_wrappers):
     """The same in torch 2.11, which generates no code for it."""
     epilogue = runtime_wrappers._backward_epilogue_functional
+    leaving = {}  # by the number of the metadata, while these exist
 
     @functools.wraps(epilogue)
     def leave_backward(metadata, subclass_metadata, results, *, make_subclass_override=None):
-        leave = _leaving_backward(metadata, subclass_metadata) if make_subclass_override is None else None
+        number = id(subclass_metadata)
+        if number not in leaving and subclass_metadata is not None:
+            leaving[number] = _leaving_backward(metadata, subclass_metadata)
+            weakref.finalize(subclass_metadata, leaving.pop, number)
+        leave = leaving.get(number) if make_subclass_override is None else None
         if leave is None:
             return epilogue(metadata, subclass_metadata, results, make_subclass_override=make_subclass_override)
         return leave(results)
