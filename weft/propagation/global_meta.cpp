@@ -50,13 +50,14 @@ c10::IValue without_data(const c10::IValue& value) {
 /// Whether an error of a run without data says that there is none, or that torch's kernel for tensors without data takes
 /// less than those of devices do, rather than that the arguments are wrong.
 bool is_for_want_of_data(std::string_view text) {
-  constexpr std::array<std::string_view, 6> kSigns = {
+  constexpr std::array<std::string_view, 7> kSigns = {
       "Meta Backend", // operators that call another device's kernel by name
       "meta tensor",
       "data-independent implementation does not exist", // sizes that depend on values: of a mask
       "division by zero",                               // Python's, by a number of elements; devices give nan
       "to have an integral dtype. Got torch.bool",      // bool << int
       "Expected inputs of BF16 type",                   // _grouped_mm, which takes floats on devices
+      "Expected scalars to be on CPU",                  // _foreach_addcdiv with a tensor of numbers
   };
   return std::any_of(
       kSigns.begin(), kSigns.end(), [&](std::string_view sign) { return text.find(sign) != std::string_view::npos; });

@@ -4,7 +4,10 @@
 #include "weft/tensor/distribute.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
+
+#include <string_view>
 
 namespace weft {
 
@@ -24,6 +27,86 @@ TEST(MixedCall, ListsMayHavePlainAndDistributedElements) {
     const auto norms = at::_foreach_norm({plain, distributed});
     EXPECT_FALSE(is_dtensor(norms[0]));
     expect_equal(full_tensor(norms[1]), norms[0]);
+  });
+}
+
+/// How often an operator is called, on plain or on distributed tensors, while this exists; by this thread.
+class CountCalls {
+ public:
+  explicit CountCalls(const char* name) {
+    called = name;
+    count = 0;
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
+      count += std::string_view(function.name()) == called ? 1 : 0;
+      return std::unique_ptr<at::ObserverContext>();
+    }));
+  }
+  ~CountCalls() {
+    at::removeCallback(handle_);
+  }
+  static int64_t found() {
+    return count;
+  }
+
+ private:
+  static thread_local const char* called;
+  static thread_local int64_t count;
+  at::CallbackHandle handle_;
+};
+thread_local const char* CountCalls::called = nullptr;
+thread_local int64_t CountCalls::count = 0;
+
+TEST(MixedCall, OneCallServesAllPlainElementsAndOneThoseOfEachMesh) {
+  on_mesh({2, 2}, [&](const DeviceMesh& mesh) {
+    const auto flat = mesh.flatten({"a", "b"});
+    std::vector<at::Tensor> expected;
+    std::vector<at::Tensor> elements;
+    for (int64_t i = 0; i < 9; ++i) {
+      expected.push_back(whole_numbers({4, i + 1}).abs() + 1);
+      const auto element = expected.back().clone();
+      elements.push_back(
+          i % 3 == 0       ? element
+              : i % 3 == 1 ? distribute_tensor(element, mesh, {Shard(0), Shard(1)})
+                           : distribute_tensor(element, flat, {Shard(0)}));
+    }
+    const std::vector<at::Scalar> numbers{1, 2, 3, 4, 5, 6, 7, 8, 9};
+    const auto tensor = at::arange(1, 10, at::kFloat);
+    at::_foreach_addcdiv_(expected, expected, expected, tensor);
+    at::_foreach_mul_(expected, numbers);
+    at::_foreach_mul_(expected, numbers);
+    at::_foreach_addcdiv_(elements, elements, elements, tensor);
+    at::_foreach_mul_(elements, numbers); // prepares the calls
+    {
+      const CountCalls counted("aten::_foreach_mul_");
+      at::_foreach_mul_(elements, numbers);
+      // The call itself, that of the plain elements, and those of each mesh with its local call.
+      EXPECT_EQ(counted.found(), 1 + 1 + 2 * 2);
+    }
+    const auto roots = at::_foreach_sqrt(elements);
+    for (size_t i = 0; i < elements.size(); ++i) {
+      expect_equal(is_dtensor(elements[i]) ? full_tensor(elements[i]) : elements[i], expected[i]);
+      EXPECT_EQ(is_dtensor(roots[i]), is_dtensor(elements[i]));
+      expect_equal(is_dtensor(roots[i]) ? full_tensor(roots[i]) : roots[i], expected[i].sqrt());
+    }
+  });
+}
+
+TEST(MixedCall, ElementsThatShareMemoryRunOneAfterTheOther) {
+  const auto global = whole_numbers({4, 6});
+  auto a = global.clone();
+  auto b = global * 2;
+  auto c = global * 3;
+  at::_foreach_add_({a, b, c}, {b, a, b});
+  on_mesh({2}, [&](const DeviceMesh& mesh) {
+    const auto plain = global * 2;
+    const auto as_replicated = from_local(plain, mesh, {Replicate()});
+    const auto first = distribute_tensor(global, mesh, {Replicate()});
+    const auto local = first.alias();
+    const auto last = distribute_tensor(global * 3, mesh, {Replicate()});
+    at::_foreach_add_({first, plain, last}, {as_replicated, to_local(local), as_replicated});
+    expect_equal(full_tensor(first), a);
+    expect_equal(plain, b);
+    expect_equal(full_tensor(last), c);
   });
 }
 

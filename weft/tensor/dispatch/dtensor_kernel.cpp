@@ -65,7 +65,7 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
   if (call == nullptr) {
     const auto traits = current_traits();
     if (C10_UNLIKELY(traits.rule != nullptr && traits.rule->per_element && on_several_meshes(operands))) {
-      run_by_element(op_, traits.schema, *stack);
+      run_by_group(op_, traits.schema, operands, *stack);
       return;
     }
     call = &cache.add(key, prepare(op_, traits, torch::jit::last(*stack, count), operands));

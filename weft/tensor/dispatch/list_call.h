@@ -22,4 +22,16 @@ bool on_several_meshes(const OperandRefs& operands);
 /// Replaces the call on the stack, whose results are lists, by one call per element with lists of one.
 void run_by_element(const c10::OperatorHandle& op, const OperatorSchema& schema, torch::jit::Stack& stack);
 
+/// Replaces the call on the stack, which works on each element of its lists by itself, by one call for the plain elements and one for
+/// those of each mesh. An optimizer of distributed and plain parameters makes two calls:
+///
+///   _foreach_add_([plain, a, b], [plain, c, d])   _foreach_add_([plain], [plain]) and _foreach_add_([a, b], [c, d])
+///
+/// Elements run one after the other instead where one group would read or write what another one writes, or where there is one group.
+void run_by_group(
+    const c10::OperatorHandle& op,
+    const OperatorSchema& schema,
+    const OperandRefs& operands,
+    torch::jit::Stack& stack);
+
 } // namespace weft

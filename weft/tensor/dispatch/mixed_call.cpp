@@ -38,7 +38,7 @@ void run_mixed(
     torch::jit::Stack& stack,
     const OperandRefs& operands) {
   if (traits.rule != nullptr && traits.rule->per_element && has_several_elements(operands)) {
-    run_by_element(op, traits.schema, stack);
+    run_by_group(op, traits.schema, operands, stack);
     return;
   }
   if (!changes_plain_by_numbers(traits.schema, operands)) {
