@@ -227,6 +227,26 @@ TEST(Schedule, ARankThatIsGoneDuringAGatherLeavesNothingGathered) {
   expect_contains(text, "of unit ");
 }
 
+TEST(Schedule, AUnitThatIsComputedAnewWithoutABackwardIsFreedWithThePass) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const Model model(mesh);
+    auto x = at::ones({2, 6}).requires_grad_();
+    model.units[0]->enter(false);
+    auto y = at::linear(x, model.parameters[0][0]);
+    model.units[0]->leave({y});
+    // A checkpoint ends its forward by an exception when it has what it needs.
+    for (const bool ends_early : {false, true}) {
+      y.register_hook([&, ends_early](const at::Tensor&) {
+        model.units[2]->enter(false);
+        model.units[2]->leave({}, ends_early);
+        EXPECT_EQ(model.count_gathered(), 2) << "that and the one whose backward runs";
+      });
+    }
+    y.sum().backward();
+    EXPECT_EQ(model.count_gathered(), 0);
+  });
+}
+
 TEST(Schedule, ABackwardThatFailsLeavesNothingGathered) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const Model model(mesh);

@@ -36,16 +36,17 @@ class Schedule::Pass {
  public:
   explicit Pass(std::shared_ptr<Schedule> schedule) : schedule_(std::move(schedule)) {}
   ~Pass() {
-    FirstError dropped; // the pass has failed, and its own error is raised
-    dropped.run([&] { end(/*has_failed=*/true); });
+    FirstError dropped; // the pass has failed, or its end has, and that error is raised
+    if (schedule_) {
+      dropped.run([&] { schedule_->end_backward(/*has_failed=*/true); });
+    }
   }
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
 
-  void end(bool has_failed) {
-    if (auto schedule = std::exchange(schedule_, nullptr)) {
-      schedule->end_backward(has_failed);
-    }
+  void end() {
+    schedule_->end_backward(/*has_failed=*/false);
+    schedule_ = nullptr;
   }
 
  private:
@@ -100,16 +101,26 @@ void Schedule::recover() {
   for_each_unit(values_of(std::exchange(prefetched_, {})), dropped, [](Unit& unit) { unit.free_unused(); });
 }
 
-void Schedule::begin_backward(Unit& unit) {
-  auto pass = pass_.lock();
-  if (!pass) {
-    pass = std::make_shared<Pass>(shared_from_this());
-    pass_ = pass;
-    backward_.begin_pass();
-    forward_.begin_pass(); // the next forward is another one
-    outermost_.clear();
-    torch::autograd::Engine::get_default_engine().queue_callback([pass] { pass->end(/*has_failed=*/false); });
+void Schedule::begin_backward_pass() {
+  if (!pass_.expired()) {
+    return;
   }
+  const auto pass = std::make_shared<Pass>(shared_from_this());
+  pass_ = pass;
+  backward_.begin_pass();
+  forward_.begin_pass(); // the next forward is another one
+  outermost_.clear();
+  torch::autograd::Engine::get_default_engine().queue_callback([pass] { pass->end(); });
+}
+
+void Schedule::begin_recomputation(Unit& unit) {
+  begin_backward_pass();
+  recomputed_.push_back(unit.weak_from_this());
+  unit.gather();
+}
+
+void Schedule::begin_backward(Unit& unit) {
+  begin_backward_pass();
   // Autograd runs later nodes first, so that the backward of a unit whose forward came after this one's is done, unless one of them
   // is inside of the other: both may begin with the same node.
   Units done;
@@ -138,6 +149,7 @@ void Schedule::end_backward(bool has_failed) {
   FirstError errors;
   const auto end = [](Unit& unit) { unit.end_backward(); };
   for_each_unit(std::exchange(in_backward_, {}), errors, end);
+  for_each_unit(std::exchange(recomputed_, {}), errors, end);
   for_each_unit(backward_.last(), errors, end); // those whose gathers were started, and which the pass did not reach
   if (has_failed) {
     // A step that is tried again would add to the sums of this pass.

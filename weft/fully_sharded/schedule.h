@@ -15,6 +15,8 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   /// Called when a unit is about to compute: gathers it, and starts the gather of the one that came next the last time.
   void begin_forward(Unit& unit);
   void begin_backward(Unit& unit);
+  /// Called when a checkpoint computes a unit's forward anew, in backward: gathers the unit, for its own backward as well.
+  void begin_recomputation(Unit& unit);
   /// Called when a unit's forward is over: frees the units inside of it whose gathers were started and that it has not reached.
   void end_forward(Unit& unit);
   /// Called after a failure: frees what no forward or backward uses. Its own errors follow from the failure and are dropped.
@@ -29,6 +31,7 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
 
   /// A forward outside of those of all other units begins another pass if it did so before.
   void begin_pass_before(Unit& unit);
+  void begin_backward_pass();
   void end_backward(bool has_failed);
 
   UnitSet units_;      // that have been in a forward
@@ -38,6 +41,7 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   UnitSet outermost_;           // whose forwards were inside of no other one in this pass
   std::weak_ptr<Unit> running_; // the outermost one, while it runs
   Units in_backward_;           // that have begun and may be gathered
+  Units recomputed_;            // in this pass, some of which have no backward
   std::weak_ptr<Pass> pass_;
 };
 

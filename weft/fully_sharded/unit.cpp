@@ -132,7 +132,7 @@ void Unit::enter(std::optional<bool> is_global) {
   const auto depth = forwards_.size();
   try {
     if (in_backward()) {
-      gather(); // a checkpoint computes the forward anew
+      schedule_->begin_recomputation(*this);
     } else {
       schedule_->begin_forward(*this);
     }
@@ -191,7 +191,11 @@ void Unit::leave(c10::ArrayRef<at::Tensor> outputs, bool has_failed) {
     errors.run([&] { schedule_->end_forward(*this); });
   }
   if (has_failed) {
-    schedule_->recover();
+    // In backward a checkpoint ends what it computes anew by an exception, when it has all that it needs. Where the pass fails, its end
+    // recovers.
+    if (!in_backward()) {
+      schedule_->recover();
+    }
     return; // the forward's own error is raised
   }
   errors.rethrow();
