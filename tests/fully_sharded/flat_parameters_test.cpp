@@ -3,6 +3,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/fully_sharded/shard_parameters.h"
+#include "weft/tensor/boundary/distribute_tensor.h"
+#include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/dispatch.h"
 
 #include <gtest/gtest.h>
@@ -67,6 +69,31 @@ TEST(FlatParameters, ShardsThatGotOtherMemoryAreFound) {
     flat.start_gather(pool);
     flat.finish_gather();
     expect_equal(flat.gathered_local(1), at::full({7}, 3.0F));
+  });
+}
+
+TEST(FlatParameters, MemoryOfShardsIsInTheOrderThatTheirSpecsSay) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto weight = whole_numbers({5, 6, 3});
+    for (const int64_t dim : {0, 1, 2}) {
+      FlatParameters flat(shard_parameters({weight}, mesh, mesh.name(0), std::nullopt, {dim}), 0, std::nullopt);
+      const auto expect_order = [&] {
+        flat.start_gather(std::make_shared<BufferPool>());
+        flat.finish_gather();
+        expect_equal(flat.gathered_local(0), weight);
+        const auto& local = as_dtensor(flat.leaf(0))->local();
+        EXPECT_TRUE(in_stride_order(local, *flat.spec(0)).is_same(local));
+      };
+      expect_order();
+      // Another leaf may have been given to the module, with the memory that it was loaded into.
+      for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+        const auto& spec = *flat.spec(0);
+        const auto other =
+            format == at::MemoryFormat::Contiguous ? weight : weight.permute({2, 0, 1}).contiguous().permute({1, 2, 0});
+        flat.replace(0, distribute_tensor(other, mesh, spec.layout()));
+        expect_order();
+      }
+    }
   });
 }
 

@@ -3,6 +3,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/on_meshes.h"
 #include "weft/tensor/boundary/distribute_tensor.h"
+#include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/boundary/to_local.h"
 #include "weft/tensor/impl/inspect.h"
 
@@ -35,6 +36,22 @@ TEST(ShardParameters, OtherMeshDimsShardFirst) {
     expect_equal(full_tensor(shards[1]), weight);
     EXPECT_EQ(spec_of(shards[0])->layout().to_string(), "{S(0|4:0)[1], S(0)[0]}");
     EXPECT_EQ(spec_of(shards[1])->layout().to_string(), "{S(0|1:6), S(1)}");
+  });
+}
+
+TEST(ShardParameters, MemoryIsInTheOrderThatTheSpecSays) {
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    const auto weight = whole_numbers({7, 6, 5});
+    const auto rowwise = distribute_tensor(weight, mesh, {Replicate(), Shard(0)});
+    for (const auto& parameter : {weight, rowwise}) {
+      for (const int64_t dim : {0, 1, 2}) {
+        const auto shard = shard_parameters({parameter}, mesh, mesh.name(0), std::nullopt, {dim})[0];
+        expect_equal(full_tensor(shard), weight);
+        EXPECT_EQ(order_in_memory(*spec_of(shard))[0], dim);
+        const auto& local = as_dtensor(shard)->local();
+        EXPECT_TRUE(in_stride_order(local, *spec_of(shard)).is_same(local));
+      }
+    }
   });
 }
 

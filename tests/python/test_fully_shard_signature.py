@@ -218,6 +218,37 @@ def test_a_placement_along_any_dim_may_be_asked_for(asked, is_global):
     on_mesh(program)
 
 
+@pytest.mark.parametrize("how", [{"fused": True}, {"foreach": True}], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "names"), [((2,), ("dp",)), ((2, 2), ("replicate", "dp"))], ids=["shards", "shards and replicas"]
+)
+def test_columns_are_optimized_by_any_kernel(shape, names, how):
+    ranks = torch.Size(shape).numel()
+    expected = copy.deepcopy(MODEL)
+    optimizer_of_one = torch.optim.AdamW(expected.parameters(), lr=0.05)
+    for _ in range(3):
+        optimizer_of_one.zero_grad()
+        F.mse_loss(expected(X), TARGET).backward()
+        optimizer_of_one.step()
+
+    def program(mesh):
+        model = weft.fully_shard(copy.deepcopy(MODEL), mesh, shard_placement_fn=lambda p: Shard(p.dim() - 1))
+        model.set_gradient_divide_factor(2.0 * ranks)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, **how)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (2 * F.mse_loss(model(own(X, mesh)), own(TARGET, mesh))).backward()
+            optimizer.step()
+        for parameter, of_one in zip(model.parameters(), expected.parameters(), strict=True):
+            torch.testing.assert_close(parameter.full_tensor(), of_one, rtol=1e-4, atol=1e-5)
+            for name, value in optimizer.state[parameter].items():
+                if name != "step":
+                    wanted = optimizer_of_one.state[of_one][name]
+                    torch.testing.assert_close(value.full_tensor(), wanted, rtol=1e-4, atol=1e-5)
+
+    on_mesh(program, shape, names)
+
+
 def test_columns_of_rows_that_tensor_parallelism_shards():
     expected = plain_gradients()
 

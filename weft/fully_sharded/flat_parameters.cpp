@@ -4,6 +4,7 @@
 #include "weft/core/layout_algebra.h"
 #include "weft/core/shard_math.h"
 #include "weft/fully_sharded/mesh_on.h"
+#include "weft/fully_sharded/shard_parameters.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
@@ -40,7 +41,7 @@ FlatParameters::FlatParameters(
 
 SpecPtr FlatParameters::spec_on_mesh(size_t number) const {
   const auto& own = *spec(number);
-  return offload_ ? TensorSpec::make(mesh_, own.layout(), own.sizes(), own.dtype()) : spec(number);
+  return offload_ ? TensorSpec::make(mesh_, own.layout(), own.sizes(), own.strides(), own.dtype()) : spec(number);
 }
 
 void FlatParameters::replace(size_t number, at::Tensor leaf) {
@@ -184,7 +185,10 @@ void FlatParameters::adopt() {
   for (size_t k = 0; k < leaves_.size(); ++k) {
     const auto view = place(k);
     view.copy_(as_dtensor(leaves_[k])->local());
-    leaves_[k].set_data(make_dtensor(view, spec(k)));
+    const auto& own_spec = *spec(k);
+    const auto strides = row_strides(own_spec.sizes(), slots_[k].dim);
+    leaves_[k].set_data(make_dtensor(
+        view, TensorSpec::make(own_spec.mesh(), own_spec.layout(), own_spec.sizes(), strides, own_spec.dtype())));
     adopted_[k] = as_dtensor(leaves_[k])->memory();
   }
 }

@@ -13,7 +13,7 @@ SpecPtr gathered_spec(const FlatParameters& parameters, size_t number, const Sha
   const auto layout = spec.layout().with(mesh.dim(dims.shard), Replicate());
   const auto dtype = parameters.gathered_dtype();
   if (is_global) {
-    return TensorSpec::make(mesh, layout, spec.sizes(), dtype);
+    return TensorSpec::make(mesh, layout, spec.sizes(), spec.strides(), dtype);
   }
   std::vector<std::string> names;
   Placements placements;
@@ -25,8 +25,9 @@ SpecPtr gathered_spec(const FlatParameters& parameters, size_t number, const Sha
       positions.push_back(layout.shard_position(m));
     }
   }
-  return names.empty() ? nullptr
-                       : TensorSpec::make(mesh.submesh(names), Layout(placements, positions), spec.sizes(), dtype);
+  return names.empty()
+      ? nullptr
+      : TensorSpec::make(mesh.submesh(names), Layout(placements, positions), spec.sizes(), spec.strides(), dtype);
 }
 
 } // namespace

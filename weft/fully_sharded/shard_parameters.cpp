@@ -6,11 +6,13 @@
 #include "weft/fully_sharded/ragged_lengths.h"
 #include "weft/tensor/boundary/distribute_tensor.h"
 #include "weft/tensor/boundary/plain_tensor.h"
+#include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/impl/inspect.h"
 
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace weft {
@@ -84,10 +86,17 @@ at::Tensor rows_of(const at::Tensor& local, const SpecPtr& target, const Base& b
   const auto block = local_runs(
       local.size(dim), dim, Layout{shard}, {base.mesh.size(base.mesh_dim)}, {base.mesh.rank(base.mesh_dim)})[0];
   const auto rows = local.narrow(dim, block.begin, block.length).clone(at::MemoryFormat::Contiguous);
-  return make_dtensor(on_device_of(target->mesh(), rows), target);
+  return make_dtensor(in_stride_order(on_device_of(target->mesh(), rows), *target), target);
 }
 
 } // namespace
+
+c10::DimVector row_strides(c10::IntArrayRef sizes, int64_t dim) {
+  std::vector<int64_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin(), order.begin() + dim, order.begin() + dim + 1);
+  return dense_strides(sizes, order);
+}
 
 std::vector<std::vector<size_t>> flat_groups(c10::ArrayRef<at::Tensor> parameters) {
   std::vector<std::vector<size_t>> groups;
@@ -126,12 +135,16 @@ std::vector<at::Tensor> shard_parameters(
     for (size_t i = 0; i < group.size(); ++i) {
       const auto& parameter = parameters[group[i]];
       const auto& base = bases[i];
-      const auto layout = base.layout.with(base.mesh_dim, RaggedShard(dim_of(group[i]), lengths[i]));
-      result[group[i]] = is_dtensor(parameter)
-          ? rows_of(
-                as_dtensor(parameter)->local(),
-                TensorSpec::make(base.mesh, layout, parameter.sizes(), parameter.scalar_type()), base)
-          : distribute_tensor(parameter.detach().contiguous(), base.mesh, layout);
+      const auto dim = dim_of(group[i]);
+      const auto layout = base.layout.with(base.mesh_dim, RaggedShard(dim, lengths[i]));
+      if (is_dtensor(parameter)) {
+        const auto target = TensorSpec::make(
+            base.mesh, layout, parameter.sizes(), row_strides(parameter.sizes(), dim), parameter.scalar_type());
+        result[group[i]] = rows_of(as_dtensor(parameter)->local(), target, base);
+      } else {
+        const auto rows_outermost = parameter.detach().movedim(dim, 0).contiguous().movedim(0, dim);
+        result[group[i]] = distribute_tensor(rows_outermost, base.mesh, layout);
+      }
     }
   }
   return result;

@@ -11,6 +11,10 @@ namespace weft {
 /// The numbers of the tensors that can share one flat buffer: those of one dtype and mesh, all with a gradient or all without.
 std::vector<std::vector<size_t>> flat_groups(c10::ArrayRef<at::Tensor> parameters);
 
+/// The strides of a parameter that is sharded along `dim`: its rows, the indices of that dim, are outermost, so that each shard is
+/// one range of memory.
+c10::DimVector row_strides(c10::IntArrayRef sizes, int64_t dim);
+
 /// The ragged shards of the parameters of one unit over a mesh dim, detached. Plain parameters are those of one device, the same
 /// on every rank, and are distributed over the mesh from its first rank. Distributed ones keep their placements on other mesh dims,
 /// which shard them first, and must be replicated over this one. Those on a mesh without it, `mesh["tp"]`, come to be on both.
