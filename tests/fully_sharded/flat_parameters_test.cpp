@@ -72,6 +72,44 @@ TEST(FlatParameters, ShardsThatGotOtherMemoryAreFound) {
   });
 }
 
+TEST(FlatParameters, AViewOfAShardFromBeforeTheFirstGatherStaysOne) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto pool = std::make_shared<BufferPool>();
+    FlatParameters flat(shard_parameters(parameters(), mesh, mesh.name(0)), 0, std::nullopt);
+    const auto view = flat.leaf(1).detach();
+    flat.start_gather(pool);
+    flat.finish_gather();
+    view.fill_(9);
+    flat.start_gather(pool);
+    flat.finish_gather();
+    expect_equal(flat.gathered_local(1), at::full({7}, 9.0F));
+  });
+}
+
+TEST(FlatParameters, ThoseThatAreGatheredInInferenceModeCanBeTrained) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto pool = std::make_shared<BufferPool>();
+    FlatParameters flat(shard_parameters(parameters(), mesh, mesh.name(0)), 0, std::nullopt);
+    flat.leaf(1).set_data(make_dtensor(as_dtensor(flat.leaf(1))->local().clone(), flat.spec(1))); // is adopted there
+    {
+      const c10::InferenceMode inference;
+      flat.start_gather(pool);
+      flat.finish_gather();
+      flat.release_to(2, pool);
+      flat.start_gather(pool);
+      flat.finish_gather();
+    }
+    for (size_t k = 0; k < flat.size(); ++k) {
+      EXPECT_FALSE(flat.leaf(k).is_inference());
+      EXPECT_FALSE(as_dtensor(flat.leaf(k))->local().is_inference());
+      EXPECT_FALSE(flat.gathered_local(k).is_inference());
+    }
+    const auto trained = flat.leaf(1).requires_grad_();
+    trained.square().sum().backward();
+    expect_equal(as_dtensor(trained.grad())->local(), as_dtensor(trained)->local().detach() * 2);
+  });
+}
+
 TEST(FlatParameters, MemoryOfShardsIsInTheOrderThatTheirSpecsSay) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     const auto weight = whole_numbers({5, 6, 3});

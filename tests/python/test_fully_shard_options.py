@@ -157,6 +157,32 @@ def test_state_dicts():
     on_mesh(program)
 
 
+def test_a_view_of_a_shard_from_before_the_first_forward_stays_one():
+    def program(mesh):
+        model = sharded(copy.deepcopy(MODEL), mesh)
+        state = model.state_dict()
+        model(own(X, mesh))
+        for value in state.values():
+            value.zero_()
+        assert all(not p.full_tensor().any() for p in model.parameters())
+        assert not model(own(X, mesh)).any()
+
+    on_mesh(program)
+
+
+def test_a_first_forward_in_inference_mode():
+    def program(mesh):
+        model = sharded(copy.deepcopy(MODEL), mesh)
+        with torch.inference_mode():
+            model(own(X, mesh))
+        assert not any(p.is_inference() for p in model.parameters())
+        sum(p.square().sum() for p in model.parameters()).backward()
+        expect_same(gradients(model), {name: 2 * p.detach() for name, p in MODEL.named_parameters()})
+        loss_of(model, own(X, mesh), own(TARGET, mesh)).backward()
+
+    on_mesh(program)
+
+
 def test_unshard_and_reshard():
     def program(mesh):
         model = sharded(copy.deepcopy(MODEL), mesh)

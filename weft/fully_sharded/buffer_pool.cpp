@@ -2,6 +2,8 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -74,6 +76,7 @@ size_t BufferPool::bytes() const {
 }
 
 PooledBuffer::PooledBuffer(int64_t length, const at::TensorOptions& options, int64_t spare) {
+  const c10::InferenceMode normal(false); // the buffer may be made there and used outside
   const at::AutoDispatchBelowADInplaceOrView guard;
   const auto bytes = static_cast<size_t>(length + spare) * options.dtype().itemsize();
   tensor_ = at::empty({0}, options.requires_grad(false));

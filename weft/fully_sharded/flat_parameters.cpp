@@ -37,6 +37,10 @@ FlatParameters::FlatParameters(
   term_layouts_.resize(leaves_.size());
   seen_.resize(leaves_.size());
   subject_ = make_subject(unit, lengths_hash());
+  const auto has_values = [](const at::Tensor& leaf) { return !as_dtensor(leaf)->local().is_meta(); };
+  if (mesh().is_member() && std::all_of(leaves_.begin(), leaves_.end(), has_values)) {
+    adopt(); // before anyone has a view of the leaves
+  }
 }
 
 SpecPtr FlatParameters::spec_on_mesh(size_t number) const {
@@ -157,6 +161,7 @@ void FlatParameters::adopt() {
     const auto rows = shard_.narrow(0, begin_in_range(k, own), local.numel());
     return rows_in_place(k, rows.view(rows_in_front(k, local).sizes()));
   };
+  const c10::InferenceMode normal(false); // leaves that are adopted there are trained outside
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   // By what all ranks see, and not by the memory of local tensors, of which some may be empty: ranks gather anew together.
