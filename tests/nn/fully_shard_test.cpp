@@ -280,6 +280,61 @@ TEST(FullyShard, ParametersAreGatheredInAnotherDtype) {
   });
 }
 
+/// A table that a head, declared Parallel as well, is tied to.
+struct TiedImpl : torch::nn::Module {
+  TiedImpl() {
+    replace_parameter(*head, "weight", table->weight);
+  }
+  at::Tensor forward(const at::Tensor& tokens) {
+    return head(table(tokens));
+  }
+  Parallel<torch::nn::Embedding> table = register_module("table", Parallel<torch::nn::Embedding>(7, 12));
+  Parallel<torch::nn::Linear> head =
+      register_module("head", Parallel<torch::nn::Linear>(torch::nn::LinearOptions(12, 7).bias(false)));
+};
+TORCH_MODULE(Tied);
+
+TEST(FullyShard, AParameterIsInOneUnit) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    const auto expect_error = [&](torch::nn::Module& module) {
+      const auto text = error_text<c10::ValueError>([&] { fully_shard(module, mesh); });
+      expect_contains(text, "[fully_shard] a parameter is in one unit, but 'weight' of a ");
+      expect_contains(
+          text, " is in another already. Leave modules that share it to the call for a module around them.");
+    };
+    Parallel<Tied> inside;
+    fully_shard(*inside->table, mesh);
+    expect_error(*inside);
+    Parallel<Tied> besides;
+    fully_shard(*besides->table, mesh);
+    expect_error(*besides->head);
+    Parallel<Tied> ignored;
+    fully_shard(*ignored->table, mesh);
+    fully_shard(*ignored, mesh, {.ignored_params = {ignored->head->weight}});
+    EXPECT_FALSE(is_dtensor(ignored->head->weight));
+    Parallel<Tied> around;
+    fully_shard(*around, mesh);
+    EXPECT_TRUE(around->head->weight.is_same(around->table->weight));
+  });
+}
+
+TEST(FullyShard, AModuleForWhichItRaisesStaysAsItWas) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    auto model = seeded();
+    const auto before = model->parameters();
+    expect_contains(
+        error_text<c10::ValueError>([&] { fully_shard(*model, mesh, {.reshard_to = 3}); }),
+        "that divides the size of mesh dim");
+    EXPECT_TRUE(units_of(*model).empty());
+    const auto after = model->parameters();
+    for (size_t k = 0; k < before.size(); ++k) {
+      EXPECT_TRUE(after[k].is_same(before[k])) << "parameter " << k;
+    }
+    shard(*model, mesh);
+    model->forward(tokens()).square().mean().backward();
+  });
+}
+
 TEST(FullyShard, MisuseIsAnErrorThatSaysWhatToDo) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     torch::nn::Linear plain(2, 2);

@@ -7,6 +7,8 @@
 #include "weft/nn/registered_tensors.h"
 #include "weft/nn/replace_parameters.h"
 
+#include <mutex>
+
 namespace weft::nn {
 
 namespace {
@@ -115,6 +117,36 @@ std::vector<ModulePtr> own_modules(Module& module) {
   return found;
 }
 
+/// The parameters that units have taken, and the shards that they have made of them. A module that is tied to one of another module
+/// still has the parameter when the unit of that module has taken it.
+class InUnits {
+ public:
+  static bool has(const at::Tensor& parameter) {
+    const std::lock_guard lock(mutex());
+    return all().contains(Weak(parameter.getIntrusivePtr()));
+  }
+  static void add(const std::vector<at::Tensor>& parameters) {
+    const std::lock_guard lock(mutex());
+    std::erase_if(all(), [](const Weak& each) { return each.expired(); });
+    for (const auto& parameter : parameters) {
+      all().insert(Weak(parameter.getIntrusivePtr()));
+    }
+  }
+
+ private:
+  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+  // Ranks that are threads share it. Never destroyed: tensors may outlive static objects.
+  static std::mutex& mutex() {
+    static auto* const mutex = new std::mutex();
+    return *mutex;
+  }
+  static std::set<Weak>& all() {
+    static auto* const all = new std::set<Weak>();
+    return *all;
+  }
+};
+
 } // namespace
 
 std::vector<std::shared_ptr<Unit>> units_of(Module& module) {
@@ -155,6 +187,9 @@ std::shared_ptr<Unit> fully_shard(Module& module, const DeviceMesh& mesh, const 
       if (!parameter.defined() || left_out.contains(parameter.unsafeGetTensorImpl())) {
         continue;
       }
+      TORCH_CHECK_VALUE(
+          !InUnits::has(parameter), "[fully_shard] a parameter is in one unit, but '", item.key(), "' of a ",
+          owner->name(), " is in another already. Leave modules that share it to the call for a module around them.");
       const auto known = std::find_if(
           parameters.begin(), parameters.end(), [&](const at::Tensor& other) { return other.is_same(parameter); });
       places.push_back(
@@ -170,7 +205,6 @@ std::shared_ptr<Unit> fully_shard(Module& module, const DeviceMesh& mesh, const 
     leaves[k].set_requires_grad(parameters[k].requires_grad());
   }
   const auto slots = std::make_shared<ModuleSlots>(std::move(places), parameters);
-  slots->put(leaves);
   auto unit = std::make_shared<Unit>(
       leaves,
       UnitOptions{
@@ -181,17 +215,21 @@ std::shared_ptr<Unit> fully_shard(Module& module, const DeviceMesh& mesh, const 
           .reduced_dtype = options.reduce_dtype,
           .offload = is_offloaded ? std::optional(Offload{.device = mesh.device_type()}) : std::nullopt},
       [slots](c10::ArrayRef<at::Tensor> shown) { slots->put(shown); });
-  const auto schedule = std::make_shared<Schedule>();
-  unit->join(schedule);
-  for (const auto& each : inner) {
-    unit->add_inner(*each);
-    each->join(schedule);
-  }
   if (options.reshard_after_forward) {
     unit->set_reshard_after_forward(*options.reshard_after_forward);
   }
   if (options.reshard_to) {
     unit->set_reshard_to(*options.reshard_to);
+  }
+  // What may raise is above: the module is changed from here on.
+  slots->put(leaves);
+  InUnits::add(parameters);
+  InUnits::add(leaves);
+  const auto schedule = std::make_shared<Schedule>();
+  unit->join(schedule);
+  for (const auto& each : inner) {
+    unit->add_inner(*each);
+    each->join(schedule);
   }
   boundaries->set_around_forward(std::make_shared<GatheredForward>(unit, slots));
   // Elsewhere, as in a module inside that is called by itself, plain tensors may differ by rank.
