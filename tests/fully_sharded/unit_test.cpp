@@ -217,5 +217,37 @@ TEST(Unit, RaisesWhereForwardWritesToAParameter) {
   });
 }
 
+TEST(Unit, AGroupOfWhichARankUsesNoParameterCountsAsZeroThere) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    for (const bool synchronises_first : {true, false}) {
+      std::vector<at::Tensor> parameters; // of two dtypes, and so in two groups
+      for (auto& leaf : shard_parameters({kWeight, kBias.to(at::kDouble)}, mesh, mesh.name(0))) {
+        parameters.push_back(leaf.requires_grad_());
+      }
+      const auto leaves = parameters;
+      const auto unit = std::make_shared<Unit>(
+          leaves, UnitOptions{.mesh_dim = mesh.name(0)},
+          [&](c10::ArrayRef<at::Tensor> put) { parameters = put.vec(); });
+      const auto run = [&](bool uses_bias) {
+        unit->enter(false);
+        auto y = parameters[0].sum();
+        y = uses_bias ? y + parameters[1].sum() : y;
+        unit->leave({y});
+        y.backward();
+      };
+      unit->set_requires_gradient_sync(synchronises_first);
+      run(mesh.rank(0) == 0);
+      if (!synchronises_first) {
+        unit->set_requires_gradient_sync(true);
+        run(false);
+      }
+      expect_equal(full_tensor(leaves[0].grad()), at::ones({5, 3}) * (synchronises_first ? 1 : 2));
+      expect_equal(full_tensor(leaves[1].grad()), at::full({5}, 0.5, at::kDouble));
+      run(false);
+      expect_equal(full_tensor(leaves[1].grad()), at::full({5}, 0.5, at::kDouble)); // of none of the ranks
+    }
+  });
+}
+
 } // namespace unit_test
 } // namespace weft

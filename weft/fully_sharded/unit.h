@@ -134,6 +134,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void begin_backward(const UsePtr& use);
   torch::autograd::variable_list reduce(const Use& use, torch::autograd::variable_list&& gradients);
   void collect(const Use& use, torch::autograd::variable_list& gradients);
+  GradientReduction& reduction_of(size_t group, bool is_global);
   void start_reduction(size_t group, const Use& use, torch::autograd::variable_list& results);
   void finish(GradientReduction& reduction) const;
   /// The gradient of a leaf that a reduction has given, if it may reach the leaf in this pass.

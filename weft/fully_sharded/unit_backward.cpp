@@ -121,6 +121,19 @@ void Unit::begin_backward(const UsePtr& use) {
   show_parameters();
 }
 
+GradientReduction& Unit::reduction_of(size_t number, bool is_global) {
+  auto& reduction = collecting_[number];
+  if (!reduction) {
+    auto& group = *groups_[number];
+    const auto replicas =
+        options_.replicate_dim ? std::optional(group.mesh().dim(*options_.replicate_dim)) : std::nullopt;
+    reduction = std::make_shared<GradientReduction>(
+        group, is_global ? ReduceOp::Sum : ReduceOp::Avg, options_.reduced_dtype.value_or(group.gathered_dtype()),
+        /*votes=*/!is_global, memory_->pool(), replicas);
+  }
+  return *reduction;
+}
+
 void Unit::collect(const Use& use, variable_list& gradients) {
   const auto op = use.is_global ? ReduceOp::Sum : ReduceOp::Avg;
   const auto make_term = use.is_global ? term_in_global_view : term_of_own_data;
@@ -155,21 +168,17 @@ void Unit::collect(const Use& use, variable_list& gradients) {
     gradients[i].reset();
   }
   for (size_t i = 0; i < terms.size(); ++i) {
-    if (!terms[i].local.defined()) {
+    const bool has_term = terms[i].local.defined();
+    if (!has_term && use.is_global) {
       continue;
     }
+    // Of plain data also without a term: another rank may have one, and all make the call.
     const auto& place = places_[use.trained[i]];
-    auto& reduction = collecting_[place.group];
-    auto& group = *groups_[place.group];
-    if (!reduction) {
-      const auto replicas =
-          options_.replicate_dim ? std::optional(group.mesh().dim(*options_.replicate_dim)) : std::nullopt;
-      reduction = std::make_shared<GradientReduction>(
-          group, op, options_.reduced_dtype.value_or(group.gathered_dtype()), /*votes=*/!use.is_global, memory_->pool(),
-          replicas);
+    auto& reduction = reduction_of(place.group, use.is_global);
+    if (has_term) {
+      reduction.add(place.number, terms[i].local, terms[i].layout);
+      terms[i].local.reset();
     }
-    reduction->add(place.number, terms[i].local, terms[i].layout);
-    terms[i].local.reset();
   }
 }
 
