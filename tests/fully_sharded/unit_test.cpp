@@ -249,5 +249,32 @@ TEST(Unit, AGroupOfWhichARankUsesNoParameterCountsAsZeroThere) {
   });
 }
 
+TEST(Unit, AParameterThatIsTheResultOfTwoForwardsIsThereForBothOfTheirBackwards) {
+  const auto expected = at::clone(kWeight).requires_grad_();
+  at::mm(at::mm(kInput, expected.t()), expected).sum().backward();
+  on_mesh({2}, [&](const DeviceMesh& mesh) {
+    const Layer layer(mesh);
+    const auto table = [&] {
+      layer.unit->enter(false);
+      auto weight = layer.parameters[0];
+      layer.unit->leave({weight});
+      return weight;
+    };
+    for (const bool drops_graph : {false, true}) {
+      const auto x = at::clone(kInput).requires_grad_();
+      if (drops_graph) {
+        table();
+        const at::NoGradGuard no_graph;
+        layer.unit->leaves()[0].mul_(1); // as the optimizer does
+      }
+      const auto y = at::mm(x, table().t());
+      at::mm(y, table()).sum().backward();
+      EXPECT_TRUE(at::allclose(full_tensor(layer.unit->leaves()[0].grad()), expected.grad(), 1e-5, 1e-5));
+      EXPECT_FALSE(layer.unit->is_gathered());
+      layer.unit->leaves()[0].mutable_grad().reset();
+    }
+  });
+}
+
 } // namespace unit_test
 } // namespace weft

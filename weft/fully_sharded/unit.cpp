@@ -102,7 +102,8 @@ bool Unit::is_gathered() const {
 }
 
 void Unit::free_gathered(bool keeps_part) {
-  is_kept_ = is_held_ = false;
+  kept_uses_.clear();
+  is_held_ = false;
   FirstError errors;
   for (const auto& group : groups_) {
     if (keeps_part && options_.reshard_to > 0 && group->is_gathered()) {
@@ -115,7 +116,7 @@ void Unit::free_gathered(bool keeps_part) {
 }
 
 void Unit::free_unused(bool keeps_part) {
-  if (forwards_.empty() && !backward_ && !unsharded_ && !is_kept_ && !is_held_) {
+  if (forwards_.empty() && !backward_ && !unsharded_ && kept_uses_.empty() && !is_held_) {
     free_gathered(keeps_part);
   }
 }
@@ -182,10 +183,12 @@ void Unit::leave(c10::ArrayRef<at::Tensor> outputs, bool has_failed) {
     const bool is_unknown = !use->trained.empty() && !begins_backward;
     const auto is_parameter = [&](const at::Tensor& output) { return use->shares_memory(output); };
     const bool stays = !has_failed && (is_unknown || std::any_of(outputs.begin(), outputs.end(), is_parameter));
-    is_kept_ = is_kept_ || (stays && !use->trained.empty());
+    if (stays && !use->trained.empty()) {
+      kept_uses_.insert(use->number);
+    }
     is_held_ = stays && use->trained.empty();
     // Without a backward nothing would free them, and ranks that write to a shard one by one would not agree on the next gather.
-    if ((options_.reshard_after_forward || !begins_backward) && !is_kept_ && !is_held_) {
+    if ((options_.reshard_after_forward || !begins_backward) && kept_uses_.empty() && !is_held_) {
       errors.run([&] { free_after_use(/*keeps_part=*/begins_backward); });
     }
     errors.run([&] { schedule_->end_forward(*this); });

@@ -161,8 +161,10 @@ class Unit : public std::enable_shared_from_this<Unit> {
   int64_t backward_task_ = -1;   // of autograd, in which it runs
   UsePtr unsharded_;             // by unshard()
   bool reshards_after_backward_ = true;
-  bool is_kept_ = false; // gathered memory, until the gradients of the unit arrive
-  bool is_held_ = false; // gathered memory, which results without a graph read, until the next forward
+  std::set<uint64_t> kept_uses_; // whose gathered memory stays until their gradients arrive, by their numbers
+  uint64_t kept_writes_ = 0;     // to the shards, when these began
+  uint64_t uses_ = 0;            // so many have begun
+  bool is_held_ = false;         // gathered memory, which results without a graph read, until the next forward
   bool is_resharding_set_ = false;
   bool reduces_gradients_ = true;
   bool reduces_replicas_ = true;

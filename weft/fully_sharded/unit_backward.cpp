@@ -19,8 +19,13 @@ class Unit::GatherNode : public torch::autograd::Node {
  public:
   GatherNode(std::shared_ptr<Unit> unit, const Use& use)
       : unit_(std::move(unit)),
-        use_{.is_global = use.is_global, .writes = use.writes, .gathered = {}, .versions = {}, .trained = use.trained} {
-  }
+        use_{
+            .is_global = use.is_global,
+            .number = use.number,
+            .writes = use.writes,
+            .gathered = {},
+            .versions = {},
+            .trained = use.trained} {}
 
   variable_list apply(variable_list&& gradients) override {
     return unit_->reduce(use_, std::move(gradients));
@@ -52,7 +57,11 @@ class Unit::BeginBackwardHook : public torch::autograd::FunctionPreHook {
 Unit::UsePtr Unit::make_use(bool is_global) {
   auto use = std::make_shared<Use>();
   use->is_global = is_global;
+  use->number = ++uses_;
   use->writes = writes();
+  if (std::exchange(kept_writes_, use->writes) != use->writes) {
+    kept_uses_.clear(); // their backward would raise
+  }
   use->begin = at::sequence_number::peek();
   const bool records = at::GradMode::is_enabled();
   const auto dims = options_.dims();
@@ -115,7 +124,9 @@ void Unit::begin_backward(const UsePtr& use) {
   const at::AutoGradMode no_graph(false);
   check_as_in_forward(*use);
   schedule_->begin_backward(*this);
-  is_kept_ = is_kept_ || creates_graph; // the graph of the gradients reads the gathered parameters, too
+  if (creates_graph) {
+    kept_uses_.insert(use->number); // the graph of the gradients reads the gathered parameters, too
+  }
   backward_ = use;
   backward_task_ = torch::autograd::get_current_graph_task_id();
   show_parameters();
@@ -253,7 +264,7 @@ variable_list Unit::reduce(const Use& use, variable_list&& gradients) {
       "[fully_shard] gradients of parameters cannot be differentiated again, but got create_graph=True. Name what is "
       "differentiated, as torch.autograd.grad(loss, inputs, create_graph=True) does.");
   check_as_in_forward(use);
-  is_kept_ = false;
+  kept_uses_.erase(use.number);
   const at::AutoGradMode no_graph(false);
   // A checkpoint inside of the unit runs a backward of its own; the unit's goes on after it.
   if (!backward_ || backward_task_ == torch::autograd::get_current_graph_task_id()) {

@@ -11,6 +11,7 @@ namespace weft {
 /// One forward of a unit.
 struct Unit::Use {
   bool is_global = false;
+  uint64_t number = 0; // of the unit's
   uint64_t writes = 0; // to the shards, when they were gathered
   std::vector<at::Tensor> gathered;
   std::vector<uint32_t> versions; // of the gathered parameters
