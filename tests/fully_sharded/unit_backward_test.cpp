@@ -66,6 +66,23 @@ TEST(UnitBackward, APassThatFailsElsewhereDropsWhatItHasCollected) {
   });
 }
 
+TEST(UnitBackward, APassThatFailsDropsTheSumsOfShardsThatTheReplicasHaveNotReduced) {
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    Layer layer(mesh, {.mesh_dim = "", .replicate_dim = mesh.name(1)});
+    layer.unit->set_requires_all_reduce(false);
+    loss_of(layer).backward();
+    auto x = at::clone(Layer::kInput).requires_grad_() * 1;
+    x.register_hook([](const at::Tensor&) -> at::Tensor { TORCH_CHECK(false, "stop"); });
+    layer.unit->enter(false);
+    auto y = at::linear(x, layer.parameters[0], layer.parameters[1]);
+    layer.unit->leave({y});
+    EXPECT_ANY_THROW(y.sum().backward());
+    layer.unit->set_requires_all_reduce(true);
+    loss_of(layer).backward();
+    expect_gradients(layer, 1);
+  });
+}
+
 TEST(UnitBackward, AStepLeavesNothingBehindWhateverIsGiven) {
   using Give = std::function<at::Tensor(const at::Tensor& weight)>;
   const std::vector<Give> forms = {

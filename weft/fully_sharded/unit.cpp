@@ -275,13 +275,13 @@ void Unit::reset() {
   forwards_.clear();
   backward_ = nullptr;
   drop_gradients();
-  std::fill(unreduced_.begin(), unreduced_.end(), at::Tensor());
   show_parameters();
   reshard();
 }
 
 void Unit::drop_gradients() {
   std::fill(collecting_.begin(), collecting_.end(), nullptr);
+  std::fill(unreduced_.begin(), unreduced_.end(), at::Tensor());
 }
 
 } // namespace weft

@@ -126,7 +126,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void end_backward();
   /// Frees the gathered parameters unless something may still read them.
   void free_unused(bool keeps_part = false);
-  /// Forgets the gradients that were collected and not reduced.
+  /// Forgets the gradients that were not reduced, or not over the replicas.
   void drop_gradients();
   UsePtr make_use(bool is_global);
   /// Makes backward begin with a gather. Whether one of the outputs was computed in the forward.
