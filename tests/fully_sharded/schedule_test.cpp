@@ -4,6 +4,7 @@
 #include "tests/support/on_meshes.h"
 #include "weft/fully_sharded/shard_parameters.h"
 #include "weft/fully_sharded/unit.h"
+#include "weft/tensor/boundary/to_local.h"
 #include "weft/tensor/dispatch.h"
 
 #include <gtest/gtest.h>
@@ -25,13 +26,13 @@ struct Model {
   std::vector<int64_t> gathered_forward; // the number of units, when each layer computes
   std::vector<int64_t> gathered_backward;
 
-  explicit Model(const DeviceMesh& mesh) : mesh_(mesh) {
+  explicit Model(const DeviceMesh& mesh, std::optional<std::string> replicate_dim = std::nullopt) : mesh_(mesh) {
     const auto schedule = std::make_shared<Schedule>();
     for (int i = 0; i < kLayers; ++i) {
       const auto leaf = shard_parameters({whole_numbers({6, 6}) / 64}, mesh, mesh.name(0))[0].requires_grad_();
       parameters[i] = {leaf};
       units.push_back(std::make_shared<Unit>(
-          std::vector<at::Tensor>{leaf}, UnitOptions{.mesh_dim = mesh.name(0)},
+          std::vector<at::Tensor>{leaf}, UnitOptions{.mesh_dim = mesh.name(0), .replicate_dim = replicate_dim},
           [this, i](c10::ArrayRef<at::Tensor> put) { parameters[i] = put.vec(); }));
       units.back()->join(schedule);
     }
@@ -259,6 +260,46 @@ TEST(Schedule, ABackwardThatFailsLeavesNothingGathered) {
     model.units[0]->leave({z});
     EXPECT_ANY_THROW(z.sum().backward());
     EXPECT_FALSE(model.units[0]->is_gathered());
+  });
+}
+
+/// Sets what a pass leaves for a later one to reduce.
+using SetSums = void (Unit::*)(bool);
+
+/// A pass that uses the last unit and leaves its sums, and one that does not use it and reduces what is there.
+void run_sums_of_an_absent_unit(const DeviceMesh& mesh, std::optional<std::string> replicate_dim, SetSums set) {
+  Model model(mesh, std::move(replicate_dim));
+  std::vector<at::Tensor> expected;
+  for (int i = 0; i < kLayers; ++i) {
+    expected.push_back((whole_numbers({6, 6}) / 64).requires_grad_());
+  }
+  for (const int layers : {kLayers, kLayers - 2}) {
+    model.order.resize(layers);
+    for (const auto& unit : model.units) {
+      ((*unit).*set)(layers < kLayers);
+    }
+    model.step();
+    auto x = at::ones({2, 6});
+    for (int i = 0; i < layers; ++i) {
+      x = at::relu(at::linear(x, expected[i]));
+    }
+    x.sum().backward();
+  }
+  for (int i = 0; i < kLayers; ++i) {
+    const auto gradient = model.units[i]->leaves()[0].grad();
+    ASSERT_TRUE(gradient.defined()) << "layer " << i;
+    EXPECT_TRUE(at::allclose(full_tensor(gradient), expected[i].grad(), 1e-5, 1e-6)) << "layer " << i;
+  }
+  EXPECT_EQ(model.count_gathered(), 0);
+}
+
+TEST(Schedule, SumsOfAUnitThatTheSynchronisingPassDoesNotUseAreReducedAtItsEnd) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    run_sums_of_an_absent_unit(mesh, std::nullopt, &Unit::set_requires_gradient_sync);
+  });
+  on_mesh({2, 2}, [](const DeviceMesh& mesh) {
+    run_sums_of_an_absent_unit(mesh, mesh.name(1), &Unit::set_requires_gradient_sync);
+    run_sums_of_an_absent_unit(mesh, mesh.name(1), &Unit::set_requires_all_reduce);
   });
 }
 

@@ -64,8 +64,15 @@ void Schedule::begin_pass_before(Unit& unit) {
   }
 }
 
+void Schedule::add(Unit& unit) {
+  if (auto& known = known_[&unit]; known.expired()) {
+    known = unit.weak_from_this();
+    std::erase_if(units_, [](const auto& each) { return each.expired(); });
+    units_.push_back(known);
+  }
+}
+
 void Schedule::begin_forward(Unit& unit) {
-  units_[&unit] = unit.weak_from_this();
   prefetched_.erase(&unit);
   unit.gather();
   begin_pass_before(unit);
@@ -97,7 +104,7 @@ void Schedule::end_forward(Unit& unit) {
 
 void Schedule::recover() {
   FirstError dropped;
-  for_each_unit(values_of(units_), dropped, [](Unit& unit) { unit.free_unused(); });
+  for_each_unit(units_, dropped, [](Unit& unit) { unit.free_unused(); });
   for_each_unit(values_of(std::exchange(prefetched_, {})), dropped, [](Unit& unit) { unit.free_unused(); });
 }
 
@@ -153,10 +160,17 @@ void Schedule::end_backward(bool has_failed) {
   for_each_unit(backward_.last(), errors, end); // those whose gathers were started, and which the pass did not reach
   if (has_failed) {
     // A step that is tried again would add to the sums of this pass.
-    for_each_unit(values_of(units_), errors, [](Unit& unit) { unit.drop_gradients(); });
+    for_each_unit(units_, errors, [](Unit& unit) { unit.drop_gradients(); });
     recover();
   }
   errors.rethrow();
+  if (!has_failed) {
+    for (const auto& each : Units(units_)) { // hooks of gradients may use others
+      if (const auto unit = each.lock()) {
+        unit->reduce_sums();
+      }
+    }
+  }
 }
 
 } // namespace weft

@@ -12,6 +12,8 @@ namespace weft {
 /// the program, and so the same on every rank.
 class Schedule : public std::enable_shared_from_this<Schedule> {
  public:
+  /// Called before a unit is used.
+  void add(Unit& unit);
   /// Called when a unit is about to compute: gathers it, and starts the gather of the one that came next the last time.
   void begin_forward(Unit& unit);
   void begin_backward(Unit& unit);
@@ -34,7 +36,8 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   void begin_backward_pass();
   void end_backward(bool has_failed);
 
-  UnitSet units_;      // that have been in a forward
+  UnitSet known_;
+  Units units_;        // that have been used, in the order of their first uses
   UnitSet prefetched_; // whose gathers were started by a forward that has not reached them
   UnitOrder forward_;
   UnitOrder backward_;

@@ -131,6 +131,7 @@ void Unit::show_parameters() {
 
 void Unit::enter(std::optional<bool> is_global) {
   const auto depth = forwards_.size();
+  schedule_->add(*this);
   try {
     if (in_backward()) {
       schedule_->begin_recomputation(*this);
@@ -247,6 +248,7 @@ void Unit::free_after_use(bool keeps_part) {
 }
 
 void Unit::unshard(std::optional<bool> is_global) {
+  schedule_->add(*this);
   gather();
   unsharded_ = make_use(is_global.value_or(schedule_->is_global));
   show_parameters();

@@ -137,8 +137,11 @@ class Unit : public std::enable_shared_from_this<Unit> {
   GradientReduction& reduction_of(size_t group, bool is_global);
   void start_reduction(size_t group, const Use& use, torch::autograd::variable_list& results);
   void finish(GradientReduction& reduction) const;
-  /// The gradient of a leaf that a reduction has given, if it may reach the leaf in this pass.
-  at::Tensor take_gradient(const GradientReduction& reduction, size_t number);
+  /// The gradient of a leaf that a reduction has given, with what was not reduced over the replicas, if it may reach the leaf in this
+  /// pass.
+  at::Tensor take_gradient(const GradientReduction* reduction, size_t number);
+  /// Reduces what passes before have left, if this one reduces and has not used the unit.
+  void reduce_sums();
   void show_parameters();
   /// Ends unshard(), and frees gathered memory as free_gathered() does, unless a forward or backward uses it.
   void free_after_use(bool keeps_part);

@@ -201,8 +201,8 @@ void Unit::finish(GradientReduction& reduction) const {
   reduction.offload();
 }
 
-at::Tensor Unit::take_gradient(const GradientReduction& reduction, size_t number) {
-  auto gradient = reduction.gradient(places_[number].number);
+at::Tensor Unit::take_gradient(const GradientReduction* reduction, size_t number) {
+  auto gradient = reduction == nullptr ? at::Tensor() : reduction->gradient(places_[number].number);
   const auto& mesh = as_dtensor(leaves_[number])->spec()->mesh();
   if (gradient.defined() && divide_by_) {
     const auto replicas = options_.replicate_dim ? mesh.size(mesh.dim(*options_.replicate_dim)) : 1;
@@ -241,7 +241,7 @@ void Unit::start_reduction(size_t g, const Use& use, variable_list& results) {
       later.emplace_back(k, std::move(accumulator));
     } else {
       finish(*reduction);
-      const auto gradient = take_gradient(*reduction, k);
+      const auto gradient = take_gradient(reduction.get(), k);
       // Not left to the leaf's hook, which a hook of the user may have replaced.
       results[i] = gradient.defined() ? redistribute(gradient, as_dtensor(leaves_[k])->spec()->layout()) : gradient;
     }
@@ -250,11 +250,42 @@ void Unit::start_reduction(size_t g, const Use& use, variable_list& results) {
     at_end_of_pass([self = shared_from_this(), reduction, later = std::move(later)] {
       self->finish(*reduction);
       for (const auto& [k, accumulator] : later) {
-        if (auto gradient = self->take_gradient(*reduction, k); gradient.defined()) {
+        if (auto gradient = self->take_gradient(reduction.get(), k); gradient.defined()) {
           accumulate_later(self->leaves_[k], std::move(gradient), accumulator);
         }
       }
     });
+  }
+}
+
+void Unit::reduce_sums() {
+  if (!reduces_gradients_) {
+    return;
+  }
+  const at::AutoGradMode no_graph(false);
+  std::vector<std::shared_ptr<GradientReduction>> reductions(groups_.size());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (auto reduction = std::exchange(collecting_[g], nullptr)) {
+      memory_->wait_for_reductions();
+      reduction->start();
+      finish(*reduction);
+      reductions[g] = std::move(reduction);
+    }
+  }
+  for (size_t k = 0; k < leaves_.size(); ++k) {
+    auto gradient = take_gradient(reductions[places_[k].group].get(), k);
+    if (!gradient.defined()) {
+      continue;
+    }
+    // As autograd does with a gradient that arrives. Buckets may have been reduced already.
+    const auto accumulator = torch::autograd::impl::grad_accumulator(leaves_[k]);
+    variable_list gradients;
+    gradients.push_back(redistribute(gradient, as_dtensor(leaves_[k])->spec()->layout()));
+    gradient.reset();
+    for (const auto& hook : torch::autograd::impl::hooks(leaves_[k])) {
+      gradients = (*hook)(gradients);
+    }
+    (*accumulator)(std::move(gradients));
   }
 }
 
