@@ -261,6 +261,8 @@ void bind_fully_sharded(py::module_& module) {
       .def("leave", &leave, py::arg("result"), py::arg("arguments"), py::arg("attributes"), py::arg("has_failed"))
       .def("unshard", &PythonUnit::unshard_module, py::arg("is_global"))
       .def_property_readonly("depth", &PythonUnit::depth, "The number of forwards that run now.")
+      .def_property_readonly(
+          "shows_gathered", &PythonUnit::shows_gathered, "Whether the module has gathered parameters now.")
       .def(
           "unwind", [](PythonUnit& self, size_t depth) { self.unwind(depth); }, py::arg("depth"),
           py::call_guard<py::gil_scoped_release>(), "Leaves the forwards beyond the first ones.")

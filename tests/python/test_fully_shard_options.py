@@ -183,6 +183,36 @@ def test_a_first_forward_in_inference_mode():
     on_mesh(program)
 
 
+def test_state_dicts_have_the_shards_while_parameters_are_gathered():
+    def program(mesh):
+        model = sharded(copy.deepcopy(MODEL), mesh)
+        expected = model.state_dict()
+
+        def expect_shards(state, prefix=""):
+            for name, value in state.items():
+                assert value.placements == expected[prefix + name].placements
+                assert value.to_local().data_ptr() == expected[prefix + name].to_local().data_ptr()
+
+        model.unshard()
+        model[1].unshard()
+        state = model.state_dict()
+        expect_shards(state)
+        expect_shards(model[1].up.state_dict(), "1.up.")
+        assert all(isinstance(value, nn.Parameter) for value in model.state_dict(keep_vars=True).values())
+        assert not any(isinstance(value, nn.Parameter) for value in state.values())
+        assert not weft.is_dtensor(model[1].up.weight)  # it is gathered still
+        model.reshard()
+        model[1].reshard()
+        expect_shards(state)
+        expect_shards(model.state_dict())
+        seen = []
+        model[2].register_forward_hook(lambda *_: seen.append(model.state_dict()))
+        model(own(X, mesh))
+        expect_shards(seen[0])
+
+    on_mesh(program)
+
+
 def test_unshard_and_reshard():
     def program(mesh):
         model = sharded(copy.deepcopy(MODEL), mesh)

@@ -73,6 +73,10 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void gather();
   /// Whether there is memory with gathered parameters, or for those that are on their way.
   bool is_gathered() const;
+  /// Whether the module has gathered parameters now, and not its shards.
+  bool shows_gathered() const {
+    return !forwards_.empty() || backward_ || unsharded_;
+  }
   /// Frees the gathered parameters, unless a forward or backward uses them.
   void reshard() {
     free_after_use(/*keeps_part=*/false);

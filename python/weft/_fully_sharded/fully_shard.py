@@ -52,8 +52,6 @@ def _refresh_of(module):
 def _as_parameter(shard, parameter):
     made = nn.Parameter(shard, requires_grad=parameter.requires_grad)
     made.__dict__.update(parameter.__dict__)
-    for each in (made, parameter):
-        setattr(each, _IN_UNIT, True)
     return made
 
 
@@ -217,6 +215,22 @@ def _given_modules(module):
     return [each for each in dict.fromkeys(modules) if each not in inside]
 
 
+def _keep_shards_in_state_dict(unit, owner, numbers):
+    """state_dict() has the shards also while parameters are gathered, as after unshard(): these are freed by reshard()."""
+
+    def show_shards(module, state, prefix, local_metadata):
+        if not unit.shows_gathered:
+            return
+        leaves = unit.leaves
+        for name, number in numbers.items():
+            given = state.get(prefix + name)
+            if given is not None:
+                keeps_vars = given is module._parameters.get(name)
+                state[prefix + name] = leaves[number] if keeps_vars else leaves[number].detach()
+
+    owner.register_state_dict_post_hook(show_shards)
+
+
 class _Parameters:
     """The parameters of a unit, and where its modules keep them."""
 
@@ -240,12 +254,16 @@ class _Parameters:
                     self.found.append(parameter)
                 self.slots.append((owner._parameters, name, numbers[id(parameter)]))
 
-    def replace(self, shards):
-        """Puts parameters of the shards in place, and returns them."""
-        leaves = [_as_parameter(shard, parameter) for shard, parameter in zip(shards, self.found, strict=True)]
+    def replace(self, leaves):
+        """Puts parameters of the shards in place."""
+        for each in (*leaves, *self.found):
+            setattr(each, _IN_UNIT, True)
         for table, name, number in self.slots:
             table[name] = leaves[number]
-        return leaves
+
+    def numbers_of(self, owner):
+        """The names of a module's parameters, and their numbers in the unit."""
+        return {name: number for table, name, number in self.slots if table is owner._parameters}
 
 
 def fully_shard(
@@ -301,8 +319,9 @@ def fully_shard(
     left_out |= {id(leaf) for unit in inner for leaf in unit.leaves}
     parameters = _Parameters(modules, left_out, shard_placement_fn)
     shards = _C.shard_parameters(parameters.found, mesh, mesh_dim, is_offloaded, parameters.sharded_dims)
+    leaves = [_as_parameter(shard, parameter) for shard, parameter in zip(shards, parameters.found, strict=True)]
     unit = _C.Unit(
-        parameters.replace(shards),
+        leaves,
         parameters.slots,
         [_refresh_of(owner) for owner in modules if isinstance(owner, nn.RNNBase)],
         mesh_dim,
@@ -312,10 +331,12 @@ def fully_shard(
         mesh.device_type if is_offloaded else None,
         getattr(offload, "pin_memory", True),
     )
+    _options.set_reshard_after_forward(unit, reshard_after_forward, mesh.size(mesh_dim))
+    # What may raise is above: the module is changed from here on.
+    parameters.replace(leaves)
     for each in inner:
         unit.add_inner(each)
     _C.Unit.join([unit, *inner])
-    _options.set_reshard_after_forward(unit, reshard_after_forward, mesh.size(mesh_dim))
     passes = _Passes(unit, given, [owner.__dict__ for owner in modules])
     for each in given:
         each.__dict__[UNIT] = unit  # a module of torch.compile would give attributes that are set to the one in it
@@ -323,6 +344,8 @@ def fully_shard(
         each.register_forward_pre_hook(hooks.before, with_kwargs=True)
         each.register_forward_hook(hooks.after, with_kwargs=True, always_call=True)
         add_methods(each, passes)
+    for owner in modules:
+        _keep_shards_in_state_dict(unit, owner, parameters.numbers_of(owner))
     _let_go_after(given, unit)
     # Elsewhere, as in a method that is not forward, plain tensors may differ by rank.
     for each in modules:
