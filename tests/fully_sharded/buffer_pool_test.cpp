@@ -3,6 +3,8 @@
 #include "tests/support/error_text.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/FakeGuardImpl.h>
 #include <gtest/gtest.h>
 
 namespace weft {
@@ -34,6 +36,30 @@ TEST(BufferPool, KeepsNoMoreThanTheLastOnes) {
     pool.give(at::DataPtr(c10::GetAllocator(at::kCPU)->allocate(bytes)), bytes);
   }
   EXPECT_EQ(pool.bytes(), 2 * 256);
+}
+
+constexpr auto kFake = c10::DeviceType::FPGA; // that torch has no memory of
+
+/// Allocates on the current device, as that of CUDA does.
+struct FakeAllocator : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    auto memory = c10::GetAllocator(at::kCPU)->allocate(bytes);
+    memory.unsafe_set_device(c10::Device(kFake, c10::impl::FakeGuardImpl<kFake>::getDeviceIndex()));
+    return memory;
+  }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+TEST(BufferPool, AllocatesOnTheDeviceThatIsAskedFor) {
+  static const c10::impl::DeviceGuardImplRegistrar registered(kFake, new c10::impl::FakeGuardImpl<kFake>());
+  static FakeAllocator allocator;
+  c10::SetAllocator(kFake, &allocator);
+  c10::impl::FakeGuardImpl<kFake>::setDeviceIndex(0);
+  BufferPool pool;
+  EXPECT_EQ(pool.take(64, c10::Device(kFake, 3)).device(), c10::Device(kFake, 3));
+  EXPECT_EQ(c10::impl::FakeGuardImpl<kFake>::getDeviceIndex(), 0);
 }
 
 TEST(PooledBuffer, ViewsAreValidAgainWithTheMemory) {

@@ -45,6 +45,7 @@ at::DataPtr BufferPool::take(size_t bytes, c10::Device device) {
     }
   }
   if (best == free_.end()) {
+    const c10::DeviceGuard guard(device); // allocators of devices take the current one
     return c10::GetAllocator(device.type())->allocate(bytes);
   }
   auto memory = std::move(best->memory);
