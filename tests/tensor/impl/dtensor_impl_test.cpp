@@ -5,6 +5,9 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <latch>
+#include <thread>
+
 namespace weft {
 
 namespace dtensor_impl_test {
@@ -169,6 +172,46 @@ TEST(DTensorImpl, ALocalTensorThatACollectiveWritesIsWaitedForOnce) {
   EXPECT_TRUE(as_dtensor(tensor)->local().is_same(local));
   EXPECT_TRUE(as_dtensor(tensor)->local().is_same(local));
   EXPECT_EQ(waits, 1);
+}
+
+TEST(LazyValue, ThreadsThatMakeItAtOnceGetTheSameValue) {
+  for (int round = 0; round < 200; ++round) {
+    LazyValue<std::string> value;
+    EXPECT_EQ(value.find(), nullptr);
+    std::latch ready(2);
+    std::string* made[2];
+    const auto make = [&](int i) {
+      ready.arrive_and_wait();
+      made[i] = &value.make();
+    };
+    std::thread other(make, 1);
+    make(0);
+    other.join();
+    EXPECT_EQ(made[0], made[1]);
+    EXPECT_EQ(value.find(), made[0]);
+    value.reset();
+    EXPECT_EQ(value.find(), nullptr);
+  }
+}
+
+TEST(DTensorImpl, OneThreadKeepsALocalTensorWhileAnotherSharesAMove) {
+  for (int round = 0; round < 200; ++round) {
+    const auto tensor = sharded(at::zeros({2, 3}, at::kDouble));
+    auto* impl = as_dtensor(tensor);
+    const auto kept = at::ones({1});
+    const std::shared_ptr<SharedMove> move(
+        std::make_shared<int>(0), reinterpret_cast<SharedMove*>(impl)); // any address
+    std::latch ready(2);
+    std::thread other([&] {
+      ready.arrive_and_wait();
+      impl->share_move(move);
+    });
+    ready.arrive_and_wait();
+    impl->keep_given_local(kept);
+    other.join();
+    EXPECT_TRUE(impl->given_local().is_same(kept));
+    EXPECT_EQ(impl->shared_move(), move);
+  }
 }
 
 } // namespace dtensor_impl_test

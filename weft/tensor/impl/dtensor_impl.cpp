@@ -78,12 +78,12 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
     version_counter_ = is_inference() ? c10::VariableVersion() : c10::VariableVersion(0);
   }
   if (C10_UNLIKELY(base.is_copy_of_base())) {
-    rare().copied = base.rare_->copied;
+    rare_.make().copied = base.rare_.find()->copied;
   }
   if (!is_copy) {
     memory_.set(base.memory());
   } else if (!base.is_copy_of_base()) {
-    auto& copied = rare().copied;
+    auto& copied = rare_.make().copied;
     copied.memory = base.memory();
     copied.writes = copied.memory->writes();
     copied.version = base.version_counter_.enabled() ? base.version_counter_.current_version() : 0;
@@ -94,13 +94,13 @@ void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_c
 }
 
 bool DTensorImpl::has_changed_since_copied() const {
-  const auto& copied = rare_->copied;
+  const auto& copied = rare_.find()->copied;
   return copied.memory->writes() != copied.writes || copied.memory->misses_writes() ||
       (version_counter_.enabled() && version_counter_.current_version() != copied.version);
 }
 
 std::string DTensorImpl::why_stale() const {
-  const bool misses_writes = is_copy_of_base() ? rare_->copied.memory->misses_writes() : memory_.misses_writes();
+  const bool misses_writes = is_copy_of_base() ? rare_.find()->copied.memory->misses_writes() : memory_.misses_writes();
   if (!misses_writes) {
     return " is a view that had to be redistributed, and the tensor it was taken of has changed since. Take the view "
            "again, or redistribute that tensor first.";
@@ -113,7 +113,7 @@ std::string DTensorImpl::why_stale() const {
 }
 
 const c10::VariableVersion& DTensorImpl::version_of_local() {
-  return is_copy_of_base() ? rare_->copied.memory->writes_to_copies()
+  return is_copy_of_base() ? rare_.find()->copied.memory->writes_to_copies()
       : is_inference()     ? memory()->plain_writes()
                            : version_counter_;
 }
@@ -121,12 +121,12 @@ const c10::VariableVersion& DTensorImpl::version_of_local() {
 void DTensorImpl::take_copied(const DTensorImpl& other) {
   if (!other.is_copy_of_base()) {
     if (is_copy_of_base()) {
-      rare_->copied = {};
+      rare_.find()->copied = {};
     }
     return;
   }
-  auto& copied = rare().copied;
-  copied = other.rare_->copied;
+  auto& copied = rare_.make().copied;
+  copied = other.rare_.find()->copied;
   if (version_counter_.enabled()) {
     copied.version = version_counter_.current_version() - (other.is_stale() ? 1 : 0);
   }

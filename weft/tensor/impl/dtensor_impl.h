@@ -3,6 +3,7 @@
 #include "weft/comm/pending.h"
 #include "weft/core/tensor_spec.h"
 #include "weft/core/traced_tensor.h"
+#include "weft/tensor/impl/lazy_value.h"
 #include "weft/tensor/impl/local_memory.h"
 
 #include <ATen/core/Tensor.h>
@@ -51,7 +52,8 @@ class DTensorImpl : public c10::TensorImpl {
   /// redistributed and shares no memory with its base: it must not be written to, nor read once the base has changed.
   void become_view(const DTensorImpl& base, int64_t offset, bool is_copy);
   bool is_copy_of_base() const {
-    return C10_UNLIKELY(rare_ != nullptr) && rare_->copied.memory.defined();
+    const auto* rare = rare_.find();
+    return C10_UNLIKELY(rare != nullptr) && rare->copied.memory.defined();
   }
   /// Whether the values of this tensor are out of date: the tensor that this is a copy of has changed since, or the
   /// user has written to the to_local() of a copied view of this tensor, or of another view of the same base.
@@ -74,18 +76,20 @@ class DTensorImpl : public c10::TensorImpl {
 
   /// The plain tensor that Python's to_local() has given, so that it gives the same object again; only with the GIL.
   at::Tensor given_local() const {
-    return rare_ == nullptr ? at::Tensor() : rare_->given_local;
+    const auto* rare = rare_.find();
+    return rare == nullptr ? at::Tensor() : rare->given_local;
   }
   void keep_given_local(at::Tensor local) {
-    rare().given_local = std::move(local);
+    rare_.make().given_local = std::move(local);
   }
 
   /// The last result that redistribute_once computed for this tensor.
   std::shared_ptr<SharedMove> shared_move() const {
-    return rare_ == nullptr ? nullptr : rare_->shared_move;
+    const auto* rare = rare_.find();
+    return rare == nullptr ? nullptr : rare->shared_move;
   }
   void share_move(std::shared_ptr<SharedMove> move) {
-    rare().shared_move = std::move(move);
+    rare_.make().shared_move = std::move(move);
   }
 
   /// Whether this is a parameter cast to another dtype, as by autocast. Operators then treat it like the parameter when
@@ -140,29 +144,24 @@ class DTensorImpl : public c10::TensorImpl {
     uint32_t version = 0;
   };
   /// What few tensors have. Most are results of operators that never need it, and are made and destroyed faster without.
+  /// One thread may keep a given local tensor, with the GIL, while another shares a move, without.
   struct Rare {
     Copied copied;
     std::shared_ptr<SharedMove> shared_move;
     at::Tensor given_local;
   };
-  Rare& rare() {
-    if (rare_ == nullptr) {
-      rare_ = std::make_unique<Rare>();
-    }
-    return *rare_;
-  }
   /// Forgets what has been computed of the values.
   void forget_results() {
-    if (C10_UNLIKELY(rare_ != nullptr)) {
-      rare_->shared_move.reset();
-      rare_->given_local.reset();
+    if (auto* rare = rare_.find(); C10_UNLIKELY(rare != nullptr)) {
+      rare->shared_move.reset();
+      rare->given_local.reset();
     }
   }
 
   AsyncTensor local_;
   SpecPtr spec_;
   LazyLocalMemory memory_;
-  std::unique_ptr<Rare> rare_;
+  LazyValue<Rare> rare_;
   bool gradient_layout_claimed_ = false;
   bool is_cast_parameter_ = false;
 };
