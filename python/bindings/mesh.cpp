@@ -136,6 +136,9 @@ std::optional<Layout> optional_layout_from(const char* where, py::handle placeme
   if (placements.is_none()) {
     return std::nullopt;
   }
+  if (py::isinstance<Layout>(placements)) {
+    return placements.cast<Layout>();
+  }
   TORCH_CHECK_TYPE(
       py::isinstance<py::sequence>(placements) && !py::isinstance<py::str>(placements), "[", where,
       "] placements must be a sequence, one per mesh dim, but got ", type_name(placements), ". Write [Shard(0)].");

@@ -51,6 +51,20 @@ py::list local_blocks(const TensorSpec& spec) {
 } // namespace
 
 void bind_specs(py::module_& module) {
+  py::class_<Layout>(
+      module, "Layout",
+      "The placements of a tensor and its shard order, which placements alone do not say. Functions that take "
+      "placements "
+      "take it too.")
+      .def(py::init([](const std::string& text) { return Layout::parse(text); }), py::arg("text"))
+      .def(
+          "__eq__",
+          [](const Layout& self, py::handle other) {
+            return equal_to_another<Layout>(other, [&](const Layout& another) { return self == another; });
+          })
+      .def("__hash__", &Layout::hash)
+      .def("__str__", &Layout::to_string)
+      .def("__repr__", [](const Layout& self) { return "Layout('" + self.to_string() + "')"; });
   py::class_<TensorSpec, SpecPtr>(
       module, "TensorSpec",
       "What a distributed tensor is, apart from its data; its text parses back: f32[8,16] @ mesh(dp=2,tp=4) {S(0), "
@@ -60,6 +74,7 @@ void bind_specs(py::module_& module) {
           "parse", [](const std::string& text) { return TensorSpec::parse(text); }, py::arg("text"))
       .def_property_readonly("mesh", &TensorSpec::mesh)
       .def_property_readonly("placements", [](const TensorSpec& self) { return placement_objects(self.placements()); })
+      .def_property_readonly("layout", [](const TensorSpec& self) { return self.layout(); })
       .def_property_readonly("shape", [](const TensorSpec& self) { return size_object(self.sizes()); })
       .def_property_readonly("stride", [](const TensorSpec& self) { return py::tuple(py::cast(self.strides().vec())); })
       .def_property_readonly("dtype", [](const TensorSpec& self) { return py::cast(self.dtype()); })

@@ -1,4 +1,5 @@
 #include "python/bindings/bindings.h"
+#include "python/bindings/region_memory.h"
 
 #include "weft/core/tensor_spec.h"
 #include "weft/redistribute/functional_group.h"
@@ -175,14 +176,37 @@ py::list enter_compiled(
   return entered;
 }
 
-/// The results of a compiled region, of which those that have a spec become distributed. Others stay.
-py::tuple leave_compiled(const py::sequence& results, const std::vector<SpecPtr>& specs) {
+py::object wrapped(at::Tensor tensor) {
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(tensor)));
+}
+
+/// The results of a compiled region, of which those that have a spec become distributed. What follows them is saved for
+/// backward.
+py::tuple leave_compiled(const py::sequence& results, const std::vector<SpecPtr>& specs, RegionMemory& memory) {
+  py::tuple left(results.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    py::object value = results[i];
+    if (THPVariable_Check(value.ptr())) {
+      const auto& local = THPVariable_Unpack(value.ptr());
+      value = wrapped(
+          i >= specs.size()         ? memory.saved(local)
+              : specs[i] == nullptr ? memory.plain(local)
+                                    : memory.distributed(make_dtensor(local, specs[i])));
+    }
+    PyTuple_SET_ITEM(left.ptr(), static_cast<Py_ssize_t>(i), value.release().ptr());
+  }
+  return left;
+}
+
+/// The gradients that a compiled backward gives, of which those that have a spec become distributed. Autograd keeps a gradient
+/// that nothing else refers to, and accumulates in place: a local tensor that another tensor has too is copied.
+py::tuple leave_backward(const py::sequence& results, const std::vector<SpecPtr>& specs) {
   py::tuple left(results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     py::object value = results[i];
     if (i < specs.size() && specs[i] != nullptr && !value.is_none()) {
-      value =
-          py::reinterpret_steal<py::object>(THPVariable_Wrap(make_dtensor(THPVariable_Unpack(value.ptr()), specs[i])));
+      const auto& local = THPVariable_Unpack(value.ptr());
+      value = wrapped(make_dtensor(local.use_count() > 1 ? local.clone() : local, specs[i]));
     }
     PyTuple_SET_ITEM(left.ptr(), static_cast<Py_ssize_t>(i), value.release().ptr());
   }
@@ -210,7 +234,10 @@ void bind_tracing(py::module_& module) {
   module.def("traced_guard", &traced_guard, py::arg("tensor"));
   module.def("traced_form", &traced_form, py::arg("tensor"));
   module.def("enter_compiled", &enter_compiled, py::arg("arguments"), py::arg("specs"), py::arg("is_written"));
-  module.def("leave_compiled", &leave_compiled, py::arg("results"), py::arg("specs"));
+  py::class_<RegionMemory>(module, "RegionMemory", "The memory of the tensors at the boundary of a compiled region.")
+      .def(py::init<const py::sequence&>(), py::arg("arguments"));
+  module.def("leave_compiled", &leave_compiled, py::arg("results"), py::arg("specs"), py::arg("memory"));
+  module.def("leave_backward", &leave_backward, py::arg("results"), py::arg("specs"));
   py::enum_<TracedDraws>(module, "TracedDraws", "What a thread does with draws of traced tensors.")
       .value("Refused", TracedDraws::Refused)
       .value("Unnumbered", TracedDraws::Unnumbered)
@@ -220,6 +247,7 @@ void bind_tracing(py::module_& module) {
   module.def("exchange_traced_draws", &exchange_traced_draws, py::arg("draws"));
   module.def("take_recorded_draws", &take_recorded_draws);
   module.def("run_drawing", &run_drawing, py::arg("draws"), py::arg("program"), py::arg("arguments"));
+  module.def("keep_gradient_plain", &keep_gradient_plain, py::arg("plain"));
   module.def("traced_parts", &traced_parts, py::arg("tensor"));
 }
 

@@ -44,7 +44,7 @@ class _LocalTensor(_Attribute):
             tensor.__dict__[self.name] = value
             return
         spec = _C.spec(tensor)
-        made = _C.from_local(value.detach(), spec.mesh, spec.placements, shape=spec.shape, stride=spec.stride)
+        made = _C.from_local(value.detach(), spec.mesh, spec.layout, shape=spec.shape, stride=spec.stride)
         if _C.spec(made) != spec:
             raise ValueError(f"[_local_tensor] a local tensor of {spec} is required, but got one of {_C.spec(made)}. Use redistribute.")
         tensor.data = made
@@ -104,12 +104,13 @@ def _copy_of_memory(tensor, memo):
     local = tensor.to_local()
     begin, end = _memory_of(local)
     copies = memo.setdefault("weft", {}).setdefault(local.untyped_storage()._cdata, [])
-    original, copied = next(((of, copy) for first, last, of, copy in copies if first < end and begin < last), (None, None))
-    if copied is None:
+    shared = [each for each in copies if each[0] < end and begin < each[1]]
+    if not shared:
         copied = tensor.clone()
         copies.append((begin, end, tensor, copied))
         return copied
-    if _C.spec(original) != _C.spec(tensor) or original.stride() != tensor.stride():
+    first, last, original, copied = shared[0]
+    if (first, last) != (begin, end) or _C.spec(original) != _C.spec(tensor) or original.stride() != tensor.stride():
         raise NotImplementedError(
             f"[deepcopy] {_C.spec(tensor)} shares its memory with {_C.spec(original)} without being a view of it that autograd "
             "knows, so that their copies could not share theirs. Copy them one by one."

@@ -29,7 +29,8 @@ class DTensor(torch.Tensor, metaclass=_DTensorType):
                 "them. Use DTensor.from_local, or give local_tensor.detach().",
                 stacklevel=2,
             )
-        made = _C.from_local(local_tensor.detach(), spec.mesh, spec.placements, shape=spec.shape, stride=spec.stride)
+        layout = spec.layout if isinstance(spec, _C.TensorSpec) else spec.placements
+        made = _C.from_local(local_tensor.detach(), spec.mesh, layout, shape=spec.shape, stride=spec.stride)
         return made.detach().requires_grad_(requires_grad)
 
     @staticmethod

@@ -16,4 +16,4 @@ def on_replicated(function, tensor):
     """Calls the function with a distributed tensor, replicated, and gives its result the tensor's layout."""
     spec = _C.spec(tensor)
     result = function(_C.redistribute(tensor, placements=[_C.Replicate()] * spec.mesh.ndim))
-    return _C.redistribute(result, placements=spec.placements)
+    return _C.redistribute(result, placements=spec.layout)

@@ -147,3 +147,14 @@ def test_data_loaders_with_workers(x):
     loader = torch.utils.data.DataLoader(Rows(lambda row: x[row]), 4, num_workers=1, multiprocessing_context="fork")
     with pytest.raises(NotImplementedError, match=NO_STORAGE):
         next(iter(loader))
+
+
+@pytest.mark.parametrize("rows", [(slice(0, 4), slice(2, 6)), (slice(0, 4), slice(1, 5))], ids=str)
+def test_a_copy_of_tensors_whose_windows_of_one_memory_differ_raises(mesh, rows):
+    """Equal specs and strides do not say that the values are the same."""
+    memory = torch.arange(12.0).view(6, 2)
+    one, other = (weft.from_local(memory[each], mesh, [weft.Replicate()]) for each in rows)
+    with pytest.raises(NotImplementedError, match=r"\[deepcopy\] .* shares its memory with"):
+        copy.deepcopy((one, other))
+    same, twice = copy.deepcopy((one, weft.from_local(memory[rows[0]], mesh, [weft.Replicate()])))
+    assert torch.equal(same.to_local(), memory[rows[0]]) and same.to_local().data_ptr() == twice.to_local().data_ptr()

@@ -111,7 +111,7 @@ class _Gradients:
                 continue
             if parameter.grad is None or _C.to_local(parameter.grad).data_ptr() != given.data_ptr():
                 spec = _C.spec(parameter)
-                parameter.grad = _C.from_local(given, spec.mesh, spec.placements, shape=spec.shape, stride=spec.stride)
+                parameter.grad = _C.from_local(given, spec.mesh, spec.layout, shape=spec.shape, stride=spec.stride)
 
 
 def _refuse(arguments):

@@ -57,8 +57,17 @@ def _entering(metas, specs, is_written):
     if not any(places):
         return lambda arguments: _C.enter_compiled(arguments, specs, is_written)
 
+    def sized(argument, spec, where):
+        """The spec of what was traced, with an argument's sizes in the open places."""
+        if not where or not _C.is_dtensor(argument) or argument.dim() != spec.ndim:
+            return spec
+        sizes, given = [*spec.shape, *spec.stride], (*argument.shape, *argument.stride())
+        for place in where:
+            sizes[place] = given[place]
+        return spec.with_sizes(sizes[: spec.ndim], sizes[spec.ndim :])
+
     def enter(arguments):
-        known = [_C.spec(argument) if where else spec for argument, spec, where in zip(arguments, specs, places)]
+        known = list(map(sized, arguments, specs, places))
         entered = []
         for i, local in enumerate(_C.enter_compiled(arguments, known, is_written)):
             entered.append(local)
@@ -70,13 +79,13 @@ def _entering(metas, specs, is_written):
     return enter
 
 
-def _leaving(metas, specs):
-    """Makes a region's results distributed, of which those with open sizes are followed by these."""
+def _leaving(make, metas, specs):
+    """Makes a region's results distributed by a function of C++, of which those with open sizes are followed by these."""
     places = [_open_places(meta) if spec is not None else [] for meta, spec in zip(metas, specs)]
     if not any(places):
-        return lambda results: _C.leave_compiled(results, specs)
+        return lambda results, *memory: make(results, specs, *memory)
 
-    def leave(results):
+    def leave(results, *memory):
         results, left, known = iter(results), [], []
         for spec, where in zip(specs, places):
             left.append(next(results))
@@ -84,7 +93,7 @@ def _leaving(metas, specs):
             for place in where:
                 sizes[place] = next(results)
             known.append(spec.with_sizes(sizes[: spec.ndim], sizes[spec.ndim :]) if where else spec)
-        return _C.leave_compiled([*left, *results], known)
+        return make([*left, *results], known, *memory)
 
     return leave
 
@@ -102,12 +111,13 @@ def _cross_boundary(runtime_wrappers):
             return post_compile(self, compiled_fn, aot_config, runtime_metadata=runtime_metadata)
         is_written = [info.mutates_data for info in runtime_metadata.input_info]
         enter = _entering(runtime_metadata.subclass_inp_meta, given, is_written)
-        leave = _leaving(runtime_metadata.subclass_fw_graph_out_meta, made)
+        leave = _leaving(_C.leave_compiled, runtime_metadata.subclass_fw_graph_out_meta, made)
 
         def inner_fn(arguments):
             locals_given = enter(arguments)
+            memory = _C.RegionMemory(arguments)
             arguments.clear()
-            return leave(compiled_fn(locals_given))
+            return leave(compiled_fn(locals_given), memory)
 
         functools.update_wrapper(inner_fn, compiled_fn)
         inner_fn._boxed_call = True
@@ -128,6 +138,8 @@ def _take_gradients(runtime_wrappers):
     def process_tangent(x, meta, *args, **options):
         if _spec_of(meta) is None or x is None:
             return process(x, meta, *args, **options)
+        if not _C.is_dtensor(x) and x.dim() == meta.meta.spec.ndim and not x.any():
+            x = _C.distribute_tensor(x, meta.meta.spec.mesh, src_data_rank=None)  # autograd's gradient of an unused result
         if not _C.is_dtensor(x):
             raise ValueError(
                 f"[torch.compile] a distributed gradient like {meta.meta.spec} is required, but got a plain one of shape "
@@ -163,7 +175,7 @@ def _leaving_backward(metadata, subclass_metadata):
     others = [meta for meta, spec in zip(metas or (), specs, strict=True) if spec is None and hasattr(meta, "original_subclass")]
     if not any(specs) or others or metadata.num_backward_tokens or metadata.is_rng_op_functionalized:
         return None
-    return _leaving(metas, specs)
+    return _leaving(_C.leave_backward, metas, specs)
 
 
 def _give_gradients(runtime_wrappers):
@@ -299,36 +311,67 @@ def _teach_partitioner(partitioners):
 def _tell_memory_apart(collect_metadata_analysis):
     """AOTAutograd makes an output that shares memory with an argument anew, by as_strided of that argument. That is no way from a
     local tensor to a distributed one or back, nor from one layout to another. The program returns such outputs itself: local
-    tensors that share the memory, with their gradients. Arguments that share memory with each other are still seen as such."""
+    tensors that share the memory, with their gradients; C++ then makes them views (RegionMemory). Arguments that share memory
+    with each other are still seen as such."""
     collect = collect_metadata_analysis.run_functionalized_fw_and_collect_metadata
 
     @functools.wraps(collect)
     def collect_apart(f, **options):
         @functools.wraps(f)
         def apart(*args):
-            outputs = f(*args)
-            _give_storages(args, outputs)
-            return outputs
+            return _with_storages(args, f(*args))
 
         return collect(apart, **options)
 
     replace(collect_metadata_analysis, "run_functionalized_fw_and_collect_metadata", collect_apart)
 
 
-def _give_storages(args, outputs):
+def _with_storages(args, outputs):
+    """The outputs; tensors that are seen to share memory share a storage."""
     import torch
     from torch.utils import _pytree
 
     from weft._trace.traced_tensor import TracedTensor
 
+    def is_made(tensor):
+        return isinstance(tensor, torch.Tensor) and not any(tensor is arg for arg in args)
+
+    def apart(tensor):
+        if not is_made(tensor) or not isinstance(tensor, TracedTensor):
+            return tensor
+        if tensor._base is not None:  # AOTAutograd asks for the base, and would call an operator on the result to hide it
+            tensor = tensor.detach().requires_grad_(tensor.requires_grad)
+        tensor._no_storage = torch.UntypedStorage(0)
+        return tensor
+
+    _check_shares_nothing_written(args, list(filter(is_made, _pytree.tree_leaves(outputs))))
     storages = {}  # by the address of the storage that local tensors share
     for tensor in args:
         if isinstance(tensor, TracedTensor):
             address = tensor.untyped_storage()._cdata
             tensor._no_storage = storages.setdefault(address, torch.UntypedStorage(0))
-    for tensor in _pytree.tree_leaves(outputs):
-        if isinstance(tensor, TracedTensor) and not any(tensor is arg for arg in args):
-            tensor._no_storage = torch.UntypedStorage(0)
+    return _pytree.tree_map(apart, outputs)
+
+
+def _check_shares_nothing_written(args, outputs):
+    """An argument gets its new values after the program has run, so that a view of it in the program is one of other memory."""
+    import torch
+    from torch._functorch._aot_autograd.functional_utils import has_data_mutation
+
+    from weft._trace.traced_tensor import TracedTensor
+
+    def memory(tensor):
+        return tensor.untyped_storage()._cdata
+
+    written = {memory(arg): arg for arg in args if isinstance(arg, torch.Tensor) and has_data_mutation(arg)}
+    for output in outputs if written else ():
+        arg = written.get(memory(output))
+        if arg is not None and (isinstance(arg, TracedTensor) or isinstance(output, TracedTensor)):
+            raise NotImplementedError(
+                f"[torch.compile] a result with memory of its own is required where the function writes to an argument, but got one "
+                f"of shape {tuple(output.shape)} that shares the memory of the argument of shape {tuple(arg.shape)}. Return its "
+                "clone(), or the argument itself, and take the view outside of the compiled function."
+            )
 
 
 def _explain_compiled_autograd(_):

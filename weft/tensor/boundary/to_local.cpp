@@ -32,11 +32,10 @@ at::Tensor normal_alias(const at::Tensor& local) {
   return alias;
 }
 
-/// Applies `handle` to the local tensor. The result has the version counter by which the distributed tensor notices
-/// writes.
+/// Applies `handle` to a tensor that shares memory with the local tensor. The result has the version counter by which the
+/// distributed tensor notices writes.
 template <class Handle>
-at::Tensor counting_writes(DTensorImpl& impl, const Handle& handle) {
-  const auto& local = impl.local();
+at::Tensor counting(DTensorImpl& impl, const at::Tensor& local, const Handle& handle) {
   auto result = handle(local.is_inference() ? normal_alias(local) : local);
   result.unsafeGetTensorImpl()->set_version_counter(impl.version_of_local());
   return result;
@@ -112,6 +111,10 @@ class ToLocalNode : public UnaryNode {
 
 } // namespace
 
+at::Tensor counting_writes(DTensorImpl& impl, const at::Tensor& local) {
+  return counting(impl, local, untracked);
+}
+
 at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
   auto& impl = checked_values("to_local", tensor);
   const auto& spec = impl.spec();
@@ -130,7 +133,7 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
     // A view, so that autograd refuses to write to it in place: the write would change the tensor without its graph
     // knowing.
     auto result = observed(tensor, [&] {
-      return counting_writes(impl, [](const at::Tensor& local) { return view_of(local, untracked(local)); });
+      return counting(impl, impl.local(), [](const at::Tensor& local) { return view_of(local, untracked(local)); });
     });
     record<ToLocalNode>(tensor, result, spec, std::move(like));
     return result;
@@ -138,7 +141,7 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
   if (options.grad_placements) {
     checked_gradient_layout("to_local", *spec, options.grad_placements);
   }
-  return observed(tensor, [&] { return counting_writes(impl, untracked); });
+  return observed(tensor, [&] { return counting_writes(impl, impl.local()); });
 }
 
 at::Tensor full_tensor(const at::Tensor& tensor, const ToLocalOptions& options) {

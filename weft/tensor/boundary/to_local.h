@@ -22,6 +22,10 @@ struct ToLocalOptions {
 /// P(max), P(min) and P(product) the gradient is not defined: backward raises.
 at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options = {});
 
+/// A tensor that shares memory with `local`, which shares memory with the local tensor of `impl`. Writes to it count as
+/// writes to the distributed tensor.
+at::Tensor counting_writes(DTensorImpl& impl, const at::Tensor& local);
+
 /// The global tensor, on every rank: redistributes to R and returns the local tensor. `grad_placements` are those of
 /// the replicated tensor.
 at::Tensor full_tensor(const at::Tensor& tensor, const ToLocalOptions& options = {});
