@@ -51,7 +51,7 @@ double peak_of_third_step(testing::CountingAllocator& allocator, const FullyShar
   }
   fully_shard(*model, mesh, options);
   torch::optim::AdamW optimizer(model->parameters());
-  const auto input = at::ones({1, kDim});
+  const auto input = at::ones({1, kDim}, options.param_dtype.value_or(at::kFloat));
   for (int step = 0; step < 3; ++step) {
     allocator.restart();
     model->forward(input).sum().backward();
@@ -73,6 +73,31 @@ TEST(FullyShardMemory, WithoutReshardingIsAllParametersAtTheBeginningOfBackward)
   static testing::CountingAllocator allocator;
   const auto peak = peak_of_third_step(allocator, {.reshard_after_forward = false});
   const auto expected = 3 * kParameters / kRanks + kParameters + kOuter + 2 * kUnit;
+  EXPECT_NEAR(peak / expected, 1, 0.02) << peak << " instead of " << expected;
+}
+
+/// Of a model that is gathered in bfloat16.
+double peak_of_cast_model(testing::CountingAllocator& allocator, at::ScalarType reduce_dtype) {
+  const auto allowed = at::globalContext().userEnabledMkldnn();
+  at::globalContext().setUserEnabledMkldnn(false); // which asks allocators for more than this one counts
+  const auto peak = peak_of_third_step(allocator, {.param_dtype = at::kBFloat16, .reduce_dtype = reduce_dtype});
+  at::globalContext().setUserEnabledMkldnn(allowed);
+  return peak;
+}
+
+TEST(FullyShardMemory, WithOtherDtypesIsThatOfTheFormula) {
+  static testing::CountingAllocator allocator;
+  const auto peak = peak_of_cast_model(allocator, at::kFloat);
+  // In half: gathered parameters, gradients of the outermost unit and of the one that computes, and the copy that is cast.
+  const auto expected = 4 * kParameters / kRanks + (2 * kOuter + 3 * kUnit + kUnit / kRanks) / 2 + kUnit;
+  EXPECT_NEAR(peak / expected, 1, 0.02) << peak << " instead of " << expected;
+}
+
+TEST(FullyShardMemory, GradientsThatAreReducedInHalfAreCastOneUnitAfterTheOther) {
+  static testing::CountingAllocator allocator;
+  const auto peak = peak_of_cast_model(allocator, at::kBFloat16);
+  // At the end of the pass, with two free buffers and the one of the outermost unit's gradients.
+  const auto expected = 4 * kParameters / kRanks + (2 * kUnit + kOuter) / 2;
   EXPECT_NEAR(peak / expected, 1, 0.02) << peak << " instead of " << expected;
 }
 

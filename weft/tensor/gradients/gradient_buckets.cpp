@@ -232,8 +232,10 @@ class BackwardPass {
 
   void finish() {
     const at::AutoGradMode no_graph(false);
-    for (const auto& finish_reduction : std::exchange(later_, {})) {
-      finish_reduction();
+    auto later = std::exchange(later_, {});
+    for (auto& each : later) {
+      std::exchange(
+          each, nullptr)(); // with what it holds: a reduction's memory goes before the next gradients are made
     }
     for (auto& bucket : open_) {
       bucket.start();
