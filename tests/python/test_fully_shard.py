@@ -293,3 +293,47 @@ def test_the_collectives_of_a_step():
             assert counts(log) == {"all_gather": 8 if reshards else 4, "reduce_scatter": 4}
 
     on_mesh(2, program)
+
+
+def counts_by_dims(log):
+    """The calls for parameters and their gradients, by collective and mesh dims."""
+    found = {}
+    for row in log.rows:
+        if row.operator in ("fully_shard", "gradient"):
+            key = f"{row.collective} over {row.mesh_dims}"
+            found[key] = found.get(key, 0) + row.calls
+    return found
+
+
+@VIEWS
+def test_the_collectives_of_a_step_with_replicas(is_global):
+    def program(mesh):
+        model = sharded(plain_model(), mesh)
+        batch = batches(mesh, is_global)
+        for _ in range(2):
+            with weft.comm_debug() as log:
+                F.mse_loss(model(batch(DATA[0][0])), batch(DATA[0][1])).backward()
+        # Gradients of all units are reduced over the replicas in one bucket. With plain data each unit's votes are, too.
+        replicas = 1 if is_global else 1 + 4
+        assert counts_by_dims(log) == {
+            "all_gather over dp": 7, "reduce_scatter over dp": 4, "all_reduce over replicate": replicas
+        }
+
+    on_mesh((2, 2), program)
+
+
+def test_the_collectives_of_a_step_with_tensor_parallelism():
+    def program(rank):
+        mesh = weft.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        model = sharded(weft.parallelize_module(plain_model(), mesh, PLAN, mesh_dim="tp"), mesh, "dp")
+        x, target = (weft.distribute_tensor(t, mesh, [Shard(0), Replicate()]) for t in DATA[0])
+        for _ in range(2):
+            with weft.comm_debug() as log:
+                F.mse_loss(model(x), target).backward()
+        assert counts_by_dims(log) == {"all_gather over dp": 7, "reduce_scatter over dp": 4}
+        # Per block one of the output, and one of the input's gradient.
+        activations = [row for row in log.rows if row.operator not in ("fully_shard", "gradient")]
+        assert {(row.collective, row.mesh_dims) for row in activations} == {("all_reduce", "tp")}
+        assert sum(row.calls for row in activations) == 6
+
+    weft.run_on_ranks(4, program)

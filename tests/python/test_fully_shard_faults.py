@@ -6,6 +6,8 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import gc, os, sys, torch, weakref, weft
 import torch.distributed as dist
@@ -13,14 +15,22 @@ from torch import nn
 dist.init_process_group("gloo")
 rank = int(os.environ["RANK"])
 mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
-model = nn.Sequential(*[weft.fully_shard(nn.Linear(64, 64), mesh) for _ in range(6)])
+moment, expected = sys.argv[1:]
+reshards = expected == "all_gather"
+layers = [weft.fully_shard(nn.Linear(64, 64), mesh, reshard_after_forward=reshards) for _ in range(6)]
+model = nn.Sequential(*layers)
 weft.fully_shard(model, mesh)
+if moment == "backward":
+    model.set_requires_gradient_sync(not reshards)  # there are collectives of one kind alone
 dying = model[3]
 steps = 0
 def die(*_):
     if steps == 2 and rank == 1:
-        os._exit(9)  # while gathers are under way
-dying.register_forward_pre_hook(die)
+        os._exit(9)  # while collectives are under way
+if moment == "forward":
+    dying.register_forward_pre_hook(die)
+else:
+    dying.register_forward_hook(lambda module, inputs, output: output.register_hook(die) and None)
 def run():
     global steps
     try:
@@ -31,13 +41,13 @@ def run():
         return str(error)
 text = run()
 assert rank == 0, text
-assert "fully_shard" in text or "all_gather" in text or "reduce_scatter" in text, text
-assert "of unit" in text, text
+assert expected in text and "of unit" in text, text
 print("survivor:", text.splitlines()[0])
 assert all(weft.is_dtensor(p) for p in model.parameters())
 model.reshard()  # raises no error of that gather again
 freed = [weakref.ref(each) for each in (model, *model, *model.parameters())]
-model = dying = mesh = None
+model = layers = dying = mesh = None
+torch.ones(1, requires_grad=True).sum().backward()  # torch keeps tasks of a pass that failed until the next one
 gc.collect()
 assert not any(reference() for reference in freed)
 links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{fd}")]
@@ -62,7 +72,10 @@ def holders_of_shared_files(pids):
     return found
 
 
-def test_a_rank_that_dies_during_a_prefetch_is_an_error_on_the_other(tmp_path):
+@pytest.mark.parametrize(
+    ("moment", "expected"), [("forward", "all_gather"), ("backward", "all_gather"), ("backward", "reduce_scatter")]
+)
+def test_a_rank_that_dies_during_a_collective_is_an_error_on_the_other(tmp_path, moment, expected):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     before = named_shared_memory()
@@ -80,7 +93,7 @@ def test_a_rank_that_dies_during_a_prefetch_is_an_error_on_the_other(tmp_path):
             MASTER_PORT=str(port),
             WEFT_TIMEOUT_SECONDS="10",
         )
-        ranks.append(subprocess.Popen([sys.executable, program], env=environment, stdout=subprocess.PIPE, text=True))
+        ranks.append(subprocess.Popen([sys.executable, program, moment, expected], env=environment, stdout=subprocess.PIPE, text=True))
     try:
         outputs = [rank.communicate(timeout=60)[0] for rank in ranks]
     finally:
