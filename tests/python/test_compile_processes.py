@@ -57,3 +57,36 @@ for module, name in REPLACED.items():
         assert getattr(other, "__name__", "").partition(".")[0] != "torch" or vars(other).get(name) is not before[module], (other, name)
 """
     )
+
+
+# Kernels of Weft that autograd calls, which a tracer of open sizes has to be told of before it traces the first of them.
+WITH_GRADIENTS = {
+    "einsum": 'torch.einsum("bi,ij->bj", x, w)',
+    "attention": "F.scaled_dot_product_attention(*[x.view(x.shape[0], 1, 2, 4)] * 3)",
+    "cross entropy": "F.cross_entropy(x, (x[:, 0] * 0).long())",
+    "instance norm": "F.instance_norm(x.view(x.shape[0], 2, 4))",
+}
+
+
+@pytest.mark.parametrize("name", WITH_GRADIENTS)
+def test_the_first_function_of_open_sizes_in_a_process_may_be_any(name):
+    run(
+        f"""
+import torch, weft
+from torch.nn import functional as F
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from weft import Replicate, Shard
+torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+w = weft.distribute_tensor(torch.ones(8, 8), mesh, [Replicate()])
+def function(x):
+    return {WITH_GRADIENTS[name]}
+compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+for rows in (4, 8, 12):
+    x, y = (weft.from_local(torch.ones(rows // 2, 8), mesh, [Shard(0)]).requires_grad_() for _ in range(2))
+    got, want = compiled(x), function(y)
+    got.sum().backward()
+    want.sum().backward()
+    assert got.placements == want.placements and got.shape == want.shape and x.grad.placements == y.grad.placements
+"""
+    )

@@ -9,12 +9,11 @@ import torch
 from weft import _C
 from weft._dtensor import DTensor
 from weft._trace.open_sizes import guard_of, is_open, open_guard, relate_sizes
+from weft._trace.switches import SWITCHES, keeping_switches
 from weft._trace.traced_tensor import TracedTensor, traced_form
 
 # Functions that are recorded as one call each, with meshes and placements as constants.
 _RECORDED = [_C.from_local, _C.to_local, _C.redistribute, _C.full_tensor]
-# Functions that set a switch of the thread and return its former value: called while tracing, and recorded.
-_SWITCHES = [_C.exchange_parallel_forward, _C.exchange_strict, _C.exchange_replicate_plain, _C.exchange_loss_parallel]
 _PLACEMENTS = [_C.Placement, _C.Replicate, _C.Shard, _C.StridedShard, _C.RaggedShard, _C.Partial]
 _HOOKS = ("enter_module", "enter_module_with_keywords", "leave_module")
 
@@ -149,7 +148,7 @@ def _show_functions():
     from torch._dynamo.variables.constant import ConstantVariable
     from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
-    for function in [*_RECORDED, *_SWITCHES]:
+    for function in [*_RECORDED, *SWITCHES]:
         torch._dynamo.allow_in_graph(function)
     handlers = TorchInGraphFunctionVariable._get_handlers()
 
@@ -167,7 +166,7 @@ def _show_functions():
         torch.fx.node.has_side_effect(exchange)
         handlers[exchange] = handler
 
-    for exchange in _SWITCHES:
+    for exchange in SWITCHES:
         record_switch(exchange)
 
     def answer(function):
@@ -291,27 +290,6 @@ def _show_hooks(builder):
     builder.VariableBuilder._wrap = wrap_hook
 
 
-def _value_of(exchange):
-    value = exchange(False)
-    exchange(value)
-    return value
-
-
-def _keeping_switches(function):
-    """The function, which leaves the thread's switches as they were, also where it ends by an error."""
-
-    @functools.wraps(function)
-    def wrapper(*args, **options):
-        before = [_value_of(exchange) for exchange in _SWITCHES]
-        try:
-            return function(*args, **options)
-        finally:
-            for exchange, value in zip(_SWITCHES, before, strict=True):
-                exchange(value)
-
-    return wrapper
-
-
 def _without_draws(compile_frame):
     """Passes that find out shapes draw no random numbers; the one that records the program does (compile.py)."""
 
@@ -328,8 +306,8 @@ def _without_draws(compile_frame):
 
 def _keep_switches(convert_frame, output_graph):
     """Tracing that fails or begins anew, and recorded graphs that fail, leave the thread as it was."""
-    convert_frame._compile = _without_draws(_keeping_switches(convert_frame._compile))
-    convert_frame.trace_frame = _keeping_switches(convert_frame.trace_frame)
+    convert_frame._compile = _without_draws(keeping_switches(convert_frame._compile))
+    convert_frame.trace_frame = keeping_switches(convert_frame.trace_frame)
     call_user_compiler = output_graph.OutputGraph.call_user_compiler
 
     @functools.wraps(call_user_compiler)
@@ -337,8 +315,8 @@ def _keep_switches(convert_frame, output_graph):
         compiled = call_user_compiler(self, graph_module, inputs)
         # Backends that compile operators have no switches in what they made.
         runs_switches = compiled is graph_module or getattr(compiled, "__self__", None) is graph_module
-        has_switches = any(node.target in _SWITCHES for node in graph_module.graph.nodes)
-        return _keeping_switches(compiled) if runs_switches and has_switches else compiled
+        has_switches = any(node.target in SWITCHES for node in graph_module.graph.nodes)
+        return keeping_switches(compiled) if runs_switches and has_switches else compiled
 
     output_graph.OutputGraph.call_user_compiler = compile_graph
 

@@ -18,6 +18,7 @@ from torch.utils import _pytree
 
 from weft import _C
 from weft._trace.sized_run import Given, Ref, SizedRun, Value
+from weft._trace.switches import switches
 
 
 def _expression(size):
@@ -95,10 +96,13 @@ class _Sizes:
         self.environment = self.open[0].node.shape_env if self.open else None
 
     def choices(self, step):
-        """The sizes of the example, and others that as many ranks divide."""
+        """The sizes of the example, each with others that as many ranks divide: first those that change one by one, then those that
+        grow together, for functions that need equal sizes to stay equal."""
         values = self.environment.backed_var_to_val if self.open else {}
         first = {symbol: int(values[symbol]) for symbol in self.symbols}
-        return first, {symbol: size + step * (i + 1) for i, (symbol, size) in enumerate(first.items())}
+        yield first, {symbol: size + step * (i + 1) for i, (symbol, size) in enumerate(first.items())}
+        if len(first) > 1:
+            yield first, {symbol: 2 * size for symbol, size in first.items()}
 
     def product(self, numbers, choices):
         """The open size that has these numbers, or a multiple or fraction of one or of a product of two."""
@@ -160,23 +164,18 @@ class _General:
     def __init__(self, function, leaves, records_gradients):
         self.function = function
         self.records_gradients = records_gradients
+        self.switches = switches()
         self.leaves = [self._description(leaf) for leaf in leaves]
         self.sizes = _Sizes(self.leaves)
         self.gradients_given = None
         meshes = [leaf.spec.mesh for leaf in self.leaves if isinstance(leaf, _TensorLike) and leaf.spec is not None]
         step = meshes[0].size() if meshes else _world_size()
-        self.choices = self.sizes.choices(step)
-        self.runs = [self._run(self.choices[0])]
-        try:
-            if self.runs[0].draws():
-                raise _Disagreement
-            if self.sizes.open:
-                self.runs.append(self._run(self.choices[1]))
-            self.calls, self.results = self._common([(run.calls, run.results) for run in self.runs])
-        except Exception:  # a disagreement, or an error for these sizes alone
+        choices = list(self.sizes.choices(step))
+        first = self._run(choices[0][0])
+        if not self.sizes.open or first.draws() or not any(self._agrees(first, choice) for choice in choices):
             self._close_sizes()
-            self.runs = self.runs[:1]
-            self.calls, self.results = self.runs[0].calls, self.runs[0].results
+            self.runs = [first]
+            self.calls, self.results = first.calls, first.results
         if len(self.runs) > 1:
             self.sizes.environment.__dict__.setdefault("_weft_calls", []).append(self)
 
@@ -193,7 +192,17 @@ class _General:
         return _TensorLike(leaf, self.records_gradients and leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
 
     def _run(self, sizes):
-        return SizedRun(self.function, self.leaves, sizes, self.records_gradients)
+        return SizedRun(self.function, self.leaves, sizes, self.records_gradients, self.switches)
+
+    def _agrees(self, first, choices):
+        """Whether the run for the other choice makes the same calls. Then these two are the runs."""
+        try:
+            self.choices = choices
+            self.runs = [first, self._run(choices[1])]
+            self.calls, self.results = self._common([(run.calls, run.results) for run in self.runs])
+        except Exception:  # a disagreement, or an error for these sizes alone
+            return False
+        return True
 
     def _common(self, values):
         if len(values) == 1:
@@ -215,11 +224,12 @@ class _General:
         given = iter(gradients)
         gradients = [next(given) if isinstance(result, (Value, Given)) else None for result in self.results]
         self.gradients_given = [None if gradient is None else _TensorLike(gradient, False) for gradient in gradients]
+        self.runs[0].differentiate(self.gradients_given)
         try:
-            for run in self.runs:
+            for run in self.runs[1:]:
                 run.differentiate(self.gradients_given)
             self.backward = self._common([(run.backward_calls, run.gradients) for run in self.runs])
-        except _Disagreement:
+        except Exception:  # a disagreement, or an error for the other sizes alone
             self._close_sizes()
             self.backward = self.runs[0].backward_calls, self.runs[0].gradients
         calls, results = self.backward
@@ -334,14 +344,15 @@ def over_open_sizes(function, args, kwargs, records_gradients=False):
 
 def generalise(tensor, function):
     """The same for a differentiable function of one tensor; C++ calls this."""
-    _know_kernels_with_gradients()
+    know_kernels_with_gradients()
     return over_open_sizes(function, (tensor,), {}, records_gradients=True)
 
 
 @functools.cache
-def _know_kernels_with_gradients():
-    """Kernels of Weft that autograd calls, and that are functions of numbers. Tracers of open sizes enable Python's dispatcher,
-    which asks these functions first."""
+def know_kernels_with_gradients():
+    """Tells tracers of the kernels of Weft that autograd calls, which are functions of numbers. Tracers of open sizes enable
+    Python's dispatcher, which asks these functions first. Called when the first tensor is traced: Weft has registered its kernels
+    by then."""
     key = torch._C.DispatchKey.AutogradPrivateUse2
     for name in torch._C._dispatch_get_registrations_for_dispatch_key("AutogradPrivateUse2"):
         namespace, _, rest = name.partition("::")
@@ -372,7 +383,7 @@ def open_guard(tensor, fake):
     def kind(value):
         _, spec, is_parameter = _C.traced_parts(value)
         sizes = tuple(spec.shape[dim] for dim in static) if spec.ndim == fake.dim() else None
-        return spec.mesh, spec.placements, spec.dtype, sizes, is_parameter, _C.tracing_state()
+        return spec.mesh, spec.layout, spec.dtype, sizes, is_parameter, _C.tracing_state()
 
     wanted = kind(tensor)
     return lambda value: _C.is_dtensor(value) and kind(value) == wanted
@@ -380,14 +391,15 @@ def open_guard(tensor, fake):
 
 def guard_of(shape_env, scope):
     """Whether the general calls that tracing made hold for the arguments of another call; None if there are none. Asked once for
-    each choice of sizes. `scope` has the names by which guards speak of arguments."""
+    each choice of sizes. `scope` has the names by which guards speak of arguments, and the first call's under L."""
     generals = shape_env.__dict__.get("_weft_calls", ())
     generals = [general for general in generals if general.is_open()]
     if not generals:
         return None
     symbols = sorted({symbol for general in generals for symbol in general.symbols()}, key=str)
     names = [shape_env.var_to_sources[symbol][0].name for symbol in symbols]
-    read = eval(f"lambda L: ({', '.join(names)},)", dict(scope))  # as torch's own guards do
+    # As torch's own guards do, which forget the first call's arguments: they would live as long as the function.
+    read = eval(f"lambda L: ({', '.join(names)},)", {name: value for name, value in scope.items() if name != "L"})
 
     @functools.lru_cache(maxsize=256)
     def holds_for(*values):

@@ -5,7 +5,6 @@ tracers and without data. What it has called on local tensors is what tracers ar
 """
 
 import contextlib
-import functools
 from typing import NamedTuple
 
 import torch
@@ -14,6 +13,7 @@ from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from weft import _C
+from weft._trace.switches import switched
 
 
 class Ref(NamedTuple):
@@ -82,20 +82,18 @@ class _Tape(TorchDispatchMode):
         return self.ref(leaf)
 
 
-@functools.cache
-def _fake_mode():
-    return FakeTensorMode(static_shapes=True)
-
-
 class _Apart:
     """Leaves all tracers of this thread, for tensors without data of given sizes."""
+
+    def __init__(self, mode):
+        self._mode = mode
 
     def __enter__(self):
         self._contexts = [
             _disable_current_modes(),
             torch._C._DisablePythonDispatcher(),
             torch._C._DisableAutocast(),  # casts are operators of their own, before these
-            _fake_mode(),
+            self._mode,
         ]
         for context in self._contexts:
             context.__enter__()
@@ -122,14 +120,17 @@ def _specs(values):
 
 
 class SizedRun:
-    """One run. `leaves` are numbers, and tensors as descriptions of how they are made for these sizes."""
+    """One run. `leaves` are numbers, and tensors as descriptions of how they are made for these sizes. `switches` are those under
+    which the function was traced: guards run it at the edge of the compiled function, outside of scopes and modules in there."""
 
-    def __init__(self, function, leaves, sizes, records_gradients):
+    def __init__(self, function, leaves, sizes, records_gradients, switches):
         self.sizes = sizes
+        self._switches = switches
         from weft._trace.traced_tensor import TracedTensor
 
         self.tape = _Tape(TracedTensor)
-        with _Apart(), _showing_draws():
+        self._mode = FakeTensorMode(static_shapes=True)  # of its own: a thread may compile while another one's guard asks
+        with _Apart(self._mode), _showing_draws(), switched(switches):
             self.inputs = [self._sized(leaf) for leaf in leaves]
             with torch.set_grad_enabled(records_gradients), self.tape:
                 result = function(self.inputs)
@@ -147,7 +148,7 @@ class SizedRun:
         self.tape.calls = self.backward_calls = []
         pairs = [(output, gradient) for output, gradient in zip(self.outputs, gradients, strict=True) if gradient is not None]
         wanted = [leaf for leaf in self.inputs if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-        with _Apart():
+        with _Apart(self._mode), switched(self._switches):
             given = [self._sized(gradient) for _, gradient in pairs]
             with self.tape:
                 made = torch.autograd.grad([output for output, _ in pairs], wanted, given, allow_unused=True, retain_graph=True)
@@ -170,6 +171,6 @@ class SizedRun:
         local, spec, is_parameter = _C.traced_parts(value) if _C.is_dtensor(value) else (value, None, False)
         if not self.tape.knows(local):
             raise AssertionError("[torch.compile] a result was made by no operator that a tracer could see")
-        kind = None if spec is None else (str(spec.mesh), spec.placements, spec.dtype, is_parameter)
+        kind = None if spec is None else (str(spec.mesh), spec.layout, spec.dtype, is_parameter)
         shape, stride = (value.shape, value.stride()) if spec is None else (spec.shape, spec.stride)
         return Value(self.tape.ref(local), kind, tuple(shape), tuple(stride))

@@ -15,7 +15,7 @@ from torch.utils import _pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from weft import _C
-from weft._trace.open_sizes import generalise, has_open_sizes, over_open_sizes, with_open_sizes
+from weft._trace.open_sizes import generalise, has_open_sizes, know_kernels_with_gradients, over_open_sizes, with_open_sizes
 
 
 class Wrapped(NamedTuple):
@@ -33,7 +33,11 @@ class TracedTensor(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, op, types, args=(), kwargs=None):
         kernel = functools.partial(_C.call_own_kernel, op._schema.name, op._schema.overload_name)
-        if any(map(has_open_sizes, _pytree.tree_leaves((args, kwargs)))):
+        leaves = _pytree.tree_leaves((args, kwargs))
+        if any(map(has_open_sizes, leaves)):
+            for leaf in leaves:
+                if isinstance(leaf, torch.Tensor) and not _C.is_dtensor(leaf):
+                    _C.keep_gradient_plain(leaf)  # as the kernel does, which is given tensors of other sizes
             return over_open_sizes(kernel, args, kwargs or {})
         return kernel(*args, **(kwargs or {}))
 
@@ -83,13 +87,13 @@ def in_layout_of(tensor, wanted):
     spec = _C.spec(tensor)
     if spec == wanted:
         return tensor
-    result = _C.redistribute(tensor, placements=wanted.placements)
+    result = _C.redistribute(tensor, placements=wanted.layout)
     if _C.spec(result) != wanted and result.shape == wanted.shape:
         order = sorted(range(wanted.ndim), key=lambda dim: (-wanted.stride[dim], dim))
         back = sorted(range(wanted.ndim), key=lambda dim: order[dim])
         result = result.permute(order).contiguous().permute(back)
     found = _C.spec(result)
-    is_alike = (found.mesh, found.placements, found.shape, found.dtype) == (wanted.mesh, wanted.placements, wanted.shape, wanted.dtype)
+    is_alike = (found.mesh, found.layout, found.shape, found.dtype) == (wanted.mesh, wanted.layout, wanted.shape, wanted.dtype)
     # The strides of dims with one element say nothing.
     if not is_alike or any(
         size > 1 and given != stride for size, given, stride in zip(found.shape, found.stride, wanted.stride) if found.shape.numel() > 0
@@ -109,6 +113,7 @@ def traced_form(tensor, fake_mode):
     forms = fake_mode.__dict__.setdefault("_weft_forms", torch.utils.weak.WeakIdKeyDictionary())
     form = forms.get(tensor)
     if form is None:
+        know_kernels_with_gradients()
         form = _C.traced_form(tensor)
         form.requires_grad_(tensor.requires_grad)
         form._no_storage = torch.UntypedStorage(0)

@@ -1,8 +1,11 @@
 """torch.compile over batches of many sizes, on two processes: as few compilations as plain torch, and the values of eager mode."""
 
 import copy
+import gc
 import os
 import sys
+import threading
+import weakref
 
 import pytest
 import torch
@@ -158,3 +161,119 @@ def test_the_number_of_collectives_stays_that_of_eager_mode(mesh):
         compiled(x.requires_grad_()).sum().backward()
         counts.append(graphs.collectives()[0])
     assert counts[0] == counts[1] and sum(counts[0].values()) == 2
+
+
+@pytest.mark.parametrize("is_distributed", [False, True])
+def test_the_tensors_of_the_first_calls_are_not_kept(mesh, is_distributed):
+    weight = weft.distribute_tensor(torch.randn(DIM, DIM), mesh, [Replicate()])
+
+    def function(x):
+        return (x if is_distributed else weft.from_local(x, mesh, [Shard(0)])) @ weight
+
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    kept = []
+    for (x,) in shards(mesh, (4, 6, 8)) if is_distributed else batches((4, 6, 8)):
+        compiled(x)
+        kept.append(weakref.ref(x))
+        del x
+    gc.collect()
+    assert [each() for each in kept] == [None] * 3
+
+
+def test_an_error_of_the_other_sizes_in_backward_makes_the_sizes_constants(mesh):
+    from weft._trace import sized_run
+
+    differentiate = sized_run.SizedRun.differentiate
+    failed = []
+
+    def failing(run, gradients):
+        if any(size not in (4, 6) for size in run.sizes.values()):
+            failed.append(run.sizes)
+            raise RuntimeError("an error for these sizes alone")
+        return differentiate(run, gradients)
+
+    given = batches((4, 6))
+    sized_run.SizedRun.differentiate = failing
+    try:
+        compilations(lambda x: weft.from_local(x, mesh, [Shard(0)]).relu().sum().full_tensor(), given, "aot_eager")
+    finally:
+        sized_run.SizedRun.differentiate = differentiate
+    assert failed
+
+
+def test_runs_for_sizes_share_no_tracer(mesh):
+    """Each thread has its own, as it may ask a guard while another one compiles."""
+    from weft._trace.sized_run import SizedRun
+
+    runs = []
+
+    def run():
+        runs.append(SizedRun(lambda leaves: torch.ones(2) * 2, [], {}, False, {}))
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert runs[0].outputs[0].fake_mode is not runs[1].outputs[0].fake_mode
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_plain_batches_of_a_distributed_module_compile_twice(mesh, backend):
+    model = weft.distribute_module(nn.Sequential(nn.Linear(DIM, DIM), nn.ReLU(), nn.Linear(DIM, DIM)), mesh)
+
+    def function(x):
+        return model(x).full_tensor()
+
+    assert compilations(function, batches(), backend, list(model.parameters())) == [1, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_plain_masks_in_a_scope_compile_twice(mesh, backend):
+    """Backward multiplies by the mask again."""
+
+    def function(x, mask):
+        with weft.replicate_plain():
+            y = torch.relu(x * mask)
+            return y.masked_fill(mask.bool(), 1.0) * 2
+
+    given = [(x, torch.ones(x.shape[0], 1)) for (x,) in shards(mesh, SIZES[:5], Replicate())]
+    assert compilations(function, given, backend) == [1, 2, 2, 2, 2]
+
+
+class Positions(nn.Module):
+    """Embeds tokens and plain position ids, as models of transformers do."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.positions, self.up, self.down = (
+            nn.Embedding(16, DIM),
+            nn.Embedding(64, DIM),
+            nn.Linear(DIM, 4 * DIM),
+            nn.Linear(4 * DIM, DIM),
+        )
+
+    def forward(self, ids):
+        positions = torch.arange(ids.shape[1])[None]
+        mask = torch.ones(ids.shape[1], ids.shape[1]).tril().bool()
+        x = self.tokens(ids) + self.positions(positions)
+        scores = (x @ x.transpose(1, 2)).masked_fill(~mask, -1e9).softmax(-1)
+        return self.down(F.gelu(self.up(scores @ x)))
+
+
+def test_plain_ids_and_positions_of_many_lengths_compile_twice(mesh):
+    model = weft.parallelize_module(
+        Positions(),
+        mesh,
+        {
+            "tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate(), use_local_output=False),
+            "up": ColwiseParallel(use_local_output=False),
+            "down": RowwiseParallel(use_local_output=False),
+        },
+    )
+
+    def function(ids):
+        return model(ids).full_tensor()
+
+    given = [(torch.randint(0, 16, (2, length)),) for length in (4, 6, 8, 10, 12)]
+    assert compilations(function, given, "aot_eager", list(model.parameters()), tolerance=1e-6) == [1, 2, 2, 2, 2]
