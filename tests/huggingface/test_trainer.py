@@ -35,3 +35,27 @@ def test_trains_as_one_process_does(of_one_process, tmp_path, dp, tp):
     torch.testing.assert_close(model, expected_model, rtol=1e-3, atol=1e-4)
     states, expected_states = (torch.load(of / "checkpoint-2" / "optimizer.pt")["state"] for of in (folder, expected_folder))
     torch.testing.assert_close(states, expected_states, rtol=1e-3, atol=1e-5)
+
+
+class Cache:
+    """A container of tensors that pytree is told of, and fails to take apart: as Mamba's cache is once transformers.integrations
+    has registered its caches for torch.export."""
+
+    def __init__(self, states):
+        self.states = states
+
+
+def test_outputs_may_hold_a_container_that_pytree_cannot_take_apart():
+    import torch.utils._pytree as pytree
+    import weft
+    from weft._huggingface import trainer
+
+    def fails(cache):
+        raise AttributeError("'Cache' object has no attribute 'layers'")
+
+    pytree.register_pytree_node(Cache, fails, fails)
+    mesh = weft.init_device_mesh("cpu", (1,))
+    loss, cache = weft.from_local(torch.ones(2), mesh), Cache(torch.ones(2))
+    got = trainer._prediction_step(lambda self: (loss, {"logits": loss, "cache": cache}, None), None)
+    assert got[1]["cache"] is cache and got[2] is None
+    assert not any(map(weft.is_dtensor, (got[0], got[1]["logits"]))) and torch.equal(got[0], torch.ones(2))

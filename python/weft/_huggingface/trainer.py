@@ -8,7 +8,7 @@ import types
 import torch
 import torch.utils._pytree as pytree
 
-from weft import _C
+from weft import _C, _containers
 from weft._huggingface import accelerate as _accelerate
 from weft._gather import detached_global_value
 from weft._imports import when_imported
@@ -87,7 +87,7 @@ def _with_replicated_plain(of_trainer, self, *args, **kwargs):
 
 def _prediction_step(of_trainer, self, *args, **kwargs):
     """Metrics are computed of global values."""
-    return pytree.tree_map(detached_global_value, of_trainer(self, *args, **kwargs))
+    return _containers.mapped(detached_global_value, of_trainer(self, *args, **kwargs))
 
 
 _METHODS = {
