@@ -170,15 +170,31 @@ def test_a_view_of_a_shard_from_before_the_first_forward_stays_one():
     on_mesh(program)
 
 
-def test_a_first_forward_in_inference_mode():
+@pytest.mark.parametrize("is_made_there", [False, True])
+def test_a_first_forward_in_inference_mode(is_made_there):
     def program(mesh):
-        model = sharded(copy.deepcopy(MODEL), mesh)
+        model = copy.deepcopy(MODEL)
+        if not is_made_there:
+            sharded(model, mesh)
         with torch.inference_mode():
+            if is_made_there:
+                sharded(model, mesh)
             model(own(X, mesh))
         assert not any(p.is_inference() for p in model.parameters())
         sum(p.square().sum() for p in model.parameters()).backward()
         expect_same(gradients(model), {name: 2 * p.detach() for name, p in MODEL.named_parameters()})
         loss_of(model, own(X, mesh), own(TARGET, mesh)).backward()
+
+    on_mesh(program)
+
+
+def test_parameters_that_were_loaded_in_inference_mode():
+    def program(mesh):
+        model, other = (sharded(copy.deepcopy(MODEL), mesh) for _ in range(2))
+        with torch.inference_mode():
+            model.load_state_dict({name: value.clone() for name, value in other.state_dict().items()}, assign=True)
+            torch.testing.assert_close(model(own(X, mesh)), other(own(X, mesh)))
+            torch.testing.assert_close(model(own(X, mesh)), other(own(X, mesh)))
 
     on_mesh(program)
 

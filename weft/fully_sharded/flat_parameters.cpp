@@ -161,7 +161,9 @@ void FlatParameters::adopt() {
     const auto rows = shard_.narrow(0, begin_in_range(k, own), local.numel());
     return rows_in_place(k, rows.view(rows_in_front(k, local).sizes()));
   };
-  const c10::InferenceMode normal(false); // leaves that are adopted there are trained outside
+  // Leaves that are adopted there are trained outside, unless they are tensors of that mode.
+  const auto is_inference = [](const at::Tensor& leaf) { return leaf.is_inference(); };
+  const c10::InferenceMode mode(std::any_of(leaves_.begin(), leaves_.end(), is_inference));
   const at::AutoGradMode no_graph(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   // By what all ranks see, and not by the memory of local tensors, of which some may be empty: ranks gather anew together.

@@ -9,6 +9,7 @@
 #include "weft/tensor/boundary/stride_order.h"
 #include "weft/tensor/impl/inspect.h"
 
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
@@ -119,6 +120,7 @@ std::vector<at::Tensor> shard_parameters(
     const std::string& mesh_dim,
     std::optional<c10::DeviceType> keep_on,
     c10::IntArrayRef tensor_dims) {
+  const c10::InferenceMode normal(false); // a model may be made there and trained outside
   const at::NoGradGuard no_graph;
   const auto dim_of = [&](size_t k) { return tensor_dims.empty() ? 0 : tensor_dims[k]; };
   std::vector<at::Tensor> result(parameters.size());
