@@ -62,12 +62,6 @@ void StreamPoint::precede_current() const {
   }
 }
 
-void StreamPoint::precede_stream_of(const StreamPoint& other) const {
-  if (stream_ && other.stream_ && *other.stream_ != *stream_) {
-    event_->block(*other.stream_);
-  }
-}
-
 void StreamPoint::synchronize() const {
   if (event_) {
     event_->synchronize();

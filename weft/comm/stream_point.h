@@ -19,8 +19,6 @@ class StreamPoint {
   static StreamPoint now(c10::Device device);
 
   void precede_current() const;
-  /// The same for the stream that another point is of, on the same device or another one.
-  void precede_stream_of(const StreamPoint& other) const;
   /// The host waits until that is done.
   void synchronize() const;
 

@@ -239,7 +239,7 @@ class ThreadGroup : public Group {
     room.changed.wait(lock, [&] { return meeting.done == members.size(); });
     // Of the other members too: they have read what this rank has sent, and may use again.
     for (const auto member : members) {
-      meeting.contributions[member].completed.precede_stream_of(meeting.contributions[rank()].given);
+      meeting.contributions[member].completed.precede_current();
     }
     // Every rank takes out its own tensors and its own error. Otherwise whichever rank releases the meeting last would
     // free them, which may be late, and while this rank still handles the error. What other ranks read stays.
