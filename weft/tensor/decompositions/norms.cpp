@@ -149,10 +149,11 @@ bool is_first_of_replicas(const TensorSpec& spec, c10::IntArrayRef mesh_dims) {
   });
 }
 
-/// Which of these tensors that holds for. Made by operators alone, because a step that is recorded repeats operators.
-at::Tensor firsts_of_replicas(const std::vector<SpecPtr>& specs, c10::IntArrayRef mesh_dims) {
+/// Which of these tensors that holds for. Made by operators alone, because a step that is recorded repeats operators, and on the
+/// device, because a copy to it makes the host wait.
+at::Tensor firsts_of_replicas(const std::vector<SpecPtr>& specs, c10::IntArrayRef mesh_dims, c10::Device device) {
   const auto count = static_cast<int64_t>(specs.size());
-  const auto firsts = at::zeros({count}, at::kBool);
+  const auto firsts = at::zeros({count}, at::TensorOptions(device).dtype(at::kBool));
   for (int64_t begin = 0, end = 0; begin < count; begin = end + 1) {
     for (end = begin; end < count && is_first_of_replicas(*specs[end], mesh_dims);) {
       ++end;
@@ -199,7 +200,7 @@ std::vector<at::Tensor> foreach_norm(
   if (!shard_mesh_dims.empty()) {
     auto terms = merge.to_terms(norms);
     if (merge.op() == ReduceOp::Sum) {
-      terms = at::where(firsts_of_replicas(specs, shard_mesh_dims).to(terms.device()), terms, 0);
+      terms = at::where(firsts_of_replicas(specs, shard_mesh_dims, terms.device()), terms, 0);
     }
     norms = merge.from_terms(reduce_implicitly("aten::_foreach_norm", terms, mesh, shard_mesh_dims, merge.op()));
   }
