@@ -138,12 +138,15 @@ py::object traced_guard(const at::Tensor& tensor) {
   return py::reinterpret_steal<py::object>(PyCFunction_New(&definition, capsule.ptr()));
 }
 
+/// The specs of a region's arguments or results, none of plain ones. Made once, so that no call converts a list of Python.
+struct RegionSpecs {
+  std::vector<SpecPtr> specs;
+};
+
 /// The arguments of a compiled region, of which those that have a spec are distributed: their local tensors. Counts the
-/// writes to those that the region writes to.
-py::list enter_compiled(
-    const py::list& arguments,
-    const std::vector<SpecPtr>& specs,
-    const std::vector<bool>& is_written) {
+/// writes to those at these places, to which the region writes.
+py::list enter_compiled(const py::list& arguments, const RegionSpecs& of_region, const std::vector<size_t>& written) {
+  const auto& specs = of_region.specs;
   py::list entered(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     py::handle argument = arguments[i];
@@ -162,7 +165,7 @@ py::list enter_compiled(
       if (is_parameter(tensor) && as_dtensor(tensor)->claim_gradient_layout()) {
         keep_gradient_layout(tensor);
       }
-      if (is_written.at(i)) {
+      if (std::find(written.begin(), written.end(), i) != written.end()) {
         impl.count_write();
       }
       if (impl.is_pending()) {
@@ -182,7 +185,8 @@ py::object wrapped(at::Tensor tensor) {
 
 /// The results of a compiled region, of which those that have a spec become distributed. What follows them is saved for
 /// backward.
-py::tuple leave_compiled(const py::sequence& results, const std::vector<SpecPtr>& specs, RegionMemory& memory) {
+py::tuple leave_compiled(const py::sequence& results, const RegionSpecs& of_region, RegionMemory& memory) {
+  const auto& specs = of_region.specs;
   py::tuple left(results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     py::object value = results[i];
@@ -200,7 +204,8 @@ py::tuple leave_compiled(const py::sequence& results, const std::vector<SpecPtr>
 
 /// The gradients that a compiled backward gives, of which those that have a spec become distributed. Autograd keeps a gradient
 /// that nothing else refers to, and accumulates in place: a local tensor that another tensor has too is copied.
-py::tuple leave_backward(const py::sequence& results, const std::vector<SpecPtr>& specs) {
+py::tuple leave_backward(const py::sequence& results, const RegionSpecs& of_region) {
+  const auto& specs = of_region.specs;
   py::tuple left(results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     py::object value = results[i];
@@ -233,7 +238,9 @@ void bind_tracing(py::module_& module) {
   module.def("tracing_state", &tracing_state);
   module.def("traced_guard", &traced_guard, py::arg("tensor"));
   module.def("traced_form", &traced_form, py::arg("tensor"));
-  module.def("enter_compiled", &enter_compiled, py::arg("arguments"), py::arg("specs"), py::arg("is_written"));
+  py::class_<RegionSpecs>(module, "RegionSpecs", "The specs of a region's arguments or results, none of plain ones.")
+      .def(py::init([](std::vector<SpecPtr> specs) { return RegionSpecs{std::move(specs)}; }), py::arg("specs"));
+  module.def("enter_compiled", &enter_compiled, py::arg("arguments"), py::arg("specs"), py::arg("written"));
   py::class_<RegionMemory>(module, "RegionMemory", "The memory of the tensors at the boundary of a compiled region.")
       .def(py::init<const py::sequence&>(), py::arg("arguments"));
   module.def("leave_compiled", &leave_compiled, py::arg("results"), py::arg("specs"), py::arg("memory"));

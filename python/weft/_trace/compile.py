@@ -8,6 +8,8 @@ torch's modules are imported only when something is compiled, so they are change
 import functools
 import weakref
 
+import torch
+
 from weft import _C
 from weft._imports import replace, when_imported
 
@@ -51,11 +53,12 @@ def _open_places(meta):
     return [i for i, size in enumerate((*meta.outer_size, *meta.outer_stride)) if type(size) is not int or size < 0]
 
 
-def _entering(metas, specs, is_written):
+def _entering(metas, specs, written):
     """Gives a region's arguments as local tensors, of which those with open sizes are followed by these."""
     places = [_open_places(meta) if spec is not None else [] for meta, spec in zip(metas, specs)]
     if not any(places):
-        return lambda arguments: _C.enter_compiled(arguments, specs, is_written)
+        of_region = _C.RegionSpecs(specs)
+        return lambda arguments: _C.enter_compiled(arguments, of_region, written)
 
     def sized(argument, spec, where):
         """The spec of what was traced, with an argument's sizes in the open places."""
@@ -69,7 +72,7 @@ def _entering(metas, specs, is_written):
     def enter(arguments):
         known = list(map(sized, arguments, specs, places))
         entered = []
-        for i, local in enumerate(_C.enter_compiled(arguments, known, is_written)):
+        for i, local in enumerate(_C.enter_compiled(arguments, _C.RegionSpecs(known), written)):
             entered.append(local)
             if i < len(places) and places[i]:
                 sizes = (*known[i].shape, *known[i].stride)
@@ -83,7 +86,8 @@ def _leaving(make, metas, specs):
     """Makes a region's results distributed by a function of C++, of which those with open sizes are followed by these."""
     places = [_open_places(meta) if spec is not None else [] for meta, spec in zip(metas, specs)]
     if not any(places):
-        return lambda results, *memory: make(results, specs, *memory)
+        of_region = _C.RegionSpecs(specs)
+        return lambda results, *memory: make(results, of_region, *memory)
 
     def leave(results, *memory):
         results, left, known = iter(results), [], []
@@ -93,7 +97,7 @@ def _leaving(make, metas, specs):
             for place in where:
                 sizes[place] = next(results)
             known.append(spec.with_sizes(sizes[: spec.ndim], sizes[spec.ndim :]) if where else spec)
-        return make([*left, *results], known, *memory)
+        return make([*left, *results], _C.RegionSpecs(known), *memory)
 
     return leave
 
@@ -109,8 +113,8 @@ def _cross_boundary(runtime_wrappers):
         made = [_spec_of(meta) for meta in runtime_metadata.subclass_fw_graph_out_meta]
         if self.maybe_subclass_meta is None or not (any(given) or any(made)):
             return post_compile(self, compiled_fn, aot_config, runtime_metadata=runtime_metadata)
-        is_written = [info.mutates_data for info in runtime_metadata.input_info]
-        enter = _entering(runtime_metadata.subclass_inp_meta, given, is_written)
+        written = [i for i, info in enumerate(runtime_metadata.input_info) if info.mutates_data]
+        enter = _entering(runtime_metadata.subclass_inp_meta, given, written)
         leave = _leaving(_C.leave_compiled, runtime_metadata.subclass_fw_graph_out_meta, made)
 
         def inner_fn(arguments):
@@ -219,6 +223,21 @@ def _give_gradients_of_interpreted(runtime_wrappers):
         return leave(results)
 
     replace(runtime_wrappers, "_backward_epilogue_functional", leave_backward)
+    _pass_plain_values(runtime_wrappers)
+
+
+def _pass_plain_values(runtime_wrappers):
+    """Torch 2.11 asks each tensor that backward reads whether it is a wrapper. Of plain ones their type tells."""
+    unwrap = runtime_wrappers.runtime_unwrap_tensor_subclasses
+    plain = {torch.Tensor, torch.nn.Parameter, int}
+
+    @functools.wraps(unwrap)
+    def unwrap_others(wrapped_args, *, append_symints, subclass_metas=None):
+        if not append_symints and plain.issuperset(map(type, wrapped_args)):
+            return list(wrapped_args)
+        return unwrap(wrapped_args, append_symints=append_symints, subclass_metas=subclass_metas)
+
+    replace(runtime_wrappers, "runtime_unwrap_tensor_subclasses", unwrap_others)
 
 
 _draws = {}  # id of a compilation -> the random numbers that its program draws, until the program is given its boundary
