@@ -49,17 +49,21 @@ TEST(UnitBackward, AStepThatIsTriedAgainAfterAFailureAddsNothingTwice) {
   });
 }
 
+/// A pass whose backward fails after the unit's: the nodes of x run after those of the unit.
+void fail_in_backward(Layer& layer) {
+  auto x = at::clone(Layer::kInput).requires_grad_() * 1;
+  x.register_hook([](const at::Tensor&) -> at::Tensor { TORCH_CHECK(false, "stop"); });
+  layer.unit->enter(false);
+  auto y = at::linear(x, layer.parameters[0], layer.parameters[1]);
+  layer.unit->leave({y});
+  EXPECT_ANY_THROW(y.sum().backward());
+}
+
 TEST(UnitBackward, APassThatFailsElsewhereDropsWhatItHasCollected) {
   on_mesh({2}, [](const DeviceMesh& mesh) {
     Layer layer(mesh);
     layer.unit->set_requires_gradient_sync(false);
-    // The nodes of x run after those of the unit.
-    auto x = at::clone(Layer::kInput).requires_grad_() * 1;
-    x.register_hook([](const at::Tensor&) -> at::Tensor { TORCH_CHECK(false, "stop"); });
-    layer.unit->enter(false);
-    auto y = at::linear(x, layer.parameters[0], layer.parameters[1]);
-    layer.unit->leave({y});
-    EXPECT_ANY_THROW(y.sum().backward());
+    fail_in_backward(layer);
     layer.unit->set_requires_gradient_sync(true);
     loss_of(layer).backward();
     expect_gradients(layer, 1);
@@ -71,12 +75,7 @@ TEST(UnitBackward, APassThatFailsDropsTheSumsOfShardsThatTheReplicasHaveNotReduc
     Layer layer(mesh, {.mesh_dim = "", .replicate_dim = mesh.name(1)});
     layer.unit->set_requires_all_reduce(false);
     loss_of(layer).backward();
-    auto x = at::clone(Layer::kInput).requires_grad_() * 1;
-    x.register_hook([](const at::Tensor&) -> at::Tensor { TORCH_CHECK(false, "stop"); });
-    layer.unit->enter(false);
-    auto y = at::linear(x, layer.parameters[0], layer.parameters[1]);
-    layer.unit->leave({y});
-    EXPECT_ANY_THROW(y.sum().backward());
+    fail_in_backward(layer);
     layer.unit->set_requires_all_reduce(true);
     loss_of(layer).backward();
     expect_gradients(layer, 1);
