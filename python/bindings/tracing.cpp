@@ -183,8 +183,7 @@ py::object wrapped(at::Tensor tensor) {
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(tensor)));
 }
 
-/// The results of a compiled region, of which those that have a spec become distributed. What follows them is saved for
-/// backward.
+/// The results of a compiled region. Those that have a spec become distributed. What follows them is saved for backward.
 py::tuple leave_compiled(const py::sequence& results, const RegionSpecs& of_region, RegionMemory& memory) {
   const auto& specs = of_region.specs;
   py::tuple left(results.size());
@@ -202,8 +201,8 @@ py::tuple leave_compiled(const py::sequence& results, const RegionSpecs& of_regi
   return left;
 }
 
-/// The gradients that a compiled backward gives, of which those that have a spec become distributed. Autograd keeps a gradient
-/// that nothing else refers to, and accumulates in place: a local tensor that another tensor has too is copied.
+/// The gradients that a compiled backward computes. Those that have a spec become distributed. Autograd keeps a gradient that
+/// nothing else refers to, and accumulates in place: a local tensor that another tensor has too is copied.
 py::tuple leave_backward(const py::sequence& results, const RegionSpecs& of_region) {
   const auto& specs = of_region.specs;
   py::tuple left(results.size());

@@ -44,7 +44,7 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   UnitSet outermost_;           // whose forwards were inside of no other one in this pass
   std::weak_ptr<Unit> running_; // the outermost one, while it runs
   Units in_backward_;           // that have begun and may be gathered
-  Units recomputed_;            // in this pass, some of which have no backward
+  Units recomputed_;            // in this pass; some have no backward
   std::weak_ptr<Pass> pass_;
 };
 
