@@ -3,6 +3,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/file_mutation.h"
 #include "weft/checkpoint/read_plan.h"
+#include "weft/core/checksum_text.h"
 #include "weft/files/crc32c.h"
 
 #include <gtest/gtest.h>
@@ -43,6 +44,22 @@ TEST(Manifest, ComesBackAsItWas) {
   EXPECT_EQ(parts[0].checksums->chunk_bytes, uint64_t{1} << 16);
   EXPECT_EQ(parts[1].begin, 8u);
   EXPECT_EQ(parts[1].checksums, nullptr);
+}
+
+TEST(Manifest, IsOneLineOfJsonWithItsChecksum) {
+  auto stored = two_parts();
+  stored.tensors["\"quoted\"\n\u00e9"] = {.dtype = at::kLong, .sizes = {0}, .parts = {}};
+  const std::string content = R"({"format":"weft checkpoint","version":1,"saved":12,)"
+                              R"("files":[{"name":"a.safetensors","bytes":64},{"name":"b.safetensors","bytes":32}],)"
+                              R"("tensors":{"\"quoted\"\né":{"dtype":"i64","shape":[0],"parts":[]},)"
+                              R"("w":{"dtype":"f32","shape":[4,2],"parts":[)"
+                              R"({"file":0,"begin":16,"index":["0:1,2:3","0:2"],"chunk":65536,"crc32c":["00000007"]},)"
+                              R"({"file":1,"begin":8,"index":["1:2,3:4","0:2"]}]}},)"
+                              R"("values":{"lr":[0.1,{"float":"nan"}],"step":7}})";
+  const auto checksum = checksum_text(crc32c(content));
+  const auto expected = content.substr(0, content.size() - 1) + ",\"checksum\":\"" + checksum + "\"}\n";
+  EXPECT_EQ(manifest_text(stored, 12), expected);
+  EXPECT_EQ(parse_manifest(expected, "f", "m").stored.tensors.size(), 2u);
 }
 
 std::string error_of(const std::string& pattern, const std::string& replacement) {

@@ -29,52 +29,67 @@ constexpr CheckedJson::Kind kKind = {"checkpoint", "weft::save", "weft checkpoin
 
 constexpr uint64_t kLargestElement = 16;
 
+/// A JSON list, or the inside of an object: what fn(element) appends to the text, separated by commas.
+template <class Range, class Fn>
+void append_each(std::string& text, const Range& range, const Fn& fn) {
+  bool is_first = true;
+  for (const auto& element : range) {
+    text += std::exchange(is_first, false) ? "" : ",";
+    fn(element);
+  }
+}
+
 /// "0:8,16:24", the ends of every run.
-std::string runs_text(const Runs& runs) {
-  std::string text;
-  for (const auto& run : runs) {
-    text += c10::str(text.empty() ? "" : ",", run.begin, ":", run.begin + run.length);
-  }
-  return text;
+void append_runs(std::string& text, const Runs& runs) {
+  append_each(text, runs, [&](const Run& run) {
+    text += std::to_string(run.begin);
+    text += ':';
+    text += std::to_string(run.begin + run.length);
+  });
 }
 
-Json part_json(const StoredPart& part) {
-  Json json = {{"file", part.file}, {"begin", part.begin}, {"index", Json::array()}};
-  for (const auto& runs : part.index) {
-    json["index"].push_back(runs_text(runs));
-  }
+void append_part(std::string& text, const StoredPart& part) {
+  text += R"({"file":)" + std::to_string(part.file) + R"(,"begin":)" + std::to_string(part.begin) + R"(,"index":[)";
+  append_each(text, part.index, [&](const Runs& runs) {
+    text += '"';
+    append_runs(text, runs);
+    text += '"';
+  });
+  text += ']';
   if (part.checksums) {
-    json["chunk"] = part.checksums->chunk_bytes;
-    json["crc32c"] = Json::array();
-    for (const auto checksum : part.checksums->values) {
-      json["crc32c"].push_back(checksum_text(checksum));
-    }
+    text += R"(,"chunk":)" + std::to_string(part.checksums->chunk_bytes) + R"(,"crc32c":[)";
+    append_each(text, part.checksums->values, [&](uint32_t checksum) {
+      text += '"';
+      text += checksum_text(checksum);
+      text += '"';
+    });
+    text += ']';
   }
-  return json;
+  text += '}';
 }
 
-/// Everything except the checksum.
-Json content_of(const StoredTensors& stored, int64_t saved) {
-  auto json = CheckedJson::begin(kKind);
-  json["saved"] = saved;
-  json["files"] = Json::array();
-  for (const auto& file : stored.files) {
-    json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});
-  }
-  json["tensors"] = Json::object();
-  for (const auto& [name, tensor] : stored.tensors) {
-    Json entry = {{"dtype", dtype_text(tensor.dtype)}, {"shape", c10::IntArrayRef(tensor.sizes).vec()}};
-    entry["parts"] = Json::array();
-    for (const auto& part : tensor.parts) {
-      entry["parts"].push_back(part_json(part));
-    }
-    json["tensors"][name] = std::move(entry);
-  }
-  json["values"] = Json::object();
-  for (const auto& [name, text] : stored.values) {
-    json["values"][name] = Json::parse(text);
-  }
-  return json;
+/// Everything except the checksum, as JSON without spaces. The text is written as it is, because a checkpoint may have a million checksums.
+std::string content_of(const StoredTensors& stored, int64_t saved) {
+  auto text = CheckedJson::begin(kKind).dump();
+  text.back() = ',';
+  text += R"("saved":)" + std::to_string(saved) + R"(,"files":[)";
+  append_each(text, stored.files, [&](const StoredFile& file) {
+    text += R"({"name":)" + Json(file.name).dump() + R"(,"bytes":)" + std::to_string(file.bytes) + "}";
+  });
+  text += R"(],"tensors":{)";
+  append_each(text, stored.tensors, [&](const auto& entry) {
+    const auto& [name, tensor] = entry;
+    text += Json(name).dump() + R"(:{"dtype":)" + Json(dtype_text(tensor.dtype)).dump() + R"(,"shape":[)";
+    append_each(text, tensor.sizes, [&](int64_t size) { text += std::to_string(size); });
+    text += R"(],"parts":[)";
+    append_each(text, tensor.parts, [&](const StoredPart& part) { append_part(text, part); });
+    text += "]}";
+  });
+  text += R"(},"values":{)";
+  append_each(text, stored.values, [&](const auto& entry) {
+    text += Json(entry.first).dump() + ":" + Json::parse(entry.second).dump();
+  });
+  return text + "}}";
 }
 
 /// Finds out whether parts that together have as many elements as their tensor have each of them once. Each range of indices between two
@@ -83,7 +98,7 @@ Json content_of(const StoredTensors& stored, int64_t saved) {
 /// difference is a polynomial that is not zero, at a random place. Comparing each two parts would take minutes for a thousand ranks.
 class Disjointness {
  public:
-  explicit Disjointness(const StoredTensor& tensor) : numbers_(tensor.sizes.size()) {
+  Disjointness(const StoredTensor& tensor, std::mt19937_64& random) : numbers_(tensor.sizes.size()) {
     for (const auto& part : tensor.parts) {
       for (size_t d = 0; d < numbers_.size(); ++d) {
         for (const auto& run : part.index[d]) {
@@ -92,7 +107,6 @@ class Disjointness {
         }
       }
     }
-    std::mt19937_64 random(std::random_device{}());
     for (auto& of_dim : numbers_) {
       uint64_t sum = 0;
       for (auto& [end, number] : of_dim) {
@@ -192,24 +206,24 @@ class CheckpointReader : CheckedJson {
     for (const auto& size : json.at("shape")) {
       tensor.sizes.push_back(length_of(size));
       check(
-          !c10::mul_overflows(elements, static_cast<uint64_t>(tensor.sizes.back()), &elements),
-          place + "has more elements than a tensor can have");
+          !c10::mul_overflows(elements, static_cast<uint64_t>(tensor.sizes.back()), &elements), place,
+          "has more elements than a tensor can have");
     }
     uint64_t bytes = 0;
     check(
         !c10::mul_overflows(elements, static_cast<uint64_t>(c10::elementSize(tensor.dtype)), &bytes) &&
             bytes <= INT64_MAX,
-        place + "has more elements than a tensor can have");
+        place, "has more elements than a tensor can have");
     uint64_t stored = 0;
     for (const auto& part_json : json.at("parts")) {
       tensor.parts.push_back(part(place, part_json, tensor, files));
       stored += static_cast<uint64_t>(block_numel(tensor.parts.back().index));
-      check(stored <= elements, place + "has parts with more elements than itself");
+      check(stored <= elements, place, "has parts with more elements than itself");
     }
-    check(stored == elements, c10::str(place, "has ", elements, " elements, but its parts have ", stored));
+    check(stored == elements, place, "has ", elements, " elements, but its parts have ", stored);
     check(
-        tensor.parts.size() < 2 || Disjointness(tensor).holds(tensor),
-        place + "has parts that have some of its elements twice, and others not");
+        tensor.parts.size() < 2 || Disjointness(tensor, random_).holds(tensor), place,
+        "has parts that have some of its elements twice, and others not");
     return tensor;
   }
 
@@ -221,18 +235,18 @@ class CheckpointReader : CheckedJson {
     StoredPart part;
     part.file = unsigned_of(json.at("file"));
     part.begin = unsigned_of(json.at("begin"));
-    check(part.file < files.size(), place + "is in a file that there is not");
+    check(part.file < files.size(), place, "is in a file that there is not");
     const auto& index = json.at("index");
     check(
-        index.is_array() && index.size() == tensor.sizes.size(),
-        place + "has a part whose index does not have its number of dims");
+        index.is_array() && index.size() == tensor.sizes.size(), place,
+        "has a part whose index does not have its number of dims");
     for (size_t d = 0; d < index.size(); ++d) {
-      part.index.push_back(runs(place, index[d].get<std::string>(), tensor.sizes[d]));
+      part.index.push_back(runs(place, index[d].get_ref<const std::string&>(), tensor.sizes[d]));
     }
     const auto bytes = static_cast<uint64_t>(block_numel(part.index)) * c10::elementSize(tensor.dtype);
     check(
-        part.begin <= files[part.file].bytes && bytes <= files[part.file].bytes - part.begin,
-        place + "has a part that is not inside of its file");
+        part.begin <= files[part.file].bytes && bytes <= files[part.file].bytes - part.begin, place,
+        "has a part that is not inside of its file");
     part.strides = dense_strides(block_shape(part.index));
     if (json.contains("crc32c")) {
       part.checksums = checksums(place, json, part.begin, bytes);
@@ -248,16 +262,17 @@ class CheckpointReader : CheckedJson {
     ChunkChecksums result{.begin = begin, .bytes = bytes, .chunk_bytes = unsigned_of(json.at("chunk"))};
     const bool has_elements = result.chunk_bytes > 0 && result.chunk_bytes <= std::numeric_limits<int64_t>::max() &&
         result.chunk_bytes % kLargestElement == 0;
-    check(has_elements, place + "has checksums of chunks that do not end with an element");
+    check(has_elements, place, "has checksums of chunks that do not end with an element");
+    result.values.reserve(json.at("crc32c").size());
     for (const auto& text : json.at("crc32c")) {
-      const auto checksum = parse_checksum(text.get<std::string>());
-      check(checksum.has_value(), place + "has a checksum that is not eight hexadecimal digits");
+      const auto checksum = parse_checksum(text.get_ref<const std::string&>());
+      check(checksum.has_value(), place, "has a checksum that is not eight hexadecimal digits");
       result.values.push_back(*checksum);
     }
     const auto count = bytes / result.chunk_bytes + (bytes % result.chunk_bytes != 0 ? 1 : 0);
     check(
-        result.values.size() == count,
-        c10::str(place, "has a part of ", count, " chunks with ", result.values.size(), " checksums"));
+        result.values.size() == count, place, "has a part of ", count, " chunks with ", result.values.size(),
+        " checksums");
     return std::make_shared<const ChunkChecksums>(std::move(result));
   }
 
@@ -277,17 +292,20 @@ class CheckpointReader : CheckedJson {
         is_read = read.ec == std::errc();
       }
       check(
-          is_read && passed <= from && from <= to && to <= size,
-          place + "has a part with the index \"" + text.substr(0, 80) + "\"");
+          is_read && passed <= from && from <= to && to <= size, place, "has a part with the index \"",
+          std::string_view(text).substr(0, 80), "\"");
       result.push_back({from, to - from});
       passed = to;
       if (read.ptr == end) {
         return result;
       }
-      check(*read.ptr == ',', place + "has a part with the index \"" + text.substr(0, 80) + "\"");
+      check(*read.ptr == ',', place, "has a part with the index \"", std::string_view(text).substr(0, 80), "\"");
       at = read.ptr + 1;
     }
   }
+
+  mutable std::mt19937_64 random_{
+      std::random_device{}()}; // a new one for each tensor would take longer than reading it
 };
 
 /// A tensor that has several names, as tied parameters have, is stored under one of them. The value of each other is
@@ -313,9 +331,9 @@ void add_other_names(StoredTensors& stored, const std::string& path) {
 } // namespace
 
 std::string manifest_text(const StoredTensors& stored, int64_t saved) {
-  auto json = content_of(stored, saved);
-  CheckedJson::add_checksum(kKind, json);
-  return json.dump() + "\n";
+  auto text = content_of(stored, saved);
+  CheckedJson::add_checksum(kKind, text);
+  return text + "\n";
 }
 
 ReadManifest parse_manifest(std::string_view text, const std::string& folder, const std::string& name) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/util/StringUtil.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
@@ -30,13 +31,15 @@ class CheckedJson {
     return root_;
   }
   [[noreturn]] void fail(const std::string& what) const;
-  void check(bool condition, const std::string& what) const {
+  /// Fails with the texts, one after the other, unless the condition holds.
+  template <class... Texts>
+  void check(bool condition, const Texts&... what) const {
     if (!condition) {
-      fail(what);
+      fail(c10::str(what...));
     }
   }
-  /// What read() understands of the text. `written` gives the content that a writer would write of that: the text must state
-  /// its checksum. This is checked last, because the errors of read() are more specific; it finds changes that they cannot
+  /// What read() understands of the text. `written` gives the content that a writer would write of that, as JSON or as
+  /// the text of it without spaces: the text must state its checksum. This is checked last, because the errors of read() are more specific; it finds changes that they cannot
   /// find, such as another layout.
   template <class Read, class Written>
   std::invoke_result_t<const Read&> understood(const Read& read, const Written& written) const {
@@ -52,9 +55,13 @@ class CheckedJson {
   /// An object of a kind, to which the content is added; then its checksum.
   static Json begin(const Kind& kind);
   static void add_checksum(const Kind& kind, Json& content);
+  static void add_checksum(const Kind& kind, std::string& content);
 
  private:
-  void check_checksum(const Json& content) const;
+  void check_checksum(const Json& content) const {
+    check_checksum(content.dump());
+  }
+  void check_checksum(const std::string& content) const;
 
   const Kind& kind_;
   std::string name_;
