@@ -42,35 +42,69 @@ TEST(ReadItems, RowsAreRangesOfTheFile) {
   EXPECT_EQ(items[0].kind, Kind::Consecutive);
   EXPECT_EQ(items[0].begin, 128u);
   EXPECT_EQ(items[0].bytes, 256u);
-  EXPECT_TRUE(items[0].has_checksums);
-  EXPECT_FALSE(items_of(stored, {{{2, 4}}, {{0, 16}}}, false)[0].has_checksums);
+  ASSERT_EQ(items[0].chunks.size(), 2u);
+  EXPECT_EQ(items[0].chunks[1].number, 2u);
+  EXPECT_EQ(items[0].chunks[1].begin, 256u);
+  EXPECT_EQ(items[0].chunks[1].end, 384u);
+  EXPECT_TRUE(items_of(stored, {{{2, 4}}, {{0, 16}}}, false)[0].chunks.empty());
+}
+
+/// Of the items of all ranks, how many bytes of each chunk of a matrix in one part are verified.
+std::map<uint64_t, uint64_t> verified_bytes(const StoredTensor& stored, const std::vector<BlockIndex>& blocks) {
+  std::map<uint64_t, uint64_t> bytes;
+  for (const auto& block : blocks) {
+    std::map<uint64_t, uint64_t> ends;
+    for (const auto& item : items_of(stored, block)) {
+      for (const auto& chunk : item.chunks) {
+        bytes[chunk.number] += chunk.end - chunk.begin;
+        // The ranges of a chunk follow each other in the order of the items.
+        const auto begin = chunk.number * stored.parts[0].checksums->chunk_bytes;
+        EXPECT_EQ(chunk.begin, ends.contains(chunk.number) ? ends[chunk.number] : begin);
+        ends[chunk.number] = chunk.end;
+        const bool is_within = item.begin <= chunk.begin && chunk.end <= item.begin + item.bytes;
+        EXPECT_TRUE(is_within || item.kind == Kind::Rows);
+      }
+    }
+  }
+  return bytes;
 }
 
 TEST(ReadItems, OneOfTheRanksReadsAChunkThatNoneReadsCompletely) {
   const auto stored = stored_matrix(9, 16, 128);
-  int64_t verifications = 0;
-  for (int64_t rank = 0; rank < 3; ++rank) {
-    verifications += count_of(items_of(stored, {{{3 * rank, 3}}, {{0, 16}}}), Kind::Verification);
-  }
-  EXPECT_EQ(verifications, 1); // rows 2 and 3 are a chunk of two ranks, all others are of one
+  const auto bytes = verified_bytes(stored, {{{{0, 3}}, {{0, 16}}}, {{{3, 3}}, {{0, 16}}}, {{{6, 3}}, {{0, 16}}}});
+  // Rows 2 and 3 are a chunk of two ranks, all others are of one; the last chunk is one row.
+  EXPECT_EQ(bytes, (std::map<uint64_t, uint64_t>{{0, 128}, {1, 128}, {2, 128}, {3, 128}, {4, 64}}));
 }
 
 TEST(ReadItems, OneOfTheRanksThatWantRowsOfAChunkReadsAllOfIt) {
-  const auto stored = stored_matrix(8, 16, 128);
-  for (const int64_t ranks : {2, 4}) {
-    std::set<uint64_t> begins;
-    for (int64_t rank = 0; rank < ranks; ++rank) {
-      const auto items = items_of(stored, {{{0, 8}}, {{16 / ranks * rank, 16 / ranks}}});
-      EXPECT_EQ(count_of(items, Kind::Verification), 0);
-      for (const auto& item : items) {
-        if (item.kind == Kind::Span) {
-          EXPECT_EQ(item.bytes, 128u);
-          EXPECT_TRUE(begins.insert(item.begin).second) << item.begin << " by two ranks";
-        }
-      }
+  for (const uint64_t chunk_bytes : {16, 48, 128, 208, 4096}) {
+    const auto stored = stored_matrix(8, 16, chunk_bytes);
+    std::map<uint64_t, uint64_t> expected;
+    for (uint64_t begin = 0; begin < 512; begin += chunk_bytes) {
+      expected[begin / chunk_bytes] = std::min(chunk_bytes, 512 - begin);
     }
-    EXPECT_EQ(begins, (std::set<uint64_t>{0, 128, 256, 384}));
+    for (const int64_t ranks : {2, 4}) {
+      std::vector<BlockIndex> blocks;
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        blocks.push_back({{{0, 8}}, {{16 / ranks * rank, 16 / ranks}}});
+        EXPECT_EQ(count_of(items_of(stored, blocks.back()), Kind::Verification), 0);
+      }
+      EXPECT_EQ(verified_bytes(stored, blocks), expected) << chunk_bytes << " by " << ranks;
+    }
   }
+}
+
+TEST(ReadItems, ChunksOfInterleavedRowsAreReadOnceMore) {
+  const auto stored = stored_matrix(8, 16, 128);
+  std::vector<BlockIndex> blocks;
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    blocks.push_back({{{0, 8}}, {{4 * rank, 4}, {8 + 4 * rank, 4}}});
+  }
+  EXPECT_EQ(verified_bytes(stored, blocks), (std::map<uint64_t, uint64_t>{{0, 128}, {1, 128}, {2, 128}, {3, 128}}));
+  EXPECT_EQ(
+      count_of(items_of(stored, blocks[0]), Kind::Verification) +
+          count_of(items_of(stored, blocks[1]), Kind::Verification),
+      4);
 }
 
 TEST(ReadItems, AnyBlockHasItsElementsOnceForAnyChunks) {

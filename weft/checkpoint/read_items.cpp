@@ -1,54 +1,20 @@
 #include "weft/checkpoint/read_items.h"
 
-#include "weft/core/dense_strides.h"
+#include "weft/checkpoint/chunk_checksums.h"
+#include "weft/checkpoint/chunk_choice.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 namespace weft {
 
 namespace {
 
-uint64_t bytes_of(const ReadBox& box, uint64_t element_bytes) {
-  return std::accumulate(box.sizes.begin(), box.sizes.end(), element_bytes, [](uint64_t a, int64_t b) {
-    return a * static_cast<uint64_t>(b);
-  });
-}
-
-/// The bytes from the first element of a box in the file to the end of the last one.
-uint64_t extent_of(const ReadBox& box, uint64_t element_bytes) {
-  uint64_t extent = element_bytes;
-  for (size_t d = 0; d < box.sizes.size(); ++d) {
-    extent += static_cast<uint64_t>((box.sizes[d] - 1) * box.strides[d]) * element_bytes;
-  }
-  return extent;
-}
-
-/// The outermost dim of more than one index in the file; none for one element.
-std::optional<size_t> outermost_dim(const ReadBox& box) {
-  std::optional<size_t> outermost;
-  for (size_t d = 0; d < box.sizes.size(); ++d) {
-    if (box.sizes[d] > 1 && (!outermost || box.strides[d] > box.strides[*outermost])) {
-      outermost = d;
-    }
-  }
-  return outermost;
-}
-
-ReadBox narrowed(const ReadBox& box, size_t dim, int64_t from, int64_t length, uint64_t element_bytes) {
-  auto next = box;
-  next.begin += static_cast<uint64_t>(from * box.strides[dim]) * element_bytes;
-  next.sizes[dim] = length;
-  next.target_offset[dim] += from;
-  return next;
-}
-
 /// Divides a box along its outermost dims in the file, until no box has more than `limit` bytes.
 void divide(const ReadBox& box, uint64_t element_bytes, uint64_t limit, std::vector<ReadBox>& result) {
-  const auto bytes = bytes_of(box, element_bytes);
+  const auto bytes = box_bytes(box, element_bytes);
   const auto dim = outermost_dim(box);
   if (bytes <= limit || !dim) {
     if (bytes > 0) {
@@ -60,57 +26,8 @@ void divide(const ReadBox& box, uint64_t element_bytes, uint64_t limit, std::vec
   const auto of_one = bytes / static_cast<uint64_t>(size);
   const auto step = std::max<int64_t>(1, static_cast<int64_t>(limit / of_one));
   for (int64_t from = 0; from < size; from += step) {
-    divide(narrowed(box, *dim, from, std::min(step, size - from), element_bytes), element_bytes, limit, result);
+    divide(narrowed_box(box, *dim, from, std::min(step, size - from), element_bytes), element_bytes, limit, result);
   }
-}
-
-/// Divides a box so that no box has elements of two chunks.
-void divide_at_chunks(
-    const ReadBox& box,
-    uint64_t element_bytes,
-    const ChunkChecksums& checksums,
-    std::vector<ReadBox>& result) {
-  if (bytes_of(box, element_bytes) == 0) {
-    return;
-  }
-  const auto chunk_of = [&](uint64_t at) { return (at - checksums.begin) / checksums.chunk_bytes; };
-  const auto dim = outermost_dim(box);
-  if (!dim || chunk_of(box.begin) == chunk_of(box.begin + extent_of(box, element_bytes) - 1)) {
-    result.push_back(box);
-    return;
-  }
-  const auto stride = static_cast<uint64_t>(box.strides[*dim]) * element_bytes;
-  const auto inner = extent_of(narrowed(box, *dim, 0, 1, element_bytes), element_bytes);
-  const auto size = box.sizes[*dim];
-  for (int64_t from = 0; from < size;) {
-    const auto begin = box.begin + static_cast<uint64_t>(from) * stride;
-    const auto chunk_end = checksums.begin + (chunk_of(begin) + 1) * checksums.chunk_bytes;
-    if (begin + inner > chunk_end) {
-      divide_at_chunks(narrowed(box, *dim, from, 1, element_bytes), element_bytes, checksums, result);
-      ++from;
-      continue;
-    }
-    const auto count = static_cast<int64_t>((chunk_end - begin - inner) / stride) + 1;
-    const auto length = std::min(count, size - from);
-    result.push_back(narrowed(box, *dim, from, length, element_bytes));
-    from += length;
-  }
-}
-
-/// The global index at a position of runs.
-int64_t index_at(const Runs& runs, int64_t position) {
-  for (const auto& run : runs) {
-    if (position < run.length) {
-      return run.begin + position;
-    }
-    position -= run.length;
-  }
-  TORCH_INTERNAL_ASSERT(false, "a position outside of its runs");
-}
-
-bool contains(const Runs& runs, int64_t index) {
-  return std::any_of(
-      runs.begin(), runs.end(), [&](const Run& run) { return run.begin <= index && index < run.begin + run.length; });
 }
 
 class ItemPlanner {
@@ -143,176 +60,138 @@ class ItemPlanner {
   }
 
   void add_box(const ReadBox& box, std::vector<ReadItem>& items) const {
-    const auto* checksums = checksums_of(box.part);
-    std::vector<ReadBox> of_chunks;
-    if (checksums == nullptr || is_consecutive(box)) {
-      of_chunks.push_back(box);
-    } else {
-      divide_at_chunks(box, element_bytes_, *checksums, of_chunks);
-    }
+    const bool needs_memory = !is_consecutive(box) || !is_direct(box, target_);
     std::vector<ReadBox> divided;
-    for (const auto& each : of_chunks) {
-      const bool needs_memory = !is_consecutive(each) || !is_direct(each, target_);
-      divide(each, element_bytes_, needs_memory ? kScratchBytes / 2 : kItemBytes, divided);
-    }
+    divide(box, element_bytes_, needs_memory ? kScratchBytes / 2 : kItemBytes, divided);
     for (auto& each : divided) {
       const auto kind = is_consecutive(each) ? ReadItem::Kind::Consecutive : ReadItem::Kind::Rows;
       const auto begin = each.begin;
-      const auto bytes = bytes_of(each, element_bytes_);
-      items.push_back(
-          {.target = number_,
-           .kind = kind,
-           .box = std::move(each),
-           .begin = begin,
-           .bytes = bytes,
-           .has_checksums = checksums != nullptr && kind == ReadItem::Kind::Consecutive});
+      const auto bytes = box_extent(each, element_bytes_);
+      items.push_back({.target = number_, .kind = kind, .box = std::move(each), .begin = begin, .bytes = bytes});
     }
   }
-
-  /// What is read of a chunk.
-  struct ChunkReads {
-    uint64_t consecutive_bytes = 0;
-    bool is_left = false; // by an item that has elements of other chunks too
-    std::vector<size_t> items = {};
-  };
 
   void plan_checksums(size_t p, std::vector<ReadItem>& items) {
     const auto& checksums = *checksums_of(p);
-    std::map<uint64_t, ChunkReads> chunks;
+    const auto is_before = [](const ReadItem& a, const ReadItem& b) { return a.begin < b.begin; };
+    if (!std::is_sorted(items.begin(), items.end(), is_before)) {
+      std::sort(items.begin(), items.end(), is_before);
+    }
+    const auto chunks = choose_chunks(p, items);
+    const bool are_separate =
+        std::adjacent_find(items.begin(), items.end(), [](const ReadItem& item, const ReadItem& next) {
+          return item.begin + item.bytes > next.begin;
+        }) == items.end();
+    if (are_separate) {
+      verify_on_the_way(checksums, chunks, items);
+    } else {
+      verify_again(p, chunks, items);
+    }
+  }
+
+  /// Who verifies a chunk.
+  enum class Verified : uint8_t {
+    Elsewhere, // this rank does not
+    Complete,  // this rank does, because it reads all of the chunk by consecutive items
+    Chosen     // this rank does, because it is the one that is chosen
+  };
+
+  /// By the number of the chunk, of the items of a part in the order of the file.
+  std::vector<Verified> choose_chunks(size_t p, const std::vector<ReadItem>& items) const {
+    const auto& checksums = *checksums_of(p);
+    std::vector<uint64_t> missing(
+        checksums.values.size(), checksums.chunk_bytes); // bytes that no consecutive item reads
+    missing.back() = checksums.bytes - (missing.size() - 1) * checksums.chunk_bytes;
+    for (const auto& item : items) {
+      if (item.kind == ReadItem::Kind::Consecutive) {
+        for_each_chunk(checksums, item.begin, item.begin + item.bytes, [&](uint64_t n, uint64_t from, uint64_t to) {
+          missing[n] -= to - from;
+        });
+      }
+    }
+    std::vector<Verified> result(missing.size(), Verified::Elsewhere);
+    ChunkChoice choice(target_, p);
+    uint64_t next = 0; // chunk to be chosen
+    for (const auto& item : items) {
+      for_each_chunk(
+          checksums, item.begin, item.begin + item.bytes, [&](uint64_t n, uint64_t /*from*/, uint64_t /*to*/) {
+            if (n >= next) {
+              result[n] = missing[n] == 0 ? Verified::Complete
+                  : choice.is_chosen(n)   ? Verified::Chosen
+                                          : Verified::Elsewhere;
+              next = n + 1;
+            }
+          });
+    }
+    return result;
+  }
+
+  /// Gives the bytes between the items to the item before them: each byte of a chunk is verified by one item.
+  static void verify_on_the_way(
+      const ChunkChecksums& checksums,
+      const std::vector<Verified>& chunks,
+      std::vector<ReadItem>& items) {
+    const auto begin_of_chunk = [&](uint64_t at) { return at - (at - checksums.begin) % checksums.chunk_bytes; };
     for (size_t i = 0; i < items.size(); ++i) {
-      const auto& item = items[i];
-      const auto first = (item.begin - checksums.begin) / checksums.chunk_bytes;
-      const bool is_consecutive = item.kind == ReadItem::Kind::Consecutive;
-      const auto last =
-          is_consecutive ? (item.begin + item.bytes - 1 - checksums.begin) / checksums.chunk_bytes : first;
-      for (auto n = first; n <= last; ++n) {
-        const auto begin = std::max(item.begin, checksums.begin + n * checksums.chunk_bytes);
-        const auto end = std::min(item.begin + item.bytes, checksums.begin + (n + 1) * checksums.chunk_bytes);
-        auto& chunk = chunks[n];
-        chunk.consecutive_bytes += is_consecutive ? end - begin : 0;
-        chunk.is_left = chunk.is_left || first != last;
-        chunk.items.push_back(i);
-      }
-    }
-    for (const auto& [n, chunk] : chunks) {
-      const auto begin = checksums.begin + n * checksums.chunk_bytes;
-      const auto bytes = std::min(checksums.chunk_bytes, checksums.begin + checksums.bytes - begin);
-      const bool is_complete = chunk.consecutive_bytes == bytes;
-      if (!is_complete && is_verifier(p, n) && !make_spans(chunk, begin, bytes, items)) {
-        add_verification(p, begin, bytes, items);
+      auto& item = items[i];
+      const auto item_end = item.begin + item.bytes;
+      const auto chunk_end =
+          std::min(begin_of_chunk(item_end - 1) + checksums.chunk_bytes, checksums.begin + checksums.bytes);
+      const auto from = i == 0 ? begin_of_chunk(item.begin) : item.begin;
+      const auto to = i + 1 == items.size() ? chunk_end : items[i + 1].begin;
+      add_ranges(checksums, from, to, item, [&](uint64_t n) { return chunks[n] != Verified::Elsewhere; });
+      const bool has_others =
+          !item.chunks.empty() && (item.chunks.front().begin < item.begin || item.chunks.back().end > item_end);
+      if (has_others) {
+        item.kind = ReadItem::Kind::Rows;
       }
     }
   }
 
-  /// Makes items read all bytes of their chunk, if they have elements of this one alone and follow each other in the file.
-  bool make_spans(const ChunkReads& chunk, uint64_t begin, uint64_t bytes, std::vector<ReadItem>& items) const {
-    if (chunk.is_left) {
-      return false;
-    }
-    auto order = chunk.items;
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return items[a].begin < items[b].begin; });
-    std::vector<uint64_t> ends;
-    for (size_t k = 0; k < order.size(); ++k) {
-      const auto& item = items[order[k]];
-      ends.push_back(k + 1 < order.size() ? items[order[k + 1]].begin : begin + bytes);
-      const auto from = k == 0 ? begin : item.begin;
-      if (item.begin + extent_of(item.box, element_bytes_) > ends[k] || ends[k] - from > kSpanBytes) {
-        return false;
+  /// Where rows of one item are between those of another, chunks that no items read completely are read once more.
+  void verify_again(size_t p, const std::vector<Verified>& chunks, std::vector<ReadItem>& items) const {
+    const auto& checksums = *checksums_of(p);
+    for (auto& item : items) {
+      if (item.kind == ReadItem::Kind::Consecutive) {
+        add_ranges(checksums, item.begin, item.begin + item.bytes, item, [&](uint64_t n) {
+          return chunks[n] == Verified::Complete;
+        });
       }
     }
-    for (size_t k = 0; k < order.size(); ++k) {
-      auto& item = items[order[k]];
-      item.kind = ReadItem::Kind::Span;
-      item.begin = k == 0 ? begin : item.begin;
-      item.bytes = ends[k] - item.begin;
-      item.has_checksums = true;
-    }
-    return true;
-  }
-
-  /// Whether this rank reads a chunk once more: whether it wants the element of the chunk's number, by a sequence that spreads evenly.
-  bool is_verifier(size_t p, uint64_t n) {
-    const auto number = static_cast<uint64_t>(p) * 128 + n;
-    if (static_cast<int64_t>(number % static_cast<uint64_t>(target_.replicas)) != target_.replica) {
-      return false;
-    }
-    constexpr double kGolden = 0.6180339887498949;
-    const auto fraction = std::fmod(static_cast<double>(number) * kGolden, 1.0);
-    const auto element_of = [&](uint64_t count) {
-      return std::min(static_cast<uint64_t>(fraction * static_cast<double>(count)), count - 1);
-    };
-    const auto& checksums = *target_.stored->parts[p].checksums;
-    const auto part = box_of_part(p);
-    const bool is_in_order = part.strides == dense_strides(part.sizes);
-    if (is_in_order && part.begin == checksums.begin && bytes_of(part, element_bytes_) == checksums.bytes) {
-      const auto first = n * checksums.chunk_bytes;
-      const auto count = std::min(checksums.chunk_bytes, checksums.bytes - first) / element_bytes_;
-      return is_wanted(p, part, first / element_bytes_ + element_of(count));
-    }
-    const auto& boxes = chunk_boxes(p)[n];
-    uint64_t count = 0;
-    for (const auto& box : boxes) {
-      count += bytes_of(box, element_bytes_) / element_bytes_;
-    }
-    auto element = element_of(count);
-    for (const auto& box : boxes) {
-      const auto of_box = bytes_of(box, element_bytes_) / element_bytes_;
-      if (element < of_box) {
-        return is_wanted(p, box, element);
-      }
-      element -= of_box;
-    }
-    return false;
-  }
-
-  ReadBox box_of_part(size_t p) const {
-    const auto& part = target_.stored->parts[p];
-    const auto shape = block_shape(part.index);
-    return {
-        .part = p,
-        .begin = part.begin,
-        .sizes = shape,
-        .strides = part.strides,
-        .target_offset = c10::DimVector(shape.size(), 0)};
-  }
-
-  /// Whether this rank wants the element of a box with this number, in the order of its dims.
-  bool is_wanted(size_t p, const ReadBox& box, uint64_t element) const {
-    const auto& part = target_.stored->parts[p];
-    auto rest = static_cast<int64_t>(element);
-    bool is_wanted = true;
-    for (size_t d = box.sizes.size(); d-- > 0;) {
-      const auto position = box.target_offset[d] + rest % box.sizes[d];
-      rest /= box.sizes[d];
-      is_wanted = is_wanted && contains(target_.wanted[d], index_at(part.index[d], position));
-    }
-    return is_wanted;
-  }
-
-  /// The elements of a part by chunks.
-  std::map<uint64_t, std::vector<ReadBox>>& chunk_boxes(size_t p) {
-    auto& found = chunk_boxes_[p];
-    if (found.empty()) {
-      const auto& checksums = *target_.stored->parts[p].checksums;
-      std::vector<ReadBox> boxes;
-      divide_at_chunks(box_of_part(p), element_bytes_, checksums, boxes);
-      for (auto& box : boxes) {
-        found[(box.begin - checksums.begin) / checksums.chunk_bytes].push_back(std::move(box));
+    for (uint64_t n = 0; n < chunks.size(); ++n) {
+      if (chunks[n] == Verified::Chosen) {
+        const auto begin = checksums.begin + n * checksums.chunk_bytes;
+        add_verification(
+            p, n, begin, std::min(begin + checksums.chunk_bytes, checksums.begin + checksums.bytes), items);
       }
     }
-    return found;
   }
 
-  void add_verification(size_t p, uint64_t begin, uint64_t bytes, std::vector<ReadItem>& items) const {
-    for (uint64_t from = 0; from < bytes; from += kItemBytes) {
-      ReadBox box{.part = p, .begin = begin + from};
+  /// What a range of the file has of the chunks that are verified.
+  template <class Fn>
+  static void add_ranges(
+      const ChunkChecksums& checksums,
+      uint64_t begin,
+      uint64_t end,
+      ReadItem& item,
+      const Fn& is_verified) {
+    for_each_chunk(checksums, begin, end, [&](uint64_t n, uint64_t from, uint64_t to) {
+      if (is_verified(n)) {
+        item.chunks.push_back({.number = n, .begin = from, .end = to});
+      }
+    });
+  }
+
+  void add_verification(size_t p, uint64_t n, uint64_t begin, uint64_t end, std::vector<ReadItem>& items) const {
+    for (auto from = begin; from < end; from += kItemBytes) {
+      const auto to = std::min(from + kItemBytes, end);
       items.push_back(
           {.target = number_,
            .kind = ReadItem::Kind::Verification,
-           .box = std::move(box),
-           .begin = begin + from,
-           .bytes = std::min(kItemBytes, bytes - from),
-           .has_checksums = true});
+           .box = {.part = p, .begin = from},
+           .begin = from,
+           .bytes = to - from,
+           .chunks = {{.number = n, .begin = from, .end = to}}});
     }
   }
 
@@ -320,7 +199,6 @@ class ItemPlanner {
   size_t number_;
   bool verify_;
   uint64_t element_bytes_;
-  std::map<size_t, std::map<uint64_t, std::vector<ReadBox>>> chunk_boxes_;
 };
 
 } // namespace

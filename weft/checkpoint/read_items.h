@@ -17,34 +17,39 @@ struct ReadTarget {
   int64_t replicas = 1;
 };
 
+/// What an item has of a chunk of checksums that this rank verifies.
+struct ChunkRange {
+  uint64_t number = 0;
+  uint64_t begin = 0; // in the file
+  uint64_t end = 0;
+  uint32_t checksum = 0; // when the item has been read
+};
+
 /// What one thread reads at once.
 struct ReadItem {
   enum class Kind : uint8_t {
     Consecutive, // the box is a range of the file
-    Rows,        // rows of the box, read one by one or a few together
-    Span,        // a range of the file around the rows of the box; together such ranges are a chunk of checksums
+    Rows,        // rows of the box, and on the way the bytes between them that are verified
     Verification // a range that is read for its checksum alone
   };
 
   size_t target = 0;
   Kind kind = Kind::Rows;
   ReadBox box = {};
-  uint64_t begin = 0; // of the range in the file, unless the kind is Rows
-  uint64_t bytes = 0;
-  /// Of the range, one for each chunk of checksums in it.
-  bool has_checksums = false;
-  std::vector<uint32_t> checksums = {};
+  uint64_t begin = 0; // of the first byte in the file
+  uint64_t bytes = 0; // from there to the end of the last one
+  /// What is verified, in the order of the file. Of rows this may begin before them and end after them.
+  std::vector<ChunkRange> chunks = {};
 };
 
 constexpr uint64_t kItemBytes = 8 << 20;    // of an item that needs no memory of its own
 constexpr uint64_t kScratchBytes = 1 << 20; // of the memory that one thread uses; it is used twice at most
-constexpr uint64_t kSpanBytes = 4 << 20;    // of a range around rows
 constexpr uint64_t kSmallRow = 4096;        // below this, a call per row costs more than the bytes between the rows
 
 /// The items of a target, the one with this number, which have all elements that it wants. Checksums are of chunks of the stored
-/// parts. A chunk that this rank reads completely is verified on the way. Any other chunk is read completely by one rank: by the one
-/// that wants a certain element of the chunk, so that no rank has to know what the others want, and each chunk of which any rank
-/// wants elements is verified by at least one.
+/// parts. A chunk that this rank reads completely is verified on the way. Any other chunk is read completely by one rank (ChunkChoice),
+/// whose rows are copied from it: by the items before and after each boundary between them, so that no byte is read twice. Only where
+/// rows of several items alternate, as those of strided shards do, chunks are items of their own.
 std::vector<ReadItem> plan_items(const ReadTarget& target, size_t number, bool verify);
 
 /// Strides that a tensor of the box's shape has if its dims follow each other in memory as they do in the file.

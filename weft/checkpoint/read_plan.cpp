@@ -1,6 +1,7 @@
 #include "weft/checkpoint/read_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace weft {
 
@@ -54,6 +55,38 @@ ByteRows byte_rows(const ReadBox& box, c10::IntArrayRef target_strides, size_t e
     rows.dims.pop_back();
   }
   return rows;
+}
+
+uint64_t box_bytes(const ReadBox& box, uint64_t element_bytes) {
+  return std::accumulate(box.sizes.begin(), box.sizes.end(), element_bytes, [](uint64_t a, int64_t b) {
+    return a * static_cast<uint64_t>(b);
+  });
+}
+
+uint64_t box_extent(const ReadBox& box, uint64_t element_bytes) {
+  uint64_t extent = element_bytes;
+  for (size_t d = 0; d < box.sizes.size(); ++d) {
+    extent += static_cast<uint64_t>((box.sizes[d] - 1) * box.strides[d]) * element_bytes;
+  }
+  return extent;
+}
+
+std::optional<size_t> outermost_dim(const ReadBox& box) {
+  std::optional<size_t> outermost;
+  for (size_t d = 0; d < box.sizes.size(); ++d) {
+    if (box.sizes[d] > 1 && (!outermost || box.strides[d] > box.strides[*outermost])) {
+      outermost = d;
+    }
+  }
+  return outermost;
+}
+
+ReadBox narrowed_box(const ReadBox& box, size_t dim, int64_t from, int64_t length, uint64_t element_bytes) {
+  auto next = box;
+  next.begin += static_cast<uint64_t>(from * box.strides[dim]) * element_bytes;
+  next.sizes[dim] = length;
+  next.target_offset[dim] += from;
+  return next;
 }
 
 } // namespace weft

@@ -2,6 +2,8 @@
 
 #include "weft/checkpoint/stored_tensors.h"
 
+#include <optional>
+
 namespace weft {
 
 /// A box of elements of one stored part that goes to one box of a block: `sizes` elements per dim, from `begin` on in the
@@ -36,5 +38,13 @@ struct ByteRows {
 
 /// The box as rows of consecutive bytes that are consecutive in the target as well, whose strides (in elements) are given.
 ByteRows byte_rows(const ReadBox& box, c10::IntArrayRef target_strides, size_t element_bytes);
+
+/// The bytes of the elements of a box, and from the first one in the file to the end of the last one.
+uint64_t box_bytes(const ReadBox& box, uint64_t element_bytes);
+uint64_t box_extent(const ReadBox& box, uint64_t element_bytes);
+/// The outermost dim of more than one index in the file; none for one element.
+std::optional<size_t> outermost_dim(const ReadBox& box);
+/// `length` indices of a dim of a box, from `from` on.
+ReadBox narrowed_box(const ReadBox& box, size_t dim, int64_t from, int64_t length, uint64_t element_bytes);
 
 } // namespace weft
