@@ -285,6 +285,13 @@ TEST(AsyncTensor, AValueThatIsThereIsReady) {
   EXPECT_TRUE(at::equal(value.wait(), at::ones({2})));
 }
 
+TEST(AsyncTensor, AValueWithNothingToWaitForIsReady) {
+  const auto tensor = at::ones({2});
+  const AsyncTensor value(tensor, Pending());
+  EXPECT_TRUE(value.ready());
+  EXPECT_TRUE(value.wait().is_same(tensor));
+}
+
 TEST(AsyncTensor, CopiesShareOneTransfer) {
   const auto buffer = at::zeros({2});
   int finished = 0;

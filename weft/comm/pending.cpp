@@ -198,8 +198,14 @@ std::shared_ptr<Pending::State> Progress::take_staged(const Pending::State& last
   return nullptr;
 }
 
-AsyncTensor::AsyncTensor(at::Tensor value, Pending pending)
-    : AsyncTensor(std::make_shared<at::Tensor>(std::move(value)), std::move(pending)) {}
+AsyncTensor::AsyncTensor(at::Tensor value, Pending pending) {
+  if (pending.state_ == nullptr) { // there is nothing to wait for, nor an error to raise
+    value_ = std::move(value);
+  } else {
+    transfer_ =
+        std::make_shared<Transfer>(Transfer{std::make_shared<at::Tensor>(std::move(value)), std::move(pending)});
+  }
+}
 
 AsyncTensor::AsyncTensor(std::shared_ptr<at::Tensor> value, Pending pending)
     : transfer_(std::make_shared<Transfer>(Transfer{std::move(value), std::move(pending)})) {}

@@ -75,6 +75,7 @@ class Pending {
 
  private:
   friend class Progress;
+  friend class AsyncTensor;
 
   struct State {
     std::function<void()> start_second; // if there is a second stage that has not started
