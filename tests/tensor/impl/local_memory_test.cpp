@@ -332,6 +332,24 @@ TEST(LocalMemory, ThreadsThatAskForItAtOnceGetTheSame) {
   }
 }
 
+TEST(LocalMemory, ThreadsThatAskForAVersionAtOnceGetTheSame) {
+  for (int round = 0; round < 50; ++round) {
+    LazyVersion version;
+    EXPECT_EQ(version.current(), 0);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&version] {
+        auto shared = version.get();
+        shared.bump();
+      });
+    }
+    for (auto& thread : threads) {
+      thread.join();
+    }
+    EXPECT_EQ(version.current(), 4);
+  }
+}
+
 } // namespace local_memory_test
 
 } // namespace weft

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/macros/Macros.h>
+
 #include <atomic>
 #include <memory>
 
@@ -35,10 +37,18 @@ class LazyValue {
   }
   /// Only where no other thread uses the value.
   void reset() {
-    const std::unique_ptr<T> gone(value_.exchange(nullptr, std::memory_order_relaxed));
+    if (auto* gone = value_.load(std::memory_order_relaxed); C10_UNLIKELY(gone != nullptr)) {
+      value_.store(nullptr, std::memory_order_relaxed);
+      destroy(gone);
+    }
   }
 
  private:
+  /// Apart, so that an owner whose value was never made is destroyed in few instructions.
+  C10_NOINLINE static void destroy(T* value) {
+    delete value;
+  }
+
   std::atomic<T*> value_ = nullptr;
 };
 

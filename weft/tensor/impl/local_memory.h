@@ -8,6 +8,33 @@
 
 namespace weft {
 
+/// A version counter that the first get() makes: few tensors need it, and it has memory of its own.
+class LazyVersion {
+ public:
+  /// Two threads that call it at the same time get the same counter.
+  const c10::VariableVersion& get() {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    if (!is_made()) {
+      version_ = c10::VariableVersion(0);
+      is_made_.store(true, std::memory_order_release);
+    }
+    return version_;
+  }
+  /// 0 before the first get().
+  uint32_t current() const {
+    return C10_UNLIKELY(is_made()) ? version_.current_version() : 0;
+  }
+
+ private:
+  bool is_made() const {
+    return is_made_.load(std::memory_order_acquire);
+  }
+
+  std::atomic<bool> is_made_ = false;
+  c10::VariableVersion version_{c10::VariableVersion::DISABLED};
+};
+
 /// Counts the writes to the memory of a local tensor, so that copies of its values can notice that they are out of
 /// date. Distributed tensors that share the memory (views, detached tensors, `.data`) share one LocalMemory. Unlike
 /// autograd's version counter it counts every write, also in inference mode and through `.data`.
@@ -15,7 +42,7 @@ class LocalMemory : public c10::intrusive_ptr_target {
  public:
   /// The number of writes so far. A copy is out of date once this is larger than when the copy was made.
   uint64_t writes() const {
-    return writes_.load(std::memory_order_relaxed) + plain_writes_.current_version();
+    return writes_.load(std::memory_order_relaxed) + plain_writes_.current();
   }
   /// Every kernel that writes to a local tensor calls this before it writes.
   void count_write() {
@@ -23,31 +50,24 @@ class LocalMemory : public c10::intrusive_ptr_target {
   }
   /// The version counter of plain tensors that share this memory in inference mode, where the distributed tensor has
   /// none.
-  const c10::VariableVersion& plain_writes() const {
-    return plain_writes_;
+  const c10::VariableVersion& plain_writes() {
+    return plain_writes_.get();
   }
 
   /// The version counter of plain tensors that share the memory of a copied view of this tensor: writes to them do not
   /// reach this memory.
   const c10::VariableVersion& writes_to_copies() {
-    static std::mutex mutex; // two threads may make the first call at once
-    const std::lock_guard lock(mutex);
-    if (!gives_copies_.load(std::memory_order_relaxed)) {
-      writes_to_copies_ = c10::VariableVersion(0);
-      gives_copies_.store(true, std::memory_order_release);
-    }
-    return writes_to_copies_;
+    return writes_to_copies_.get();
   }
   /// Whether the user has written to such a plain tensor, so that neither this memory nor any copy of it is up to date.
   bool misses_writes() const {
-    return C10_UNLIKELY(gives_copies_.load(std::memory_order_acquire)) && writes_to_copies_.current_version() != 0;
+    return writes_to_copies_.current() != 0;
   }
 
  private:
   std::atomic<uint64_t> writes_ = 0;
-  c10::VariableVersion plain_writes_{0};
-  std::atomic<bool> gives_copies_ = false;
-  c10::VariableVersion writes_to_copies_{c10::VariableVersion::DISABLED};
+  LazyVersion plain_writes_;
+  LazyVersion writes_to_copies_;
 };
 
 using LocalMemoryPtr = c10::intrusive_ptr<LocalMemory>;
@@ -63,21 +83,15 @@ class LazyLocalMemory {
   }
 
   /// Two threads that call it at the same time get the same LocalMemory.
-  LocalMemoryPtr get() const {
+  C10_ALWAYS_INLINE LocalMemoryPtr get() const {
     auto* found = memory_.load(std::memory_order_acquire);
-    if (found == nullptr) {
-      auto made = c10::make_intrusive<LocalMemory>();
-      if (memory_.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel)) {
-        found = made.release();
-      }
-    }
-    return LocalMemoryPtr::reclaim_copy(found);
+    return LocalMemoryPtr::reclaim_copy(C10_LIKELY(found != nullptr) ? found : make());
   }
-  void set(LocalMemoryPtr memory) {
+  C10_ALWAYS_INLINE void set(LocalMemoryPtr memory) {
     reset();
     memory_.store(memory.release(), std::memory_order_release);
   }
-  void reset() {
+  C10_ALWAYS_INLINE void reset() {
     if (auto* memory = memory_.load(std::memory_order_relaxed)) {
       memory_.store(nullptr, std::memory_order_relaxed);
       LocalMemoryPtr::reclaim(memory);
@@ -95,6 +109,12 @@ class LazyLocalMemory {
   }
 
  private:
+  C10_NOINLINE LocalMemory* make() const {
+    LocalMemory* found = nullptr;
+    auto made = c10::make_intrusive<LocalMemory>();
+    return memory_.compare_exchange_strong(found, made.get(), std::memory_order_acq_rel) ? made.release() : found;
+  }
+
   mutable std::atomic<LocalMemory*> memory_ = nullptr;
 };
 
