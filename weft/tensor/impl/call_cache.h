@@ -1,15 +1,11 @@
 #pragma once
 
 #include "weft/propagation/call_key.h"
+#include "weft/tensor/impl/fast_tls.h"
 #include "weft/tensor/impl/prepared_call.h"
 
 #include <memory>
 #include <vector>
-
-/// For a small thread-local variable that every operator reads: the thread finds it by an offset instead of by a
-/// function call. The memory for such variables is reserved when a program starts, with little room for libraries that
-/// are loaded later.
-#define WEFT_FAST_TLS __attribute__((tls_model("initial-exec")))
 
 namespace weft {
 

@@ -1,5 +1,7 @@
 #include "weft/tensor/impl/dtensor_impl.h"
 
+#include "weft/tensor/impl/kept_memory.h"
+
 namespace weft {
 
 namespace {
@@ -29,6 +31,14 @@ at::Tensor if_there(const AsyncTensor& local) {
 }
 
 } // namespace
+
+void* DTensorImpl::operator new(size_t /*size*/) {
+  return KeptMemory<sizeof(DTensorImpl)>::take();
+}
+
+void DTensorImpl::operator delete(void* memory) noexcept {
+  KeptMemory<sizeof(DTensorImpl)>::give_back(memory);
+}
 
 inline void DTensorImpl::take_sizes_from(const DTensorImpl& like) {
   sizes_and_strides_ = like.sizes_and_strides_;

@@ -18,7 +18,7 @@ constexpr auto kDTensorKey = c10::DispatchKey::PrivateUse2;
 
 /// A distributed tensor: global sizes and strides, the real device, this rank's local tensor and the spec. It has no
 /// storage of its own; views share the storage of their base's local tensor.
-class DTensorImpl : public c10::TensorImpl {
+class DTensorImpl final : public c10::TensorImpl {
  public:
   DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device);
   /// A tensor with the spec of `like`. Copies the sizes, strides and flags that `like` has computed from the spec.
@@ -28,6 +28,11 @@ class DTensorImpl : public c10::TensorImpl {
   DTensorImpl(const DTensorImpl& like, AsyncTensor local, c10::Device device);
 
   /// This rank's local tensor. The first call waits if a collective still writes it.
+  /// Memory that this thread has kept of destroyed tensors: malloc and free take as many instructions as making and
+  /// destroying the tensor.
+  static void* operator new(size_t size);
+  static void operator delete(void* memory) noexcept;
+
   const at::Tensor& local() const {
     return local_.wait();
   }
