@@ -121,7 +121,8 @@ class DirectKernel<Return(Args...)> {
     return self;
   }
   static at::Tensor result(const PreparedCall& call, at::Tensor local, const auto& first, const auto&...) {
-    return wrap_output(std::move(local), call.outputs[0], base_of(first));
+    const auto& output = call.outputs[0];
+    return wrap_output(std::move(local), output, output.is_view ? base_of(first) : nullptr);
   }
   static std::vector<at::Tensor> result(
       const PreparedCall& call,

@@ -412,24 +412,8 @@ void count_writes(at::TensorList written, bool tells_autograd) {
   }
 }
 
-at::Tensor wrap_output(at::Tensor&& local, const PreparedOutput& output, const DTensorImpl* base) {
-  if (!local.defined()) {
-    return {};
-  }
-  // A view that had to be copied also gets strides in the order of the spec's, because `reshape` decides by the spec's
-  // strides whether it can return a view.
-  const bool has_own_memory = !output.is_view || output.is_copy;
-  if (C10_UNLIKELY(has_own_memory && !output.contiguous)) {
-    local = in_order_of(local, *output.spec);
-  } else if (C10_UNLIKELY(has_own_memory && !local.is_contiguous())) {
-    local = local.contiguous();
-  }
-  if (output.is_view) {
-    auto view = make_dtensor_like(*output.like, std::move(local));
-    static_cast<DTensorImpl*>(view.unsafeGetTensorImpl())->become_view(*base, output.offset, output.is_copy);
-    return view;
-  }
-  return make_dtensor_like(*output.like, std::move(local));
+void arrange(at::Tensor& local, const PreparedOutput& output) {
+  local = output.contiguous ? local.contiguous() : in_order_of(local, *output.spec);
 }
 
 void run_local_call(

@@ -60,8 +60,8 @@ DTensorImpl::DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device)
   take_lazy_signs(*this, if_there(local_));
 }
 
-DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor&& local)
-    : TensorImpl(keys_on(local.device(), *like.spec_), like.data_type_, local.device()),
+inline DTensorImpl::DTensorImpl(const DTensorImpl& like, at::Tensor&& local, c10::Device device)
+    : TensorImpl(keys_on(device, *like.spec_), like.data_type_, device),
       local_(std::move(local)),
       spec_(like.spec_),
       is_cast_parameter_(like.is_cast_parameter_) {
@@ -77,17 +77,33 @@ DTensorImpl::DTensorImpl(const DTensorImpl& like, AsyncTensor local, c10::Device
   take_lazy_signs(*this, if_there(local_));
 }
 
-void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
+/// A view is an inference tensor if its base is one, in whatever mode the view is taken. Inference tensors have none of
+/// these keys.
+C10_NOINLINE void DTensorImpl::take_view_keys(const DTensorImpl& base) {
+  constexpr auto kTracked = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+  key_set_ = (key_set_ - kTracked) | (base.key_set_ & kTracked);
+  version_counter_ = is_inference() ? c10::VariableVersion() : c10::VariableVersion(0);
+}
+
+C10_ALWAYS_INLINE void DTensorImpl::attach_to(const DTensorImpl& base, int64_t offset, bool is_copy) {
   storage_offset_ = base.storage_offset_ + offset;
-  constexpr auto kView = c10::DispatchKey::ADInplaceOrView;
-  if (C10_UNLIKELY(key_set_.has(kView) != base.key_set_.has(kView))) {
-    // A view is an inference tensor if its base is one, in whatever mode the view is taken. Inference tensors have none
-    // of these keys.
-    constexpr auto kTracked = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
-    key_set_ = (key_set_ - kTracked) | (base.key_set_ & kTracked);
-    version_counter_ = is_inference() ? c10::VariableVersion() : c10::VariableVersion(0);
+  if (C10_UNLIKELY((key_set_ ^ base.key_set_).has(c10::DispatchKey::ADInplaceOrView))) {
+    take_view_keys(base);
   }
-  if (C10_UNLIKELY(base.is_copy_of_base())) {
+  if (C10_LIKELY(!is_copy && base.rare_.find() == nullptr && rare_.find() == nullptr)) {
+    memory_.set(base.memory());
+  } else {
+    become_view_of_copy(base, is_copy);
+  }
+}
+
+void DTensorImpl::become_view(const DTensorImpl& base, int64_t offset, bool is_copy) {
+  attach_to(base, offset, is_copy);
+}
+
+/// The rest of become_view where either tensor may be a copy.
+C10_NOINLINE void DTensorImpl::become_view_of_copy(const DTensorImpl& base, bool is_copy) {
+  if (base.is_copy_of_base()) {
     rare_.make().copied = base.rare_.find()->copied;
   }
   if (!is_copy) {
@@ -240,7 +256,40 @@ at::Tensor show_to_tracer(at::Tensor tensor) {
 at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device) {
   const bool traced = is_traced(if_there(local));
   auto result = at::detail::make_tensor<DTensorImpl>(std::move(local), std::move(spec), device);
-  return C10_UNLIKELY(traced) ? show_to_tracer(std::move(result)) : result;
+  if (C10_UNLIKELY(traced)) {
+    result = show_to_tracer(std::move(result));
+  }
+  return result;
+}
+
+namespace {
+
+C10_ALWAYS_INLINE at::Tensor made_like(const DTensorImpl& like, at::Tensor&& local) {
+  const bool traced = is_traced(local);
+  const auto device = local.device();
+  at::Tensor result(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
+      c10::make_intrusive<DTensorImpl>(like, std::move(local), device).release()));
+  if (C10_UNLIKELY(traced)) {
+    result = show_to_tracer(std::move(result));
+  }
+  return result;
+}
+
+} // namespace
+
+[[gnu::flatten]] at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor&& local) {
+  return made_like(like, std::move(local));
+}
+
+[[gnu::flatten]] at::Tensor make_view_like(
+    const DTensorImpl& like,
+    at::Tensor&& local,
+    const DTensorImpl& base,
+    int64_t offset,
+    bool is_copy) {
+  auto view = made_like(like, std::move(local));
+  static_cast<DTensorImpl*>(view.unsafeGetTensorImpl())->attach_to(base, offset, is_copy);
+  return view;
 }
 
 } // namespace weft

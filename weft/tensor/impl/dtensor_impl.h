@@ -21,18 +21,19 @@ constexpr auto kDTensorKey = c10::DispatchKey::PrivateUse2;
 class DTensorImpl final : public c10::TensorImpl {
  public:
   DTensorImpl(AsyncTensor local, SpecPtr spec, c10::Device device);
-  /// A tensor with the spec of `like`. Copies the sizes, strides and flags that `like` has computed from the spec.
-  DTensorImpl(const DTensorImpl& like, at::Tensor&& local);
+  /// A tensor with the spec of `like`. Copies the sizes, strides and flags that `like` has computed from the spec. For
+  /// make_dtensor_like alone, in whose source file it is defined.
+  inline DTensorImpl(const DTensorImpl& like, at::Tensor&& local, c10::Device device);
 
   /// As above, of a local tensor that a collective may still write.
   DTensorImpl(const DTensorImpl& like, AsyncTensor local, c10::Device device);
 
-  /// This rank's local tensor. The first call waits if a collective still writes it.
   /// Memory that this thread has kept of destroyed tensors: malloc and free take as many instructions as making and
   /// destroying the tensor.
   static void* operator new(size_t size);
   static void operator delete(void* memory) noexcept;
 
+  /// This rank's local tensor. The first call waits if a collective still writes it.
   const at::Tensor& local() const {
     return local_.wait();
   }
@@ -121,6 +122,11 @@ class DTensorImpl final : public c10::TensorImpl {
   void release_resources() override;
 
  private:
+  friend at::Tensor make_view_like(const DTensorImpl&, at::Tensor&&, const DTensorImpl&, int64_t, bool);
+
+  C10_ALWAYS_INLINE void attach_to(const DTensorImpl& base, int64_t offset, bool is_copy);
+  void take_view_keys(const DTensorImpl& base);
+  void become_view_of_copy(const DTensorImpl& base, bool is_copy);
   template <class Version>
   c10::intrusive_ptr<TensorImpl> detached_copy(
       const DTensorImpl& like,
@@ -191,11 +197,14 @@ void show_to_tracer_by(void (*show)(const at::Tensor&));
 at::Tensor show_to_tracer(at::Tensor tensor);
 
 at::Tensor make_dtensor(AsyncTensor local, SpecPtr spec, c10::Device device);
-inline at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor&& local) {
-  const bool traced = is_traced(local);
-  auto result = at::detail::make_tensor<DTensorImpl>(like, std::move(local));
-  return C10_UNLIKELY(traced) ? show_to_tracer(std::move(result)) : result;
-}
+at::Tensor make_dtensor_like(const DTensorImpl& like, at::Tensor&& local);
+/// The same as a view of `base`, see DTensorImpl::become_view.
+at::Tensor make_view_like(
+    const DTensorImpl& like,
+    at::Tensor&& local,
+    const DTensorImpl& base,
+    int64_t offset,
+    bool is_copy);
 inline at::Tensor make_dtensor(const at::Tensor& local, SpecPtr spec) {
   const auto device = local.device();
   return make_dtensor(AsyncTensor(local), std::move(spec), device);
