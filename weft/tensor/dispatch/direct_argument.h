@@ -11,19 +11,8 @@ namespace weft {
 template <class T>
 class DirectArgument;
 
-/// The local tensor of a distributed tensor, or a plain number itself. nullptr if the general kernel is needed: the
-/// tensor is out of date, or is a leaf without the hook that keeps its gradient's layout, or is a plain tensor with
-/// dims or a gradient.
-inline const at::Tensor* read_direct_tensor(const at::Tensor& tensor, CallKey& key) {
-  auto* impl = as_dtensor(tensor);
-  if (C10_LIKELY(impl != nullptr)) {
-    const bool is_leaf = is_parameter(tensor);
-    if (C10_UNLIKELY((is_leaf && !impl->has_gradient_layout()) || impl->is_stale())) {
-      return nullptr;
-    }
-    key.add(word_of(*impl, is_leaf));
-    return &impl->local();
-  }
+/// The plain tensor itself; see read_direct_tensor.
+C10_NOINLINE inline const at::Tensor* read_direct_plain(const at::Tensor& tensor, CallKey& key) {
   if (!tensor.defined()) {
     key.add(0);
     return &tensor;
@@ -36,10 +25,26 @@ inline const at::Tensor* read_direct_tensor(const at::Tensor& tensor, CallKey& k
   return &tensor;
 }
 
+/// The local tensor of a distributed tensor, or a plain number itself. nullptr if the general kernel is needed: the
+/// tensor is out of date, or is a leaf without the hook that keeps its gradient's layout, or is a plain tensor with
+/// dims or a gradient.
+C10_ALWAYS_INLINE const at::Tensor* read_direct_tensor(const at::Tensor& tensor, CallKey& key) {
+  const auto* impl = as_dtensor(tensor);
+  if (C10_UNLIKELY(impl == nullptr)) {
+    return read_direct_plain(tensor, key);
+  }
+  const bool is_leaf = is_parameter(tensor);
+  if (C10_UNLIKELY((is_leaf && !impl->has_gradient_layout()) || impl->is_stale())) {
+    return nullptr;
+  }
+  key.add(word_of(*impl, is_leaf));
+  return &impl->local();
+}
+
 template <>
 class DirectArgument<const at::Tensor&> {
  public:
-  bool read(const at::Tensor& tensor, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+  C10_ALWAYS_INLINE bool read(const at::Tensor& tensor, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
     local_ = read_direct_tensor(tensor, key);
     return local_ != nullptr;
   }
@@ -56,7 +61,7 @@ class DirectArgument<const at::Tensor&> {
 template <>
 class DirectArgument<at::Tensor&> {
  public:
-  bool read(const at::Tensor& tensor, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+  C10_ALWAYS_INLINE bool read(const at::Tensor& tensor, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
     local_ = const_cast<at::Tensor*>(read_direct_tensor(tensor, key));
     return local_ != nullptr;
   }
@@ -71,7 +76,10 @@ class DirectArgument<at::Tensor&> {
 template <>
 class DirectArgument<const std::optional<at::Tensor>&> {
  public:
-  bool read(const std::optional<at::Tensor>& tensor, OperatorSchema::ArgumentKind /*kind*/, CallKey& key) {
+  C10_ALWAYS_INLINE bool read(
+      const std::optional<at::Tensor>& tensor,
+      OperatorSchema::ArgumentKind /*kind*/,
+      CallKey& key) {
     if (!tensor || !tensor->defined()) {
       key.add(0);
       return true;
@@ -165,7 +173,12 @@ inline bool read_value(const c10::SymInt& value, OperatorSchema::ArgumentKind /*
 template <class T>
 bool read_value(c10::ArrayRef<T> values, OperatorSchema::ArgumentKind kind, CallKey& key) {
   key.add(values.size());
-  return std::all_of(values.begin(), values.end(), [&](const auto& value) { return read_value(value, kind, key); });
+  for (const auto& value : values) { // few: std::all_of is unrolled, which costs more than it saves
+    if (!read_value(value, kind, key)) {
+      return false;
+    }
+  }
+  return true;
 }
 template <class T>
 bool read_optional(const T& value, OperatorSchema::ArgumentKind kind, CallKey& key) {

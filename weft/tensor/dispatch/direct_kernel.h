@@ -50,10 +50,13 @@ class DirectKernel<Return(Args...)> {
  private:
   static constexpr bool kWrites = std::is_void_v<Return> || std::is_same_v<Return, at::Tensor&>;
 
+  /// Flat, because calls of functions that add one word each take more instructions than adding it.
   template <size_t... I>
-  const PreparedCall* find(std::tuple<DirectArgument<Args>...>& arguments, std::index_sequence<I...>, Args&... args)
-      const {
-    if (C10_UNLIKELY(Scopes::of_thread().any())) {
+  [[gnu::flatten]] const PreparedCall* find(
+      std::tuple<DirectArgument<Args>...>& arguments,
+      std::index_sequence<I...>,
+      Args&... args) const {
+    if (C10_UNLIKELY(Scopes::any_of_thread())) {
       return nullptr;
     }
     CallKey key;

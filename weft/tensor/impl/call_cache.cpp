@@ -25,7 +25,7 @@ PreparedCall& CallCache::add(const CallKey& key, PreparedCall call) {
   if (size_ >= kMaxCalls) {
     start_anew();
   }
-  if (2 * (size_ + 1) > slots_.size()) {
+  if (4 * (size_ + 1) > slots_.size()) {
     grow();
   }
   auto& slot = slots_[place_of(key)];
@@ -35,7 +35,7 @@ PreparedCall& CallCache::add(const CallKey& key, PreparedCall call) {
 }
 
 void CallCache::start_anew() {
-  former_ = std::exchange(slots_, Slots(64));
+  former_ = std::exchange(slots_, Slots(kFirstSlots));
   size_ = 0;
 }
 
