@@ -126,14 +126,12 @@ void Schedule::begin_recomputation(Unit& unit) {
   unit.gather();
 }
 
-void Schedule::begin_backward(Unit& unit) {
+void Schedule::begin_backward(Unit& unit, uint64_t node) {
   begin_backward_pass();
-  // Autograd runs later nodes first, so that the backward of a unit whose forward came after this one's is done, unless one of them
-  // is inside of the other: both may begin with the same node.
   Units done;
   std::erase_if(in_backward_, [&](const auto& each) {
     const auto other = each.lock();
-    const bool goes_on = other && other.get() != &unit && (other->contains(unit) || unit.contains(*other));
+    const bool goes_on = other && other.get() != &unit && other->may_go_on(unit, node);
     if (other && other.get() != &unit && !goes_on) {
       done.push_back(other);
     }

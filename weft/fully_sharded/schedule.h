@@ -16,7 +16,8 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   void add(Unit& unit);
   /// Called when a unit is about to compute: gathers it, and starts the gather of the one that came next the last time.
   void begin_forward(Unit& unit);
-  void begin_backward(Unit& unit);
+  /// `node` is the sequence number of the node of autograd that runs next.
+  void begin_backward(Unit& unit, uint64_t node);
   /// Called when a checkpoint computes a unit's forward anew, in backward: gathers the unit, for its own backward as well.
   void begin_recomputation(Unit& unit);
   /// Called when a unit's forward is over: frees the units inside of it whose gathers were started and that it has not reached.

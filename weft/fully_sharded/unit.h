@@ -128,6 +128,10 @@ class Unit : public std::enable_shared_from_this<Unit> {
 
   /// Called when no node of the unit's forward is left to run.
   void end_backward();
+  /// Whether a backward of the unit runs in autograd's pass of this thread.
+  bool is_in_this_pass() const;
+  /// Whether nodes of this unit's forward may be left to run when a node runs in which the backward of another unit begins.
+  bool may_go_on(const Unit& beginning, uint64_t node) const;
   /// Frees the gathered parameters unless something may still read them.
   void free_unused(bool keeps_part = false);
   /// Forgets the gradients that were not reduced, or not over the replicas.
@@ -135,7 +139,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   UsePtr make_use(bool is_global);
   /// Makes backward begin with a gather. Whether one of the outputs was computed in the forward.
   bool hook_outputs(const UsePtr& use, c10::ArrayRef<at::Tensor> outputs);
-  void begin_backward(const UsePtr& use);
+  void begin_backward(const UsePtr& use, uint64_t node);
   torch::autograd::variable_list reduce(const Use& use, torch::autograd::variable_list&& gradients);
   void collect(const Use& use, torch::autograd::variable_list& gradients);
   GradientReduction& reduction_of(size_t group, bool is_global);

@@ -42,16 +42,18 @@ class Unit::GatherNode : public torch::autograd::Node {
 /// Runs before the backward of a unit's output.
 class Unit::BeginBackwardHook : public torch::autograd::FunctionPreHook {
  public:
-  BeginBackwardHook(std::shared_ptr<Unit> unit, UsePtr use) : unit_(std::move(unit)), use_(std::move(use)) {}
+  BeginBackwardHook(std::shared_ptr<Unit> unit, UsePtr use, uint64_t node)
+      : unit_(std::move(unit)), use_(std::move(use)), node_(node) {}
 
   variable_list operator()(const variable_list& gradients) override {
-    unit_->begin_backward(use_);
+    unit_->begin_backward(use_, node_);
     return gradients;
   }
 
  private:
   std::shared_ptr<Unit> unit_;
   UsePtr use_;
+  uint64_t node_; // the sequence number of the output's node
 };
 
 Unit::UsePtr Unit::make_use(bool is_global) {
@@ -96,7 +98,8 @@ bool Unit::hook_outputs(const UsePtr& use, c10::ArrayRef<at::Tensor> outputs) {
     // The node of a gathered parameter that is a result needs no memory, and a hook that holds the parameter whose node it is would
     // never be freed.
     if (dynamic_cast<GatherNode*>(tensor.grad_fn().get()) == nullptr) {
-      tensor.grad_fn()->add_tensor_pre_hook(std::make_unique<BeginBackwardHook>(shared_from_this(), use));
+      const auto& node = tensor.grad_fn();
+      node->add_tensor_pre_hook(std::make_unique<BeginBackwardHook>(shared_from_this(), use, node->sequence_nr()));
     }
   };
   for (const auto& output : outputs) {
@@ -116,17 +119,35 @@ void Unit::check_as_in_forward(const Use& use) const {
       *as_dtensor(leaves_[0])->spec(), "). Call backward before the optimizer's step.");
 }
 
-void Unit::begin_backward(const UsePtr& use) {
-  if (backward_ == use) {
+bool Unit::is_in_this_pass() const {
+  return backward_ && backward_task_ == torch::autograd::get_current_graph_task_id();
+}
+
+bool Unit::may_go_on(const Unit& beginning, uint64_t node) const {
+  if (is_in_this_pass()) {
+    return backward_->may_go_on(
+        node); // where one of them was inside of the other, or several modules of one unit around the other
+  }
+  // A checkpoint runs a pass of its own, of new nodes.
+  return contains(beginning) || beginning.contains(*this);
+}
+
+void Unit::begin_backward(const UsePtr& use, uint64_t node) {
+  while (backward_ && backward_->around && node < backward_->begin) {
+    backward_ = std::exchange(backward_->around, nullptr); // a module that has called itself
+    show_parameters();
+  }
+  if (backward_ == use || (backward_ && backward_->is_inside(use))) {
     return; // of another output
   }
   const bool creates_graph = at::GradMode::is_enabled();
   const at::AutoGradMode no_graph(false);
   check_as_in_forward(*use);
-  schedule_->begin_backward(*this);
+  schedule_->begin_backward(*this, node);
   if (creates_graph) {
     kept_uses_.insert(use->number); // the graph of the gradients reads the gathered parameters, too
   }
+  use->around = is_in_this_pass() && backward_->may_go_on(node) ? backward_ : nullptr;
   backward_ = use;
   backward_task_ = torch::autograd::get_current_graph_task_id();
   show_parameters();
@@ -298,7 +319,10 @@ variable_list Unit::reduce(const Use& use, variable_list&& gradients) {
   kept_uses_.erase(use.number);
   const at::AutoGradMode no_graph(false);
   // A checkpoint inside of the unit runs a backward of its own; the unit's goes on after it.
-  if (!backward_ || backward_task_ == torch::autograd::get_current_graph_task_id()) {
+  if (is_in_this_pass() && backward_->number == use.number && backward_->around) {
+    backward_ = std::exchange(backward_->around, nullptr);
+    show_parameters();
+  } else if (!backward_ || is_in_this_pass()) {
     end_backward();
   }
   memory_->wait_for_reductions();

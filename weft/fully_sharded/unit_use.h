@@ -17,7 +17,16 @@ struct Unit::Use {
   std::vector<uint32_t> versions; // of the gathered parameters
   std::vector<size_t> trained;    // the leaves whose gradients the node is given
   uint64_t begin = 0;             // the nodes of this forward have sequence numbers from here on
+  UsePtr around =
+      nullptr; // in backward: the unit's forward that this one is inside of, whose backward goes on after it
 
+  bool is_inside(const UsePtr& other) const {
+    return around && (around == other || around->is_inside(other));
+  }
+  /// Whether nodes of this forward, or of those around it, may be left to run when `node` does: autograd runs later nodes first.
+  bool may_go_on(uint64_t node) const {
+    return node >= begin || (around && around->may_go_on(node));
+  }
   /// Whether a tensor was computed in this forward, so that a backward may begin there.
   bool has_computed(const at::Tensor& tensor) const;
   /// Whether a tensor is a gathered parameter or shares the memory of one.
