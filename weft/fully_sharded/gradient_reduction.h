@@ -31,6 +31,13 @@ class GradientReduction {
   /// Adds this member's term of the gradient of a gathered parameter: a local tensor in the layout `before` along the mesh dims
   /// other than that of the shards.
   void add(size_t number, const at::Tensor& local, const Layout& before);
+  /// Some member may add a term of this parameter.
+  void expect(size_t number) {
+    terms_[number].is_expected = true;
+  }
+  bool expects(size_t number) const {
+    return terms_[number].is_expected;
+  }
   /// The layout in which the terms of a parameter were given so far.
   const std::optional<Layout>& layout_before(size_t number) const {
     return terms_[number].before;
@@ -52,6 +59,7 @@ class GradientReduction {
  private:
   struct Term {
     std::optional<Layout> before; // if there is a term
+    bool is_expected = false;
   };
 
   int64_t length_for(int64_t member) const;

@@ -150,6 +150,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   at::Tensor take_gradient(const GradientReduction* reduction, size_t number);
   /// Reduces what passes before have left, if this one reduces and has not used the unit.
   void reduce_sums();
+  /// Adds a gradient to that of a leaf, as autograd does with one that arrives.
+  void accumulate(const at::Tensor& leaf, at::Tensor gradient) const;
   void show_parameters();
   /// Ends unshard(), and frees gathered memory as free_gathered() does, unless a forward or backward uses it.
   void free_after_use(bool keeps_part);

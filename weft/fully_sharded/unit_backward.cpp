@@ -207,6 +207,7 @@ void Unit::collect(const Use& use, variable_list& gradients) {
     // Of plain data also without a term: another rank may have one, and all make the call.
     const auto& place = places_[use.trained[i]];
     auto& reduction = reduction_of(place.group, use.is_global);
+    reduction.expect(place.number);
     if (has_term) {
       reduction.add(place.number, terms[i].local, terms[i].layout);
       terms[i].local.reset();
@@ -267,6 +268,16 @@ void Unit::start_reduction(size_t g, const Use& use, variable_list& results) {
       results[i] = gradient.defined() ? redistribute(gradient, as_dtensor(leaves_[k])->spec()->layout()) : gradient;
     }
   }
+  for (size_t k = 0; k < leaves_.size(); ++k) {
+    const auto& place = places_[k];
+    const bool is_trained = std::binary_search(use.trained.begin(), use.trained.end(), k);
+    if (place.group == g && !is_trained && reduction->expects(place.number)) {
+      finish(*reduction); // frozen since a pass that was not reduced
+      if (auto gradient = take_gradient(reduction.get(), k); gradient.defined()) {
+        unreduced_[k] = std::move(gradient); // the end of the pass accumulates it
+      }
+    }
+  }
   if (!later.empty()) {
     at_end_of_pass([self = shared_from_this(), reduction, later = std::move(later)] {
       self->finish(*reduction);
@@ -298,16 +309,26 @@ void Unit::reduce_sums() {
     if (!gradient.defined()) {
       continue;
     }
-    // As autograd does with a gradient that arrives. Buckets may have been reduced already.
-    const auto accumulator = torch::autograd::impl::grad_accumulator(leaves_[k]);
-    variable_list gradients;
-    gradients.push_back(redistribute(gradient, as_dtensor(leaves_[k])->spec()->layout()));
-    gradient.reset();
-    for (const auto& hook : torch::autograd::impl::hooks(leaves_[k])) {
-      gradients = (*hook)(gradients);
-    }
-    (*accumulator)(std::move(gradients));
+    accumulate(leaves_[k], std::move(gradient));
   }
+}
+
+void Unit::accumulate(const at::Tensor& leaf, at::Tensor gradient) const {
+  // Buckets may have been reduced already.
+  gradient = redistribute(gradient, as_dtensor(leaf)->spec()->layout());
+  if (!leaf.requires_grad()) {
+    // Frozen since the pass that has given the gradient, which on one device would have been accumulated then.
+    auto& before = leaf.mutable_grad();
+    before = before.defined() ? before + gradient : gradient;
+    return;
+  }
+  const auto accumulator = torch::autograd::impl::grad_accumulator(leaf);
+  variable_list gradients;
+  gradients.push_back(std::move(gradient));
+  for (const auto& hook : torch::autograd::impl::hooks(leaf)) {
+    gradients = (*hook)(gradients);
+  }
+  (*accumulator)(std::move(gradients));
 }
 
 variable_list Unit::reduce(const Use& use, variable_list&& gradients) {
