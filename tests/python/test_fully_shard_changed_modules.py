@@ -7,6 +7,7 @@ import torch
 import weft
 from torch import nn
 from torch.nn import functional as F
+from weft import Partial, Replicate, Shard
 
 RANKS = 2
 
@@ -41,6 +42,51 @@ def on_mesh(program):
 def expect_gradients(model, expected):
     for name, parameter in expected.named_parameters():
         torch.testing.assert_close(model.get_parameter(name).grad.full_tensor(), parameter.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0), Shard(-1), Partial()], ids=str)
+def test_data_of_another_layout(placement):
+    expected = plain_model()
+    for parameter in expected.parameters():
+        parameter.data = parameter.data * 0.5
+    loss_of(expected, X, TARGET).backward()
+
+    def program(model, x, target):
+        loss_of(model, x, target).backward()
+        model.zero_grad()
+        placements = [p.placements for p in model.parameters()]
+        for parameter in model.parameters():
+            parameter.data = (parameter.data * 0.5).redistribute(placements=[Replicate()]).redistribute(placements=[placement])
+        loss_of(model, x, target).backward()
+        assert [p.placements for p in model.parameters()] == placements
+        expect_gradients(model, expected)
+
+    on_mesh(program)
+
+
+def test_parameters_to_vector_and_back():
+    expected = plain_model()
+    for parameter in expected.parameters():
+        parameter.data = parameter.data * 0.5
+    loss_of(expected, X, TARGET).backward()
+
+    def program(model, x, target):
+        vector = nn.utils.parameters_to_vector(model.parameters())
+        nn.utils.vector_to_parameters(vector * 0.5, model.parameters())
+        loss_of(model, x, target).backward()
+        expect_gradients(model, expected)
+
+    on_mesh(program)
+
+
+def test_data_of_another_shape_is_refused():
+    def program(model, x, target):
+        weight = model[0].weight
+        weight.data = weft.distribute_tensor(torch.zeros(8, 5), weight.device_mesh, [Shard(0)])
+        with pytest.raises(ValueError, match="must keep their mesh and shape, but .*f32.8,5"):
+            model(x)
+
+    on_mesh(program)
 
 
 def frozen_module(model):

@@ -5,6 +5,7 @@
 #include "weft/core/shard_math.h"
 #include "weft/fully_sharded/mesh_on.h"
 #include "weft/fully_sharded/shard_parameters.h"
+#include "weft/tensor/boundary/redistribute.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
@@ -62,6 +63,7 @@ void FlatParameters::lay_out() {
     const auto& layout = spec(k)->layout();
     const auto gathered = layout.with(mesh_dim_, Replicate());
     auto& slot = slots_.emplace_back();
+    slot.spec = spec(k);
     slot.dim = layout[mesh_dim_].dim();
     slot.shape = weft::local_shape_and_offset(spec(k)->sizes(), gathered, mesh().shape(), mesh().coordinate()).shape;
     std::rotate(slot.shape.begin(), slot.shape.begin() + slot.dim, slot.shape.begin() + slot.dim + 1);
@@ -154,18 +156,25 @@ uint32_t FlatParameters::lengths_hash() const {
   return static_cast<uint32_t>(hash >> 40);
 }
 
+at::Tensor FlatParameters::shard_of(size_t number) const {
+  const auto& given = *spec(number);
+  const auto& own = *slots_[number].spec;
+  TORCH_CHECK_VALUE(
+      given.mesh() == own.mesh() && given.sizes() == own.sizes(),
+      "[fully_shard] the parameters of a unit must keep their mesh and shape, but ", own, " was given data of ", given,
+      ". Make the module anew and call fully_shard for it.");
+  if (given.layout() == own.layout()) {
+    return as_dtensor(leaves_[number])->local();
+  }
+  return as_dtensor(redistribute(leaves_[number].detach(), own.layout()))->local();
+}
+
 void FlatParameters::adopt() {
   const auto own = mesh().rank(mesh_dim_);
-  const auto place = [&](size_t k) {
-    const auto& local = as_dtensor(leaves_[k])->local();
-    const auto rows = shard_.narrow(0, begin_in_range(k, own), local.numel());
-    return rows_in_place(k, rows.view(rows_in_front(k, local).sizes()));
-  };
   // Leaves that are adopted there are trained outside, unless they are tensors of that mode.
   const auto is_inference = [](const at::Tensor& leaf) { return leaf.is_inference(); };
   const c10::InferenceMode mode(std::any_of(leaves_.begin(), leaves_.end(), is_inference));
   const at::AutoGradMode no_graph(false);
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
   // By what all ranks see, and not by the memory of local tensors, of which some may be empty: ranks gather anew together.
   bool is_adopted = shard_.defined();
   for (size_t k = 0; is_adopted && k < leaves_.size(); ++k) {
@@ -174,9 +183,14 @@ void FlatParameters::adopt() {
   if (is_adopted) {
     return;
   }
-  const auto& first = as_dtensor(leaves_[0])->local();
+  std::vector<at::Tensor> locals;
   for (size_t k = 0; k < leaves_.size(); ++k) {
-    const auto& local = as_dtensor(leaves_[k])->local();
+    locals.push_back(shard_of(k));
+  }
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const auto& first = locals[0];
+  for (size_t k = 0; k < leaves_.size(); ++k) {
+    const auto& local = locals[k];
     TORCH_CHECK_TYPE(
         local.scalar_type() == first.scalar_type() && local.device() == first.device() && !local.is_meta(),
         "[fully_shard] the parameters of a unit must keep their dtype and have values, but got ", *spec(k), " on ",
@@ -190,12 +204,13 @@ void FlatParameters::adopt() {
   }
   shard_ = at::zeros({range_length(own)}, first.options().pinned_memory(offload_ && offload_->pins_memory));
   for (size_t k = 0; k < leaves_.size(); ++k) {
-    const auto view = place(k);
-    view.copy_(as_dtensor(leaves_[k])->local());
-    const auto& own_spec = *spec(k);
+    const auto& own_spec = *slots_[k].spec;
+    const auto rows = shard_.narrow(0, begin_in_range(k, own), locals[k].numel());
+    const auto view = rows_in_place(k, rows.view(rows_in_front(k, locals[k]).sizes()));
+    view.copy_(locals[k]);
     const auto strides = row_strides(own_spec.sizes(), slots_[k].dim);
     leaves_[k].set_data(make_dtensor(
-        view, TensorSpec::make(own_spec.mesh(), own_spec.layout(), own_spec.sizes(), strides, own_spec.dtype())));
+        view, TensorSpec::make(own_spec.mesh(), own_spec.layout(), own_spec.sizes(), strides, first.scalar_type())));
     adopted_[k] = as_dtensor(leaves_[k])->memory();
   }
 }

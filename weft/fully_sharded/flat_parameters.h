@@ -117,6 +117,7 @@ class FlatParameters {
 
  private:
   struct Slot {
+    SpecPtr spec;                // of the shard
     int64_t begin;               // in the gathered buffer
     int64_t dim;                 // of the parameter, along which it is sharded
     c10::DimVector shape;        // with that dim in front
@@ -141,6 +142,8 @@ class FlatParameters {
   uint32_t lengths_hash() const;
   void abandon_gather();
   void make_buffer();
+  /// The local tensor of a leaf in the layout of its shard, which `parameter.data = ...` may have changed.
+  at::Tensor shard_of(size_t number) const;
   /// Makes the leaves views of one buffer again, where something else (materialize, load_state_dict) gave them other memory. Where they
   /// have another dtype now, as after `module.to(dtype)`, they are gathered in that.
   void adopt();
