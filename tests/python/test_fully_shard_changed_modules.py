@@ -118,3 +118,67 @@ def test_sums_of_gradients_of_parameters_that_were_frozen_since(freeze):
         expect_gradients(model, expected)
 
     on_mesh(program)
+
+
+def given_a_parameter(model):
+    model[1].extra = nn.Parameter(torch.ones(7))
+
+
+def given_a_module(model):
+    model[1].append(nn.Linear(7, 7))
+
+
+def given_another_module(model):
+    model[1][1] = nn.Linear(7, 7)
+
+
+@pytest.mark.parametrize("change", [given_a_parameter, given_a_module, given_another_module])
+def test_parameters_that_are_added_later_are_refused_where_ranks_would_train_their_own(change):
+    def program(model, x, target):
+        loss_of(model, x, target).backward()
+        change(model)
+        with pytest.raises(ValueError, match="parameters that the module had before fully_shard are required, but .* was added since"):
+            model(x)
+        with torch.no_grad():
+            model(x)
+        for parameter in model.parameters():
+            if not weft.is_dtensor(parameter):
+                parameter.requires_grad_(False)
+        loss_of(model, x, target).backward()
+
+    on_mesh(program)
+
+
+def test_a_module_that_is_added_later_and_fully_sharded():
+    added = nn.Linear(7, 7)
+
+    expected = plain_model()
+    expected[1].append(copy.deepcopy(added))
+    loss_of(expected, X, TARGET).backward()
+
+    def program(model, x, target):
+        loss_of(model, x, target).backward()
+        model.zero_grad()
+        model[1].append(copy.deepcopy(added))
+        weft.fully_shard(model[1][2], model[0].weight.device_mesh)
+        loss_of(model, x, target).backward()
+        expect_gradients(model, expected)
+
+    on_mesh(program)
+
+
+def test_a_module_inside_that_is_compiled_later():
+    expected = plain_model()
+    loss_of(expected, X, TARGET).backward()
+
+    def program(model, x, target):
+        model[1][1] = torch.compile(model[1][1], backend="eager")
+        loss_of(model, x, target).backward()
+        assert all(weft.is_dtensor(p.grad) for p in model.parameters())
+
+    on_mesh(program)
+
+
+def test_parameters_without_a_shape_are_refused():
+    with pytest.raises(ValueError, match="parameters that have a shape are required, but 'weight' of a LazyLinear"):
+        weft.fully_shard(nn.Sequential(nn.LazyLinear(3)), weft.init_device_mesh("cpu", (1,)))

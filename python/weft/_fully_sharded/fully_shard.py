@@ -16,6 +16,7 @@ from torch import nn
 
 from weft import _C, _containers
 from weft._fully_sharded import options as _options
+from weft._fully_sharded.added_parameters import AddedParameters
 from weft._fully_sharded.module import UNIT, add_methods, units_in
 from weft._modules.distribute import check_module
 from weft._modules.forward import set_replicates_plain
@@ -90,8 +91,9 @@ class _Passes:
     the last leaves, or the end of the surrounding forward. Elsewhere each call is a pass of its own.
     """
 
-    def __init__(self, unit, modules, attributes):
+    def __init__(self, unit, modules, attributes, added):
         self.unit = unit
+        self._added = added
         self._modules = set(modules)
         self._attributes = attributes
         self._shared = None  # the pass that several modules share
@@ -100,6 +102,8 @@ class _Passes:
         surrounding = _running.forwards[-1] if _running.forwards else None
         _running.forwards.append(_Forward(self))
         is_global = self.unit.view_of(args, kwargs)
+        if is_global is False and torch.is_grad_enabled():
+            self._added.refuse()
         if len(self._modules) == 1 or surrounding is None:
             self.unit.enter(is_global)
             return
@@ -243,6 +247,11 @@ class _Parameters:
             for name, parameter in owner._parameters.items():
                 if parameter is None or id(parameter) in left_out:
                     continue
+                if nn.parameter.is_lazy(parameter):
+                    raise ValueError(
+                        f"[fully_shard] parameters that have a shape are required, but '{name}' of a {type(owner).__name__} gets one in "
+                        "its first forward. Run that before fully_shard."
+                    )
                 if getattr(parameter, _IN_UNIT, False):
                     raise ValueError(
                         f"[fully_shard] a parameter is in one unit, but '{name}' of a {type(owner).__name__} is in another already. "
@@ -337,7 +346,8 @@ def fully_shard(
     for each in inner:
         unit.add_inner(each)
     _C.Unit.join([unit, *inner])
-    passes = _Passes(unit, given, [owner.__dict__ for owner in modules])
+    added = AddedParameters(lambda: given + _own_modules([child for each in given for child in each.children()]))
+    passes = _Passes(unit, given, [owner.__dict__ for owner in modules], added)
     for each in given:
         each.__dict__[UNIT] = unit  # a module of torch.compile would give attributes that are set to the one in it
         hooks = _Hooks(passes, policy)
