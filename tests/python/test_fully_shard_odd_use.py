@@ -530,3 +530,29 @@ def test_misuse_of_arguments():
             bag(torch.arange(2)).sum().backward()
 
     on_mesh(program)
+
+
+def test_hooks_are_not_called_without_a_gradient():
+    class WithUnused(Model):
+        def __init__(self):
+            super().__init__()
+            self.unused = nn.Parameter(torch.ones(7))
+
+    def program(mesh):
+        model = sharded(WithUnused(), mesh)
+        called = []
+        for name, parameter in model.named_parameters():
+            parameter.register_hook(lambda gradient, name=name: called.append((name, gradient is not None)))
+        used = {(name, True) for name, _ in model.named_parameters() if name != "unused"}
+        x, target = own(X, mesh), own(TARGET, mesh)
+        model.set_requires_gradient_sync(False)
+        loss_of(model, x, target).backward()
+        assert called == []
+        model.set_requires_gradient_sync(True)
+        for _ in range(2):
+            loss_of(model, x, target).backward()
+            assert len(called) == len(used)
+            assert set(called) == used
+            called.clear()
+
+    on_mesh(program)

@@ -1,6 +1,7 @@
 #include "weft/comm/communicator.h"
 #include "weft/fully_sharded/gathered_parameter.h"
 #include "weft/fully_sharded/gradient_terms.h"
+#include "weft/fully_sharded/leaf_hooks.h"
 #include "weft/fully_sharded/unit_use.h"
 #include "weft/tensor/boundary/redistribute.h"
 #include "weft/tensor/gradients/gradient_layout.h"
@@ -356,6 +357,11 @@ variable_list Unit::reduce(const Use& use, variable_list&& gradients) {
   } catch (...) {
     drop_gradients(); // a step that is tried again would add to them
     throw;
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].defined()) {
+      skip_hooks_without_gradient(leaves_[use.trained[i]]);
+    }
   }
   return results;
 }
