@@ -120,6 +120,28 @@ def test_sums_of_gradients_of_parameters_that_were_frozen_since(freeze):
     on_mesh(program)
 
 
+def test_sums_of_gradients_of_parameters_that_were_replaced_since():
+    """On one device they are gone with the parameters."""
+
+    def two_passes(model, x, target):
+        loss_of(model, x, target).backward()
+        state = {name: value.clone() for name, value in model.state_dict().items() if name.startswith("1.")}
+        model.load_state_dict(state, strict=False, assign=True)
+
+    expected = plain_model()
+    two_passes(expected, X, TARGET)
+    loss_of(expected, X, TARGET).backward()
+
+    def program(model, x, target):
+        model.set_requires_gradient_sync(False)
+        two_passes(model, x, target)
+        model.set_requires_gradient_sync(True)
+        loss_of(model, x, target).backward()
+        expect_gradients(model, expected)
+
+    on_mesh(program)
+
+
 def given_a_parameter(model):
     model[1].extra = nn.Parameter(torch.ones(7))
 

@@ -38,6 +38,10 @@ class GradientReduction {
   bool expects(size_t number) const {
     return terms_[number].is_expected;
   }
+  /// Forgets the terms of a parameter that were added so far.
+  void drop(size_t number) {
+    terms_[number] = {};
+  }
   /// The layout in which the terms of a parameter were given so far.
   const std::optional<Layout>& layout_before(size_t number) const {
     return terms_[number].before;

@@ -164,6 +164,11 @@ void Unit::replace_leaf(size_t number, const at::Tensor& leaf) {
   leaves_[number] = leaf;
   const auto& place = places_[number];
   groups_[place.group]->replace(place.number, leaf);
+  // The new leaf has no gradient yet: sums that were not reduced were the old one's.
+  unreduced_[number].reset();
+  if (const auto& reduction = collecting_[place.group]) {
+    reduction->drop(place.number);
+  }
   if (leaf.requires_grad() && as_dtensor(leaf)->claim_gradient_layout()) {
     keep_gradient_layout(leaf);
   }
