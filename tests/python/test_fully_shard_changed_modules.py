@@ -64,6 +64,22 @@ def test_data_of_another_layout(placement):
     on_mesh(program)
 
 
+def test_parameters_of_another_layout():
+    expected = plain_model()
+    loss_of(expected, X, TARGET).backward()
+
+    def program(model, x, target):
+        for _ in range(2):  # in the second pass the gather of the module inside is started before its forward
+            with torch.no_grad():
+                model(x)
+        state = {name: value.redistribute(placements=[Replicate()]) for name, value in model.state_dict().items()}
+        model.load_state_dict(state, assign=True)
+        loss_of(model, x, target).backward()
+        expect_gradients(model, expected)
+
+    on_mesh(program)
+
+
 def test_parameters_to_vector_and_back():
     expected = plain_model()
     for parameter in expected.parameters():

@@ -152,14 +152,14 @@ void Unit::replace_leaf(size_t number, const at::Tensor& leaf) {
   const auto& spec = *as_dtensor(leaves_[number])->spec();
   const auto fits = [&] {
     const auto& given = *as_dtensor(leaf)->spec();
-    return given.mesh() == spec.mesh() && given.layout() == spec.layout() && given.sizes() == spec.sizes();
+    return given.mesh() == spec.mesh() && given.sizes() == spec.sizes(); // the next gather redistributes it
   };
   TORCH_CHECK_VALUE(
       is_dtensor(leaf) && leaf.is_leaf() && fits(),
       "[fully_shard] a module whose parameters are those that fully_shard has made is required, but one of layout ",
       spec, " was replaced by ", is_dtensor(leaf) ? as_dtensor(leaf)->spec()->to_string() : "a plain tensor",
       leaf.is_leaf() ? "" : " that has a history",
-      ". Write to the parameter with copy_, or give a leaf with its layout; torch.func.functional_call is for modules "
+      ". Write to the parameter with copy_, or give a leaf on its mesh; torch.func.functional_call is for modules "
       "that are not fully sharded.");
   leaves_[number] = leaf;
   const auto& place = places_[number];
