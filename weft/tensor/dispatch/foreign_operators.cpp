@@ -151,6 +151,9 @@ void call_foreign(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   op.redispatchBoxed(keys, stack);
 }
 
+/// Kept for the life of the process. Compilers would leave out a variable that nothing reads, and leave the handle as a leak.
+[[gnu::used]] c10::RegistrationHandleRAII* listening = nullptr;
+
 } // namespace
 
 void register_foreign_operators() {
@@ -161,9 +164,8 @@ void register_foreign_operators() {
   autograd->fallback(torch::autograd::basicAutogradNotImplementedFallback());
   auto listener = std::make_unique<Definitions>();
   definitions = listener.get();
-  static auto* handle =
+  listening =
       new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().addRegistrationListener(std::move(listener)));
-  static_cast<void>(handle);
   on_rule_change([](const c10::OperatorName& /*op*/) { adopt_new_operators(); });
   adopt_new_operators();
 }
