@@ -103,11 +103,15 @@ TEST_F(CacheGrowth, AFusedOptimizerWithChangingRatesFillsNoCache) {
   const std::vector<at::Tensor> averages{made(Shard(0)), made(Shard(1))};
   const std::vector<at::Tensor> squares{made(Shard(0)), made(Shard(1))};
   const std::vector<at::Tensor> steps{at::ones({}), at::ones({})};
+  const std::vector<at::Tensor> replicated{
+      redistribute(gradients[0], {Replicate()}), redistribute(gradients[1], {Replicate()})};
   expect_no_growth(1, [&](double i) {
-    at::_fused_adamw_(
-        parameters, gradients, averages, squares, /*max_exp_avg_sqs=*/{}, steps, /*lr=*/1e-3 / i, 0.9, 0.999, 1e-2,
-        1e-8,
-        /*amsgrad=*/false, /*maximize=*/false);
+    // Of gradients in the layouts of the parameters nothing is looked up, of others one call.
+    for (const auto& given : {gradients, replicated}) {
+      at::_fused_adamw_(
+          parameters, given, averages, squares, /*max_exp_avg_sqs=*/{}, steps, /*lr=*/1e-3 / i, 0.9, 0.999, 1e-2, 1e-8,
+          /*amsgrad=*/false, /*maximize=*/false);
+    }
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "weft/propagation/linear_numbers.h"
 #include "weft/rules/register_rule.h"
+#include "weft/tensor/dispatch/fused_optimizer.h"
 #include "weft/tensor/dispatch/list_call.h"
 #include "weft/tensor/dispatch/local_call.h"
 #include "weft/tensor/dispatch/mixed_call.h"
@@ -33,12 +34,18 @@ constexpr uint64_t kNotLinear = 0x6e6f746c696e6561;
 /// The last word of the key of a call that goes by its rule because it is recorded.
 constexpr uint64_t kRecorded = 0x7265636f72646564;
 
+bool updates_parameters(const c10::OperatorHandle& op, const OperatorTraits& traits) {
+  const bool is_per_element = traits.rule != nullptr && traits.rule->per_element;
+  return is_per_element && traits.schema.returns.empty() && op.schema().name().starts_with("aten::_fused_");
+}
+
 } // namespace
 
 DTensorKernel::DTensorKernel(const c10::OperatorHandle& op)
     : op_(op),
       traits_(op),
       inner_dropout_(inner_dropout_argument(op)),
+      is_fused_optimizer_(updates_parameters(op, traits_)),
       keeps_values_(traits_.rule != nullptr && traits_.rule->is_registered) {}
 
 void DTensorKernel::forget_calls() const {
@@ -52,6 +59,9 @@ void DTensorKernel::call(c10::DispatchKeySet keys, Stack* stack) const {
   const auto count = traits_.schema.arguments.size();
   if (C10_UNLIKELY(inner_dropout_.has_value())) {
     check_no_inner_dropout(op_, torch::jit::peek(*stack, *inner_dropout_, count));
+  }
+  if (C10_UNLIKELY(is_fused_optimizer_) && !keeps_values_ && run_fused_optimizer(op_, traits_.schema, *stack)) {
+    return;
   }
   CallKey key;
   OperandRefs operands;

@@ -60,6 +60,7 @@ class DTensorKernel {
   c10::OperatorHandle op_;
   OperatorTraits traits_;
   std::optional<size_t> inner_dropout_;
+  bool is_fused_optimizer_;
   /// An address that no other kernel has; another one after each change of the operator's rule.
   mutable std::atomic<uintptr_t> identity_ = reinterpret_cast<uintptr_t>(this);
   /// Whether a registered rule may read numbers, so that the keys include their values.
