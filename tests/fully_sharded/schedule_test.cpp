@@ -39,17 +39,21 @@ struct Model {
   }
   void step() {
     const CommLog log(mesh_);
+    forward(&log).sum().backward();
+    calls.push_back(log.calls());
+  }
+
+  at::Tensor forward(const CommLog* log = nullptr) {
     auto x = at::ones({2, 6});
     for (const int i : order) {
       units[i]->enter(false);
-      calls.push_back(log.calls());
+      calls.push_back(log == nullptr ? 0 : log->calls());
       gathered_forward.push_back(count_gathered());
       x = at::relu(at::linear(x, parameters[i][0]));
       units[i]->leave({x});
       x.grad_fn()->add_pre_hook(std::make_unique<Counter>(*this));
     }
-    x.sum().backward();
-    calls.push_back(log.calls());
+    return x;
   }
 
   int64_t count_gathered() const {
@@ -77,6 +81,69 @@ TEST(Schedule, TheNextGatherStartsBeforeALayerComputesFromTheSecondStepOn) {
     model.calls.clear();
     model.step();
     EXPECT_EQ(model.calls, (std::vector<int64_t>{2, 3, 4, 4, 4 + 4 + 4}));
+  });
+}
+
+TEST(Schedule, TheLastUnitOfForwardStaysForItsBackwardWhileTheNextOneIsGathered) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Model model(mesh);
+    for (int step = 0; step < 3; ++step) {
+      model.calls.clear();
+      model.step();
+    }
+    EXPECT_EQ(model.calls, (std::vector<int64_t>{2, 3, 4, 4 + 1, 4 + 3 + 4}));
+  });
+}
+
+TEST(Schedule, AForwardWithoutBackwardIsFollowedByOneThatGathersAllUnits) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Model model(mesh);
+    for (int step = 0; step < 3; ++step) {
+      model.step();
+    }
+    model.forward();
+    EXPECT_EQ(model.count_gathered(), 2); // for the backward that does not come
+    {
+      const at::NoGradGuard no_graph;
+      if (mesh.rank(0) == 0) {
+        model.parameters[3][0].mul_(1); // one rank alone would gather it anew
+      }
+    }
+    model.calls.clear();
+    model.step();
+    EXPECT_EQ(model.calls, (std::vector<int64_t>{2, 3, 4, 4, 4 + 4 + 4}));
+    EXPECT_EQ(model.count_gathered(), 0);
+    model.step(); // learns again
+    model.calls.clear();
+    model.step();
+    EXPECT_EQ(model.calls.back(), 4 + 3 + 4);
+  });
+}
+
+TEST(Schedule, AUnitThatIsLeftOutOfAStepIsFreedThoughItWasExpectedInBackward) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Model model(mesh);
+    for (const auto& order :
+         {std::vector<int>{0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 3}, {0, 1, 3}, {0, 1, 3}, {0, 3}, {0, 3}}) {
+      model.order = order;
+      model.step();
+      EXPECT_EQ(model.count_gathered(), 0);
+    }
+  });
+}
+
+TEST(Schedule, ABackwardOfSomethingElseFreesNothingThatAStepDoesNot) {
+  on_mesh({2}, [](const DeviceMesh& mesh) {
+    Model model(mesh);
+    for (int step = 0; step < 3; ++step) {
+      model.step();
+    }
+    {
+      const auto output = model.forward();
+      at::ones({2}).requires_grad_().sum().backward(); // of nothing that is sharded
+    }
+    model.step();
+    EXPECT_EQ(model.count_gathered(), 0);
   });
 }
 
@@ -123,7 +190,9 @@ TEST(Schedule, AtMostTwoUnitsAreGatheredAtAnyLayer) {
       const auto of_layers = [&](int64_t first, int64_t between, int64_t last) {
         return std::vector<int64_t>{first, between, between, last};
       };
-      EXPECT_EQ(model.gathered_forward, step == 0 ? of_layers(1, 1, 1) : of_layers(2, 2, 1));
+      // The third one knows the order of backward, too.
+      const auto last_in_forward = step == 2 ? 2 : 1;
+      EXPECT_EQ(model.gathered_forward, step == 0 ? of_layers(1, 1, 1) : of_layers(2, 2, last_in_forward));
       EXPECT_EQ(model.gathered_backward, step == 0 ? of_layers(1, 1, 1) : of_layers(2, 2, 1));
     }
   });

@@ -3,6 +3,7 @@
 #include "weft/fully_sharded/first_error.h"
 #include "weft/fully_sharded/unit.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
@@ -58,10 +59,17 @@ void Schedule::begin_pass_before(Unit& unit) {
     return;
   }
   running_ = unit.weak_from_this();
-  if (!outermost_.emplace(&unit, running_).second) {
-    forward_.begin_pass();
-    outermost_ = {{&unit, running_}};
+  if (outermost_.emplace(&unit, running_).second) {
+    return;
   }
+  forward_.begin_pass();
+  outermost_ = {{&unit, running_}};
+  expects_backward_ = false;
+  repeats_forward_ = true;
+  // Ranks that have written to a shard one by one would not agree on whether these are to be gathered anew.
+  FirstError errors;
+  for_each_unit(std::exchange(awaiting_backward_, {}), errors, [](Unit& each) { each.free_unused(); });
+  errors.rethrow();
 }
 
 void Schedule::add(Unit& unit) {
@@ -74,8 +82,8 @@ void Schedule::add(Unit& unit) {
 
 void Schedule::begin_forward(Unit& unit) {
   prefetched_.erase(&unit);
-  unit.gather();
   begin_pass_before(unit);
+  unit.gather();
   const auto learned = forward_.next(unit);
   for (const auto& each : unit.forward_prefetch_.value_or(Units{learned})) {
     if (const auto next = each.lock()) {
@@ -85,6 +93,35 @@ void Schedule::begin_forward(Unit& unit) {
       next->start_gather();
     }
   }
+  if (expects_backward_ && !unit.forward_prefetch_ && forward_.is_last(unit) && at::GradMode::is_enabled()) {
+    prefetch_for_backward(unit);
+  }
+}
+
+void Schedule::prefetch_for_backward(const Unit& last) {
+  for (const auto& each : backward_.last()) {
+    const auto next = each.lock();
+    if (next && next.get() != &last && !next->is_gathered()) {
+      awaiting_backward_.push_back(each);
+      next->start_gather();
+      return;
+    }
+  }
+}
+
+bool Schedule::stays_for_backward(Unit& unit) {
+  const auto& order = backward_.last();
+  // What has not been resharded needs no gather before that of this unit.
+  const auto first = std::find_if(order.begin(), order.end(), [](const auto& each) {
+    const auto other = each.lock();
+    return other && other->options().reshard_after_forward;
+  });
+  const bool stays = expects_backward_ && forward_.is_last(unit) && unit.options().reshard_to == 0 &&
+      first != order.end() && first->lock().get() == &unit;
+  if (stays) {
+    awaiting_backward_.push_back(unit.weak_from_this());
+  }
+  return stays;
 }
 
 void Schedule::end_forward(Unit& unit) {
@@ -114,6 +151,7 @@ void Schedule::begin_backward_pass() {
   }
   const auto pass = std::make_shared<Pass>(shared_from_this());
   pass_ = pass;
+  expects_backward_ = !std::exchange(repeats_forward_, false);
   backward_.begin_pass();
   forward_.begin_pass(); // the next forward is another one
   outermost_.clear();
@@ -155,6 +193,8 @@ void Schedule::end_backward(bool has_failed) {
   const auto end = [](Unit& unit) { unit.end_backward(); };
   for_each_unit(std::exchange(in_backward_, {}), errors, end);
   for_each_unit(std::exchange(recomputed_, {}), errors, end);
+  for_each_unit(
+      std::exchange(awaiting_backward_, {}), errors, end); // also those that are not in the order of this pass
   for_each_unit(backward_.last(), errors, end); // those whose gathers were started, and which the pass did not reach
   if (has_failed) {
     // A step that is tried again would add to the sums of this pass.

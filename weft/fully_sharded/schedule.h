@@ -8,8 +8,9 @@
 namespace weft {
 
 /// The order in which the units of a model run, learned as they do, and what follows from it: a unit's gather starts when the unit
-/// before it begins to compute, forward and backward, and at most two resharded units are gathered at a time. The order is that of
-/// the program, and so the same on every rank.
+/// before it begins to compute, forward and backward, and at most two resharded units are gathered at a time. Where backward follows
+/// forward, the last unit of forward stays gathered for its backward, and the gather of the unit whose backward is next starts in its
+/// forward. The order is that of the program, and so the same on every rank.
 class Schedule : public std::enable_shared_from_this<Schedule> {
  public:
   /// Called before a unit is used.
@@ -22,6 +23,8 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   void begin_recomputation(Unit& unit);
   /// Called when a unit's forward is over: frees the units inside of it whose gathers were started and that it has not reached.
   void end_forward(Unit& unit);
+  /// Whether a unit whose forward is over stays gathered, because its backward is probably next.
+  bool stays_for_backward(Unit& unit);
   /// Called after a failure: frees what no forward or backward uses. Its own errors follow from the failure and are dropped.
   void recover();
 
@@ -34,6 +37,8 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
 
   /// A forward outside of those of all other units begins another pass if it did so before.
   void begin_pass_before(Unit& unit);
+  /// Starts the gather that backward will probably want first, in the forward of the last unit.
+  void prefetch_for_backward(const Unit& last);
   void begin_backward_pass();
   void end_backward(bool has_failed);
 
@@ -47,6 +52,9 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   Units in_backward_;           // that have begun and may be gathered
   Units recomputed_;            // in this pass; some have no backward
   std::weak_ptr<Pass> pass_;
+  bool expects_backward_ = false; // after the next forward, as after the last one
+  bool repeats_forward_ = false;  // since the last backward
+  Units awaiting_backward_;       // gathered for a backward that may not come
 };
 
 } // namespace weft

@@ -194,7 +194,9 @@ void Unit::leave(c10::ArrayRef<at::Tensor> outputs, bool has_failed) {
     }
     is_held_ = stays && use->trained.empty();
     // Without a backward nothing would free them, and ranks that write to a shard one by one would not agree on the next gather.
-    if ((options_.reshard_after_forward || !begins_backward) && kept_uses_.empty() && !is_held_) {
+    const bool stays_for_backward = begins_backward && !has_failed && schedule_->stays_for_backward(*this);
+    const bool reshards = options_.reshard_after_forward && !stays_for_backward;
+    if ((reshards || !begins_backward) && kept_uses_.empty() && !is_held_) {
       errors.run([&] { free_after_use(/*keeps_part=*/begins_backward); });
     }
     errors.run([&] { schedule_->end_forward(*this); });

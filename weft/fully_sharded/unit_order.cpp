@@ -26,4 +26,8 @@ std::weak_ptr<Unit> UnitOrder::next(Unit& unit) {
   return reached_ < last_.size() ? last_[reached_] : std::weak_ptr<Unit>();
 }
 
+bool UnitOrder::is_last(const Unit& unit) const {
+  return !last_.empty() && reached_ == last_.size() && last_.back().lock().get() == &unit;
+}
+
 } // namespace weft

@@ -20,6 +20,8 @@ class UnitOrder {
   void begin_pass();
   /// A unit begins. Returns the one that will probably be next, if any.
   std::weak_ptr<Unit> next(Unit& unit);
+  /// Whether a unit has begun as the last one of the last pass.
+  bool is_last(const Unit& unit) const;
   /// Those of the last pass.
   const Units& last() const {
     return last_;
