@@ -113,14 +113,13 @@ def frozen_parameter(model):
     model[0].weight.requires_grad_(False)
 
 
-@pytest.mark.parametrize("freeze", [frozen_module, frozen_parameter])
-def test_sums_of_gradients_of_parameters_that_were_frozen_since(freeze):
-    """On one device they are in `.grad` when the parameters are frozen, and stay there."""
+def expect_gradients_after(change):
+    """Those of a pass after two whose gradients were not synchronised and a change of the model."""
 
     def two_passes(model, x, target):
         loss_of(model, x, target).backward()
         loss_of(model, x, target).backward()
-        freeze(model)
+        change(model)
 
     expected = plain_model()
     two_passes(expected, X, TARGET)
@@ -134,28 +133,22 @@ def test_sums_of_gradients_of_parameters_that_were_frozen_since(freeze):
         expect_gradients(model, expected)
 
     on_mesh(program)
+
+
+@pytest.mark.parametrize("freeze", [frozen_module, frozen_parameter])
+def test_sums_of_gradients_of_parameters_that_were_frozen_since(freeze):
+    """On one device they are in `.grad` when the parameters are frozen, and stay there."""
+    expect_gradients_after(freeze)
 
 
 def test_sums_of_gradients_of_parameters_that_were_replaced_since():
     """On one device they are gone with the parameters."""
 
-    def two_passes(model, x, target):
-        loss_of(model, x, target).backward()
+    def replace(model):
         state = {name: value.clone() for name, value in model.state_dict().items() if name.startswith("1.")}
         model.load_state_dict(state, strict=False, assign=True)
 
-    expected = plain_model()
-    two_passes(expected, X, TARGET)
-    loss_of(expected, X, TARGET).backward()
-
-    def program(model, x, target):
-        model.set_requires_gradient_sync(False)
-        two_passes(model, x, target)
-        model.set_requires_gradient_sync(True)
-        loss_of(model, x, target).backward()
-        expect_gradients(model, expected)
-
-    on_mesh(program)
+    expect_gradients_after(replace)
 
 
 def given_a_parameter(model):
