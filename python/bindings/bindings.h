@@ -34,6 +34,7 @@ void bind_graph(py::module_& module);
 void bind_fx_program(py::module_& module);
 void bind_checkpoint(py::module_& module);
 void bind_tracing(py::module_& module);
+void bind_guards(py::module_& module);
 
 /// A Shard, Replicate, StridedShard or Partial object.
 py::object placement_object(const Placement& placement);

@@ -26,6 +26,7 @@ PYBIND11_MODULE(_C, module) {
   bind_traced_program(module);
   bind_checkpoint(module);
   bind_tracing(module);
+  bind_guards(module);
 
   bind_graph(module);
   bind_fx_program(module);

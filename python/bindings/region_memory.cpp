@@ -5,7 +5,18 @@
 
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
+
 namespace weft::python {
+
+namespace {
+
+/// Without counting a reference.
+c10::StorageImpl* storage_of(const at::Tensor& local) {
+  return local.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+} // namespace
 
 RegionMemory::RegionMemory(const py::sequence& arguments) {
   owners_.reserve(arguments.size());
@@ -14,19 +25,21 @@ RegionMemory::RegionMemory(const py::sequence& arguments) {
       const auto& tensor = THPVariable_Unpack(argument.ptr());
       const auto* impl = as_dtensor(tensor);
       add_owner(impl == nullptr ? tensor : impl->local(), tensor);
+      if (const auto* kept = impl == nullptr ? nullptr : impl->kept_counting_local()) {
+        parameters_.push_back(kept->unsafeGetTensorImpl());
+      }
     }
   }
 }
 
 void RegionMemory::add_owner(const at::Tensor& local, const at::Tensor& tensor) {
   if (local.defined() && local.has_storage()) {
-    owners_.emplace(
-        local.storage().unsafeGetStorageImpl(), c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()));
+    owners_.emplace(storage_of(local), c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr()));
   }
 }
 
 at::Tensor RegionMemory::owner_of(const at::Tensor& local) const {
-  const auto found = local.has_storage() ? owners_.find(local.storage().unsafeGetStorageImpl()) : owners_.end();
+  const auto found = local.has_storage() ? owners_.find(storage_of(local)) : owners_.end();
   auto owner = found == owners_.end() ? c10::intrusive_ptr<c10::TensorImpl>() : found->second.lock();
   return owner == nullptr ? at::Tensor() : at::Tensor(std::move(owner));
 }
@@ -59,6 +72,17 @@ at::Tensor RegionMemory::plain(const at::Tensor& result) {
   }
   const auto alias = counting_writes(*base, result);
   return view_of(untracked(alias), alias);
+}
+
+bool RegionMemory::is_parameter(const at::Tensor& local, int64_t& number) const {
+  const auto* impl = local.unsafeGetTensorImpl();
+  if (number == kNone ||
+      (number < static_cast<int64_t>(parameters_.size()) && number >= 0 && parameters_[number] == impl)) {
+    return number != kNone;
+  }
+  const auto found = std::find(parameters_.begin(), parameters_.end(), impl);
+  number = found == parameters_.end() ? kNone : found - parameters_.begin();
+  return number != kNone;
 }
 
 at::Tensor RegionMemory::saved(const at::Tensor& local) {

@@ -28,6 +28,12 @@ class RegionMemory {
   at::Tensor plain(const at::Tensor& result);
   /// What forward saves for backward, which raises where it was written to.
   at::Tensor saved(const at::Tensor& local);
+  static constexpr int64_t kUnknown = -1;
+  static constexpr int64_t kNone = -2;
+  /// Whether a saved tensor is what the region was given for a parameter, which notices writes as it is. `number` is that of the
+  /// parameter in the call before, where it is looked for first. What was none before is not looked for again: saved() is right for
+  /// each tensor.
+  bool is_parameter(const at::Tensor& local, int64_t& number) const;
 
  private:
   /// The first tensor that has this memory; undefined if there is none.
@@ -35,6 +41,7 @@ class RegionMemory {
   void add_owner(const at::Tensor& local, const at::Tensor& tensor);
 
   ska::flat_hash_map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::TensorImpl>> owners_;
+  std::vector<const c10::TensorImpl*> parameters_; // what the region was given for them
 };
 
 } // namespace weft::python

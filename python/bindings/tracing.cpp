@@ -3,6 +3,7 @@
 
 #include "weft/core/tensor_spec.h"
 #include "weft/redistribute/functional_group.h"
+#include "weft/tensor/boundary/to_local.h"
 #include "weft/tensor/gradients/gradient_layout.h"
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/open_sizes.h"
@@ -97,50 +98,11 @@ at::Tensor traced_form(const at::Tensor& tensor) {
   return form;
 }
 
-/// The settings of this thread that a traced program depends on.
-int64_t tracing_state() {
-  const auto& scopes = Scopes::of_thread();
-  return (scopes.strict ? 1 : 0) | (scopes.replicate_plain ? 2 : 0) | (scopes.debug ? 4 : 0) |
-      (scopes.loss_parallel ? 8 : 0) | (ParallelForward::is_active() ? 16 : 0);
-}
-
-/// What a traced program depends on in one of its arguments.
-struct TracedArgument {
-  SpecPtr spec;
-  bool is_parameter;
-  int64_t state;
-};
-
-constexpr const char* kTracedArgument = "weft.TracedArgument";
-
-/// Whether what was traced with one tensor holds for another. Every call of a compiled function asks this of each
-/// distributed argument.
-PyObject* is_as_traced(PyObject* capsule, PyObject* object) {
-  const auto& wanted = *static_cast<const TracedArgument*>(PyCapsule_GetPointer(capsule, kTracedArgument));
-  bool holds = false;
-  if (THPVariable_Check(object)) {
-    const auto& tensor = THPVariable_Unpack(object);
-    const auto* impl = as_dtensor(tensor);
-    holds = impl != nullptr && impl->spec() == wanted.spec && wanted.state == tracing_state() &&
-        wanted.is_parameter == (is_parameter(tensor) || impl->is_cast_parameter());
-  }
-  return PyBool_FromLong(holds ? 1 : 0);
-}
-
-/// The function above for tensors like this one, in scopes like this thread's. It is one of C, without conversions.
-py::object traced_guard(const at::Tensor& tensor) {
-  static PyMethodDef definition = {"is_as_traced", is_as_traced, METH_O, nullptr}; // functions refer to it
-  const auto parts = traced_parts(tensor);
-  const TracedArgument wanted{parts[1].cast<SpecPtr>(), parts[2].cast<bool>(), tracing_state()};
-  const py::capsule capsule(new TracedArgument(wanted), kTracedArgument, [](PyObject* made) {
-    delete static_cast<TracedArgument*>(PyCapsule_GetPointer(made, kTracedArgument));
-  });
-  return py::reinterpret_steal<py::object>(PyCFunction_New(&definition, capsule.ptr()));
-}
-
 /// The specs of a region's arguments or results, none of plain ones. Made once, so that no call converts a list of Python.
 struct RegionSpecs {
   std::vector<SpecPtr> specs;
+  /// Of each tensor that is saved for backward the parameter that it is, as RegionMemory numbers them, from the call before.
+  std::vector<int64_t> saved_parameters = {};
 };
 
 /// The arguments of a compiled region, of which those that have a spec are distributed: their local tensors. Counts the
@@ -158,21 +120,23 @@ py::list enter_compiled(const py::list& arguments, const RegionSpecs& of_region,
           THPVariable_Check(argument.ptr()), "[torch.compile] a tensor ", *specs[i], " is required, but got ",
           type_name(argument), ".");
       const auto& tensor = THPVariable_Unpack(argument.ptr());
-      const auto& impl = checked_values("torch.compile", tensor);
+      auto& impl = checked_values("torch.compile", tensor);
       TORCH_CHECK_VALUE(
           impl.spec() == specs[i], "[torch.compile] a tensor ", *specs[i], " is required, but got ", *impl.spec(),
           ". Compile again, or redistribute it.");
       if (is_parameter(tensor) && as_dtensor(tensor)->claim_gradient_layout()) {
         keep_gradient_layout(tensor);
       }
-      if (std::find(written.begin(), written.end(), i) != written.end()) {
+      const bool is_written = std::find(written.begin(), written.end(), i) != written.end();
+      if (is_written) {
         impl.count_write();
       }
       if (impl.is_pending()) {
         const py::gil_scoped_release let_go;
         impl.local();
       }
-      value = py::reinterpret_steal<py::object>(THPVariable_Wrap(impl.local()));
+      const auto& local = !is_written && is_parameter(tensor) ? counting_local(impl) : impl.local();
+      value = py::reinterpret_steal<py::object>(THPVariable_Wrap(local));
     }
     PyList_SET_ITEM(entered.ptr(), static_cast<Py_ssize_t>(i), value.release().ptr());
   }
@@ -184,17 +148,21 @@ py::object wrapped(at::Tensor tensor) {
 }
 
 /// The results of a compiled region. Those that have a spec become distributed. What follows them is saved for backward.
-py::tuple leave_compiled(const py::sequence& results, const RegionSpecs& of_region, RegionMemory& memory) {
+py::tuple leave_compiled(const py::sequence& results, RegionSpecs& of_region, RegionMemory& memory) {
   const auto& specs = of_region.specs;
   py::tuple left(results.size());
+  of_region.saved_parameters.resize(std::max(results.size(), specs.size()) - specs.size(), RegionMemory::kUnknown);
   for (size_t i = 0; i < results.size(); ++i) {
     py::object value = results[i];
     if (THPVariable_Check(value.ptr())) {
       const auto& local = THPVariable_Unpack(value.ptr());
-      value = wrapped(
-          i >= specs.size()         ? memory.saved(local)
-              : specs[i] == nullptr ? memory.plain(local)
-                                    : memory.distributed(make_dtensor(local, specs[i])));
+      if (i >= specs.size()) {
+        if (!memory.is_parameter(local, of_region.saved_parameters[i - specs.size()])) {
+          value = wrapped(memory.saved(local));
+        }
+      } else {
+        value = wrapped(specs[i] == nullptr ? memory.plain(local) : memory.distributed(make_dtensor(local, specs[i])));
+      }
     }
     PyTuple_SET_ITEM(left.ptr(), static_cast<Py_ssize_t>(i), value.release().ptr());
   }
@@ -234,8 +202,6 @@ void bind_tracing(py::module_& module) {
   module.def("call_own_kernel", &call_own_kernel);
   module.def("wrap_local_tensor", &wrap_local_tensor, py::arg("local"), py::arg("spec"), py::arg("is_parameter"));
   module.def("set_open_sizes", &set_open_sizes, py::arg("tensor"), py::arg("sizes"), py::arg("strides"));
-  module.def("tracing_state", &tracing_state);
-  module.def("traced_guard", &traced_guard, py::arg("tensor"));
   module.def("traced_form", &traced_form, py::arg("tensor"));
   py::class_<RegionSpecs>(module, "RegionSpecs", "The specs of a region's arguments or results, none of plain ones.")
       .def(py::init([](std::vector<SpecPtr> specs) { return RegionSpecs{std::move(specs)}; }), py::arg("specs"));

@@ -90,3 +90,78 @@ for rows in (4, 8, 12):
     assert got.placements == want.placements and got.shape == want.shape and x.grad.placements == y.grad.placements
 """
     )
+
+
+@pytest.mark.parametrize("imported_before", ["sys", "torch._dynamo"])
+def test_plain_tensors_are_replicated_in_compiled_modules_whatever_was_imported_first(imported_before):
+    run(
+        f"import torch, {imported_before}\n"
+        + BEGIN
+        + """
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(4, 8), torch.nn.Linear(8, 4)
+    def forward(self, x):
+        return self.down(self.up(x) * torch.arange(8.0))
+
+plan = {"up": weft.ColwiseParallel(use_local_output=False), "down": weft.RowwiseParallel(input_layouts=Shard(-1))}
+model, x = weft.parallelize_module(Scaled(), mesh, plan), torch.ones(2, 4)
+def changed(x):
+    model.calls = 1
+    return model(x)
+
+for function in (model, lambda x: model(x), changed):
+    torch.testing.assert_close(torch.compile(function, backend="aot_eager", fullgraph=True)(x), model(x), rtol=0, atol=0)
+with torch._dynamo.config.patch(skip_nnmodule_hook_guards=False):
+    torch.testing.assert_close(torch.compile(lambda x: model(x) + 1, backend="aot_eager", fullgraph=True)(x), model(x) + 1, rtol=0, atol=0)
+"""
+    )
+
+
+def test_a_hook_that_a_parallel_module_is_given_later_runs_in_compiled_code():
+    run(
+        "import torch\n"
+        + BEGIN
+        + """
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 4))
+weft.parallelize_module(model, mesh, {"0": weft.ColwiseParallel(), "1": weft.RowwiseParallel()})
+compiled, x = torch.compile(lambda x: model(x), backend="aot_eager"), torch.ones(2, 4)
+before = compiled(x)
+removed = [
+    model[1].register_forward_hook(lambda module, inputs, output: output * 3),
+    model[0].register_forward_pre_hook(lambda module, inputs: (inputs[0] * 2,)),
+]
+assert torch.equal(compiled(x), model(x)) and not torch.equal(compiled(x), before)
+for each in removed:
+    each.remove()
+assert torch.equal(compiled(x), before)
+model[1].forward = lambda x: x
+assert compiled(x).shape == model(x).shape != before.shape
+"""
+    )
+
+
+def test_what_the_forward_of_a_parallel_module_closes_over_is_guarded():
+    run(
+        "import torch\n"
+        + BEGIN
+        + """
+def made():
+    scale = 2.0
+    class Scaled(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * scale
+    def change():
+        nonlocal scale
+        scale = 3.0
+    return Scaled(4, 8), change
+
+linear, change = made()
+model = weft.parallelize_module(torch.nn.Sequential(linear), mesh, {"0": weft.ColwiseParallel()})
+compiled, x = torch.compile(lambda x: model(x), backend="aot_eager", fullgraph=True), torch.ones(2, 4)
+assert torch.equal(compiled(x), model(x))
+change()
+assert torch.equal(compiled(x), model(x))
+"""
+    )

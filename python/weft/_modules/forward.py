@@ -10,6 +10,7 @@ holds in it.
 
 import functools
 import inspect
+import sys
 
 from torch import nn
 from torch.fx import _symbolic_trace
@@ -38,6 +39,9 @@ def _install():
     nn.Module._weft_replicates_plain = False
     nn.Module.__call__ = __call__
     _symbolic_trace._orig_module_call = __call__  # what torch.fx calls while it traces, in place of nn.Module.__call__
+    dynamo = sys.modules.get("torch._dynamo.variables.nn_module")
+    if dynamo is not None and is_torchs:
+        dynamo.unpatched_nn_module_call = __call__  # as where it is imported later; modules that it concerns are in module_calls.py
 
 
 def replace_method(module_class, name, replaced):

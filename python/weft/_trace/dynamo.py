@@ -1,13 +1,13 @@
-"""What torch.compile's tracer of Python (Dynamo) is told of Weft: distributed tensors, meshes and placements, the functions
-that change layouts, and the hooks of parallelised modules."""
+"""What torch.compile's tracer of Python (Dynamo) is told of Weft: distributed tensors, meshes and placements, and the functions
+that change layouts. Calls of parallelised modules are in module_calls.py."""
 
 import functools
-import types
 
 import torch
 
 from weft import _C
 from weft._dtensor import DTensor
+from weft._trace import module_calls
 from weft._trace.open_sizes import guard_of, is_open, open_guard, relate_sizes
 from weft._trace.switches import SWITCHES, keeping_switches
 from weft._trace.traced_tensor import TracedTensor, traced_form
@@ -15,7 +15,6 @@ from weft._trace.traced_tensor import TracedTensor, traced_form
 # Functions that are recorded as one call each, with meshes and placements as constants.
 _RECORDED = [_C.from_local, _C.to_local, _C.redistribute, _C.full_tensor]
 _PLACEMENTS = [_C.Placement, _C.Replicate, _C.Shard, _C.StridedShard, _C.RaggedShard, _C.Partial]
-_HOOKS = ("enter_module", "enter_module_with_keywords", "leave_module")
 
 _meshes = {}  # text -> mesh: in one world a mesh is its text
 
@@ -203,93 +202,6 @@ def _show_functions():
     BuiltinVariable.call_isinstance = call_isinstance
 
 
-def _traceable_hook(hook):
-    """A hook of a parallelised module, which is a function of C++, as one of Python that calls it for one tensor at a time."""
-
-    def record(function):
-        return torch._dynamo.allow_in_graph(function)
-
-    if hook.__name__ == "enter_module":
-
-        @record
-        def enter(tensor, position):
-            return hook(None, (None,) * position + (tensor,))[position]
-
-        def enter_module(module, inputs):
-            return tuple([enter(v, i) if isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)])
-
-        return enter_module
-
-    if hook.__name__ == "enter_module_with_keywords":
-
-        @record
-        def enter(tensor, position):
-            return hook(None, (None,) * position + (tensor,), {})[0][position]
-
-        @record
-        def enter_keyword(tensor, name):
-            return hook(None, (), {name: tensor})[1][name]
-
-        def enter_module_with_keywords(module, inputs, keyword_inputs):
-            entered = tuple([enter(v, i) if isinstance(v, torch.Tensor) else v for i, v in enumerate(inputs)])
-            return entered, {k: enter_keyword(v, k) if isinstance(v, torch.Tensor) else v for k, v in keyword_inputs.items()}
-
-        return enter_module_with_keywords
-
-    @record
-    def leave(tensor):
-        return hook(None, (), tensor)
-
-    @record
-    def leave_one(tensor, position):
-        return hook(None, (), (None,) * position + (tensor,))[position]
-
-    def leave_module(module, inputs, outputs):
-        if isinstance(outputs, torch.Tensor):
-            return leave(outputs)
-        if isinstance(outputs, (tuple, list)):
-            left = [leave_one(v, i) if isinstance(v, torch.Tensor) else v for i, v in enumerate(outputs)]
-            return tuple(left) if isinstance(outputs, tuple) else left
-        return outputs
-
-    return leave_module
-
-
-def _show_hooks(builder):
-    from torch._dynamo.guards import GuardBuilder
-    from torch._dynamo.variables import UserFunctionVariable
-    from torch._dynamo.variables.base import VariableTracker
-
-    class HookVariable(VariableTracker):
-        def __init__(self, hook, function, **options):
-            super().__init__(**options)
-            self.hook = hook
-            self.function = function
-
-        def python_type(self):
-            return type(self.hook)
-
-        def as_python_constant(self):
-            return self.hook
-
-        def call_function(self, tx, args, kwargs):
-            return UserFunctionVariable(self.function).call_function(tx, args, kwargs)
-
-    wrap = builder.VariableBuilder._wrap
-    traceable = {}  # id -> the hook, which must live as long, and its form
-
-    @functools.wraps(wrap)
-    def wrap_hook(self, value):
-        if type(value) is types.BuiltinFunctionType and value.__name__ in _HOOKS and type(value.__self__).__name__ == "PyCapsule":
-            if id(value) not in traceable:
-                traceable[id(value)] = value, _traceable_hook(value)
-            self.install_guards(GuardBuilder.ID_MATCH)
-            return HookVariable(*traceable[id(value)], source=self.source)
-        return wrap(self, value)
-
-    builder.VariableBuilder._wrap = wrap_hook
-
-
 def _without_draws(compile_frame):
     """Passes that find out shapes draw no random numbers; the one that records the program does (compile.py)."""
 
@@ -328,5 +240,5 @@ def install():
     _register_values()
     _show_tensors(builder)
     _show_functions()
-    _show_hooks(builder)
+    module_calls.install()
     _keep_switches(convert_frame, output_graph)

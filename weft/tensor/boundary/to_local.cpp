@@ -115,6 +115,15 @@ at::Tensor counting_writes(DTensorImpl& impl, const at::Tensor& local) {
   return counting(impl, local, untracked);
 }
 
+const at::Tensor& counting_local(DTensorImpl& impl) {
+  const auto& local = impl.local();
+  const auto* kept = impl.kept_counting_local();
+  if (kept != nullptr && kept->is_alias_of(local) && kept->_version() == impl.version_of_local().current_version()) {
+    return *kept;
+  }
+  return impl.keep_counting_local(counting_writes(impl, local));
+}
+
 at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options) {
   auto& impl = checked_values("to_local", tensor);
   const auto& spec = impl.spec();

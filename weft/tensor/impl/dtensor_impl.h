@@ -89,6 +89,15 @@ class DTensorImpl final : public c10::TensorImpl {
     rare_.make().given_local = std::move(local);
   }
 
+  /// The plain tensor that compiled regions are given for a parameter, step after step (counting_local).
+  const at::Tensor* kept_counting_local() const {
+    const auto* rare = rare_.find();
+    return rare != nullptr && rare->counting_local.defined() ? &rare->counting_local : nullptr;
+  }
+  const at::Tensor& keep_counting_local(at::Tensor local) {
+    return rare_.make().counting_local = std::move(local);
+  }
+
   /// The last result that redistribute_once computed for this tensor.
   std::shared_ptr<SharedMove> shared_move() const {
     const auto* rare = rare_.find();
@@ -160,12 +169,14 @@ class DTensorImpl final : public c10::TensorImpl {
     Copied copied;
     std::shared_ptr<SharedMove> shared_move;
     at::Tensor given_local;
+    at::Tensor counting_local;
   };
   /// Forgets what has been computed of the values.
   void forget_results() {
     if (auto* rare = rare_.find(); C10_UNLIKELY(rare != nullptr)) {
       rare->shared_move.reset();
       rare->given_local.reset();
+      rare->counting_local.reset();
     }
   }
 
