@@ -59,7 +59,7 @@ PyObject* is_as_traced(PyObject* capsule, PyObject* object) {
   return PyBool_FromLong(holds ? 1 : 0);
 }
 
-/// The function above for tensors like this one, in scopes like this thread's. It is one of C, without conversions.
+/// The function above for tensors like this one, in scopes like this thread's.
 py::object traced_guard(const at::Tensor& tensor) {
   static PyMethodDef definition = {"is_as_traced", is_as_traced, METH_O, nullptr}; // functions refer to it
   const auto& impl = checked_values("torch.compile", tensor);

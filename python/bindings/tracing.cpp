@@ -8,8 +8,6 @@
 #include "weft/tensor/impl/inspect.h"
 #include "weft/tensor/impl/open_sizes.h"
 #include "weft/tensor/impl/operand.h"
-#include "weft/tensor/impl/parallel_forward.h"
-#include "weft/tensor/impl/scopes.h"
 #include "weft/tensor/random/recorded_draws.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -101,7 +101,7 @@ TEST_F(ReadRows, OfFilesThatCannotBeMapped) {
 }
 
 TEST_F(ReadRows, ReadsEachByteOnce) {
-  // 100 rows of 512 bytes, of which the first 32 are in a chunk that is verified.
+  // 100 rows of 512 bytes. The first 32 rows are in a chunk that is verified.
   const auto item = item_of(4096, {100, 512}, {2048, 1}, {{4096, 4096 + 65'536}});
   EXPECT_EQ(check(item), 65'536u + 68u * 512);
   EXPECT_EQ(check(item_of(4096, {100, 512}, {2048, 1}, {})), 51'200u);

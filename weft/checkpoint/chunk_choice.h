@@ -7,9 +7,9 @@
 
 namespace weft {
 
-/// Which chunks of a stored part a rank verifies although it does not read them completely anyway: those of which it wants a certain
-/// element. So no rank has to know what the others want, and since the ranks together want all elements, each chunk is verified by at
-/// least one of them.
+/// Says which chunks of a stored part a rank verifies although it wants only some of their elements: each chunk has one element that
+/// decides, and the rank that wants this element verifies the chunk. So no rank has to know what the others want, and since the ranks
+/// together want all elements, each chunk is verified by at least one of them.
 class ChunkChoice {
  public:
   ChunkChoice(const ReadTarget& target, size_t part);

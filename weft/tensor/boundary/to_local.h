@@ -25,8 +25,8 @@ at::Tensor to_local(const at::Tensor& tensor, const ToLocalOptions& options = {}
 /// A tensor that shares memory with `local`, which shares memory with the local tensor of `impl`. Writes to it count as
 /// writes to the distributed tensor.
 at::Tensor counting_writes(DTensorImpl& impl, const at::Tensor& local);
-/// The same of the local tensor itself. It is kept with the distributed tensor: for parameters, of which each step of training wants
-/// one. Only with Python's lock.
+/// As above, for the local tensor itself. The result is kept with the distributed tensor, because each step of a training asks for
+/// that of a parameter again. Call it with Python's lock only.
 const at::Tensor& counting_local(DTensorImpl& impl);
 
 /// The global tensor, on every rank: redistributes to R and returns the local tensor. `grad_placements` are those of
